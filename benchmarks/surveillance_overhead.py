@@ -21,7 +21,7 @@ from cephfit.lab.cluster import Lab
 from cephfit.lab.lab_target import LabTarget
 from cephfit.measure.engine import CellRun
 from cephfit.measure.fio.fio_local import FioEngine
-from cephfit.measure.validity.surveillance import Surveillance, witness_of
+from cephfit.measure.validity.surveillance import Surveillance, telemetry_of
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 
 SWEEP = """
@@ -52,7 +52,7 @@ def measure(lab: Lab, measurement: Measurement, cells: list[Cell], n_pairs: int)
     target = LabTarget(lab)
     try:
         target.apply(Configuration("A"), n_clients=measurement.n_clients, volume_nbytes=measurement.volume_nbytes)
-        witness = witness_of(target)
+        telemetry = telemetry_of(target)
         for cell in cells:
             logs = []
             for pair in range(n_pairs):
@@ -70,7 +70,7 @@ def measure(lab: Lab, measurement: Measurement, cells: list[Cell], n_pairs: int)
                     )
                     target.drop_caches()
                     if watched:
-                        with Surveillance(target, witness):
+                        with Surveillance(target, telemetry):
                             outcome = FioEngine().run(run)
                     else:
                         outcome = FioEngine().run(run)

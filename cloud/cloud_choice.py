@@ -1,4 +1,4 @@
-"""What a person says of a cloud: which one, and what benchmark clients are made of there."""
+"""The target's description of a cloud: which one, and the image, flavor and volumes of the clients."""
 
 import hashlib
 import ipaddress
@@ -18,28 +18,28 @@ _AFFINITIES = ("soft-anti-affinity", "anti-affinity", "soft-affinity", "affinity
 
 @dataclass(frozen=True, slots=True)
 class CloudChoice:
-    """A cloud and the clients to be made in it.
+    """A cloud and the clients to create in it.
 
     Attributes:
-        cloud: name in clouds.yaml; empty takes ``OS_CLOUD``.
+        cloud: name in clouds.yaml; empty uses ``OS_CLOUD``.
         image: of the guests, by name or id.
         flavor: of the guests.
         volume_type: of the default configuration's volumes.
-        network: on which guests are reached; empty for guests without any.
+        network: for access to guests; empty for guests without a network.
         zone: availability zone; empty leaves the choice to Nova.
         port: of fio's server in the guests.
-        results: by which way they come from guests with a network: ``server``, ``signal`` or ``console``; empty
-            for the first of these that works.
-        reached_from: addresses (CIDR) from which the guests' ports are open; empty for this machine's own.
-        affinity: how the guests of a stack are placed, as Nova calls it.
-        key_name: key pair for people who want to look into a guest; empty for none.
-        overcommit: whether guests may be promised more processors than the compute hosts have free, and volumes
-            more than their pools have room for. Quotas hold all the same.
-        ceph: the cluster on which the cloud's volumes lie, to be configured too: the name below /etc/ceph or the
+        results: transport from guests with a network: ``server``, ``signal`` or ``console``; empty for the first
+            of these that works.
+        reached_from: addresses (CIDR) from which the guests' ports are open; empty for this machine's address.
+        affinity: placement policy for the guests of a stack, by Nova's name.
+        key_name: key pair for access to guests; empty for none.
+        overcommit: whether guests may have more processors than the compute hosts have free, and volumes more
+            data than their pools have capacity for. Quotas still apply.
+        ceph: the cluster of the cloud's volumes, if it is to be configured, too: its name below /etc/ceph or the
             path of its ceph.conf; empty for a cloud alone.
-        lab: the same, where that cluster is a lab.
-        settings: by which way options reach that cluster's daemons, one of ``DeliveryWay``; empty: by its release.
-        osd_conf: the daemons' ceph.conf on their hosts, where options go into it.
+        lab: likewise, where that cluster is a lab.
+        settings: how options are delivered to that cluster's daemons; empty for the way of its release.
+        osd_conf: the daemons' ceph.conf on their hosts, where options are written to it.
     """
 
     cloud: str = ""
@@ -60,16 +60,16 @@ class CloudChoice:
     osd_conf: str = ""
 
     @property
-    def delivery(self) -> str:
-        """What is said of the way to the daemons, as a Ceph target has it: ``settings=conf,osd_conf=/path``."""
-        said = (("settings", self.settings), ("osd_conf", self.osd_conf))
-        return ",".join(f"{key}={value}" for key, value in said if value)
+    def reach(self) -> str:
+        """The delivery of options in the form of a Ceph target: ``settings=conf,osd_conf=/path``."""
+        words = (("settings", self.settings), ("osd_conf", self.osd_conf))
+        return ",".join(f"{key}={value}" for key, value in words if value)
 
 
 def parse_choice(text: str) -> CloudChoice:
-    """Read ``openstack:CLOUD,image=NAME,flavor=NAME,volume_type=NAME,network=NAME``.
+    """Parse ``openstack:CLOUD,image=NAME,flavor=NAME,volume_type=NAME,network=NAME``.
 
-    The cloud may be left out, and with it its comma.
+    The cloud and its comma may be omitted.
 
     Raises:
         InputError: names the word that is wrong.
@@ -108,7 +108,7 @@ def parse_choice(text: str) -> CloudChoice:
             raise InputError(
                 f"{key}={said[key]} is not known",
                 where=f"--target {text}",
-                remedy=f"choose from: {', '.join(values)}, or leave it out",
+                remedy=f"choose from: {', '.join(values)}, or omit it",
             )
     if "reached_from" in said:
         said["reached_from"] = _cidr(said["reached_from"], where=f"--target {text}")
@@ -122,13 +122,13 @@ def parse_choice(text: str) -> CloudChoice:
         raise InputError(
             f"{alone[0]}= is for the Ceph cluster below the cloud, and none is named",
             where=f"--target {text}",
-            remedy="add ceph=/path/of/ceph.conf or lab=NAME, or leave it out",
+            remedy="add ceph=/path/of/ceph.conf or lab=NAME, or omit it",
         )
     return CloudChoice(cloud=cloud, port=int(port), overcommit=overcommit == "yes", **said)
 
 
 def _cidr(text: str, *, where: str) -> str:
-    """Addresses as Neutron takes them; one alone is written with its length."""
+    """Return addresses in Neutron's form; a single address gets its prefix length."""
     try:
         return str(ipaddress.ip_network(text))
     except ValueError as error:
@@ -138,10 +138,10 @@ def _cidr(text: str, *, where: str) -> str:
 
 
 def require_whole(choice: CloudChoice) -> None:
-    """What clients are made of; who only restores or cleans up need not say it.
+    """Require flavor and volume type, which only measurements need.
 
     Raises:
-        InputError: flavor or volume type is not said.
+        InputError: flavor or volume type is missing.
     """
     for key in ("flavor", "volume_type"):
         if not getattr(choice, key):
@@ -153,6 +153,6 @@ def require_whole(choice: CloudChoice) -> None:
 
 
 def state_folder(choice: CloudChoice) -> Path:
-    """Where journal and lock of a cloud are kept."""
+    """Return the folder for the journal and the lock of a cloud."""
     name = choice.cloud or os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL") or "default"
     return user_state_path("cephfit") / "openstack" / hashlib.sha256(name.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""A connection to a cloud, and what its services say as one sentence each."""
+"""Connection to a cloud, with retries and one-sentence errors of its services."""
 
 import logging
 import os
@@ -27,36 +27,36 @@ from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.yaml_lines import nearest
 
 _ATTEMPTS = 8
-"""Over half a minute: a service that is restarted behind its load balancer is back by then."""
+"""Attempts over half a minute: a service that restarts behind its load balancer is available by then."""
 _ANSWER_SECONDS = 120.0
-"""Longer nobody waits for a service that took a request and never answers; clouds.yaml's ``api_timeout`` wins."""
+"""Timeout of a request without an answer; ``api_timeout`` of clouds.yaml has precedence."""
 HIDDEN = (401, 403, 404)
-"""What services answer to those to whom something is not shown."""
+"""Status codes of services for resources that this user may not see."""
 _TOO_MANY_REQUESTS = 429
 _UNREACHED = (
     keystone.ConnectFailure,
     keystone.RetriableConnectionFailure,
-    keystone.UnknownConnectionError,  # an answer that broke off
-    # A service is asked for its versions before it is asked anything else, and nobody says what it answered.
+    keystone.UnknownConnectionError,  # a truncated answer
+    # The first request asks a service for its versions; the error does not contain its answer.
     keystone.DiscoveryFailure,
     ServiceDiscoveryException,
 )
 _TAG = re.compile(r"<[^>]*>")
-_SAID_BY_ENVIRONMENT = ("OS_CLOUD", "OS_AUTH_URL")
-logging.getLogger("keystoneauth").addHandler(logging.NullHandler())  # an error says in a sentence what it warns of
+_ENVIRONMENT = ("OS_CLOUD", "OS_AUTH_URL")
+logging.getLogger("keystoneauth").addHandler(logging.NullHandler())  # its warnings repeat the error's sentence
 _Answer = TypeVar("_Answer")
 
 
 def connect(cloud: str) -> Connection:
-    """A connection by name in clouds.yaml; an empty name takes ``OS_CLOUD`` or the ``OS_*`` variables.
+    """Connect to a cloud by its name in clouds.yaml; an empty name uses ``OS_CLOUD`` or the ``OS_*`` variables.
 
-    Without any of these no cloud is taken, also where clouds.yaml has only one: commands delete things there.
+    Without any of these no cloud is used, even if clouds.yaml has only one: commands delete resources there.
 
     Raises:
-        InputError: there is no such cloud, or what is said of it is not enough.
+        InputError: there is no such cloud, or its entry is incomplete.
         ClusterError: Keystone does not answer, or refuses.
     """
-    if not cloud and not any(map(os.environ.get, _SAID_BY_ENVIRONMENT)):
+    if not cloud and not any(map(os.environ.get, _ENVIRONMENT)):
         raise _no_cloud()
     try:
         connection = openstack.connect(cloud=cloud or None, app_name="cephfit")
@@ -69,9 +69,8 @@ def connect(cloud: str) -> Connection:
         ) from None
     if connection.session.timeout is None:
         connection.session.timeout = _ANSWER_SECONDS
-    with spoken(f"cloud {connection.name}"):
-        # The SDK's own authorize() says less of what went wrong. That nobody listens there is said at once: it may
-        # be a wrong address.
+    with as_cluster_error(f"cloud {connection.name}"):
+        # The SDK's authorize() gives fewer details. A refused connection is not retried: the address may be wrong.
         _again_while(_is_overloaded)(connection.session.get_token)
     return connection
 
@@ -83,24 +82,24 @@ def _no_cloud() -> InputError:
 
 
 def _which_cloud(named: str) -> str:
-    """What can be named: the clouds of this person's clouds.yaml."""
+    """Return a remedy that names the clouds of this user's clouds.yaml."""
     try:
         known = [name for name in OpenStackConfig().get_cloud_names() if name not in ("envvars", "defaults")]
     except ConfigException:
         known = []
     if not known:
-        return "write a clouds.yaml, in this folder or in ~/.config/openstack, and name a cloud of it"
+        return "write a clouds.yaml in this folder or in ~/.config/openstack, and name one of its clouds"
     if named in known:
         return "correct its entry in clouds.yaml"
     return nearest(named, known)
 
 
 @contextmanager
-def spoken(where: str) -> Iterator[None]:
-    """Errors of OpenStack inside the block become those of cephfit, with the service's own reason.
+def as_cluster_error(where: str) -> Iterator[None]:
+    """Convert errors of OpenStack inside the block into ClusterError, with the service's own reason.
 
     Raises:
-        ClusterError: a service refused, did not answer, or answered something else than JSON.
+        ClusterError: a service refused, did not answer, or its answer is not JSON.
     """
     try:
         yield
@@ -108,7 +107,7 @@ def spoken(where: str) -> Iterator[None]:
         raise ClusterError(
             f"Keystone refuses the log-in: {one_line(error)}",
             where=where,
-            remedy="see the user, password or application credential in clouds.yaml; a token may have expired",
+            remedy="check the user, password or application credential in clouds.yaml; a token may have expired",
         ) from None
     except ForbiddenException as error:
         raise ClusterError(
@@ -120,7 +119,7 @@ def spoken(where: str) -> Iterator[None]:
         raise ClusterError(
             f"a service of the cloud does not answer: {one_line(error)}",
             where=where,
-            remedy="see the endpoints of the catalogue, and whether they can be reached from here",
+            remedy="check the endpoints of the catalogue, and whether this machine can reach them",
         ) from None
     except ResourceTimeout as error:
         raise ClusterError(f"it took too long: {one_line(error)}", where=where) from None
@@ -131,22 +130,22 @@ def spoken(where: str) -> Iterator[None]:
 
 
 def one_line(error: Exception) -> str:
-    """What a service said, without the class names, addresses and request ids around it."""
+    """Return a service's message without class names, addresses and request ids."""
     details = getattr(error, "details", None)
     text = _in_body(error) or (details if isinstance(details, str) and details.strip() else str(error))
-    said = _plain(text)
+    message = _plain(text)
     for noise in (" (HTTP ", ": HTTPConnectionPool(", ": HTTPSConnectionPool("):
-        said = said.partition(noise)[0]
-    return said.removesuffix(".") or type(error).__name__
+        message = message.partition(noise)[0]
+    return message.removesuffix(".") or type(error).__name__
 
 
 def _plain(text: str) -> str:
-    """One line; of a page that something before the service answered with, its words."""
+    """Return a text as one line; of an HTML page, such as a proxy's, the text without tags."""
     return " ".join((_TAG.sub(" ", text) if text.lstrip().startswith("<") else text).split())
 
 
 def _in_body(error: Exception) -> str:
-    """Heat's reason, which the SDK leaves in the answer: ``error.message``, with the type where it is empty."""
+    """Return Heat's reason, which is in the response: ``error.message``, or the type where it is empty."""
     response = getattr(error, "response", None)
     try:
         body = response.json() if response is not None else {}
@@ -159,12 +158,12 @@ def _in_body(error: Exception) -> str:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the same call may succeed a little later: the service is overloaded or being restarted."""
+    """Return whether the same call may succeed later, because the service is overloaded or restarting."""
     return _is_overloaded(error) or isinstance(error, _UNREACHED)
 
 
 def _is_overloaded(error: BaseException) -> bool:
-    # As the SDK, keystoneauth and python-novaclient call it.
+    # The attribute's name in the SDK, keystoneauth and python-novaclient.
     found = (getattr(error, name, None) for name in ("status_code", "http_status", "code"))
     status = next((one for one in found if isinstance(one, int)), 0)
     return status >= 500 or status == _TOO_MANY_REQUESTS
@@ -180,32 +179,32 @@ def _again_while(is_worth_it: Callable[[BaseException], bool]) -> Retrying:
 
 
 def persistently(call: Callable[..., _Answer], *arguments: object, where: str) -> _Answer:
-    """Make a call that changes nothing, or may be made twice, again while its failure is a passing one.
+    """Make a call, and repeat it while its failure is transient. The call must be safe to repeat.
 
     Args:
         call: called with ``arguments``.
         where: for messages.
 
     Raises:
-        ClusterError: it still fails, or fails for good.
+        ClusterError: the failure lasts, or is not transient.
     """
-    with spoken(where):
+    with as_cluster_error(where):
         return _again_while(is_passing)(call, *arguments)
 
 
 def made_once(make: Callable[[], _Answer], find: Callable[[], _Answer | None], *, where: str) -> _Answer:
-    """Have something made, again while the failure is a passing one, and yet never twice.
+    """Create a resource, with retries on transient failures, but never twice.
 
-    A service may have done it although its answer was lost. So it is looked for before it is asked for again, and
-    where its name or its status was in the way of that.
+    A service may have created it although its answer was lost. So the resource is searched for before each retry,
+    and after a conflict of its name or status.
 
     Args:
-        make: the call.
-        find: what it would have made, if that is there and ours; else None.
+        make: the call that creates it.
+        find: returns the resource if it exists and belongs to the run; else None.
         where: for messages.
 
     Raises:
-        ClusterError: it still fails, or fails for good.
+        ClusterError: the failure lasts, or is not transient.
     """
     n_asked = 0
 
@@ -227,14 +226,14 @@ def made_once(make: Callable[[], _Answer], find: Callable[[], _Answer | None], *
 def json_of(
     cloud: Connection, path: str, missing: tuple[int, ...] = (), *, service: str = "block_storage", **more: Any
 ) -> dict[str, Any] | None:
-    """What a service answers where SDKs have no call; None for an answer with one of these codes.
+    """Return a service's JSON answer where the SDK has no call; None for one of the status codes ``missing``.
 
     Args:
         cloud: connection.
         path: below the service's endpoint.
-        missing: codes.
-        service: as the SDK's connection calls it.
-        more: of the request, such as ``params``.
+        missing: status codes.
+        service: its name in the SDK's connection.
+        more: arguments of the request, such as ``params``.
     """
     answer = getattr(cloud, service).get(path, **more)
     if answer.status_code in missing:

@@ -1,8 +1,6 @@
-"""Heat stacks of benchmark clients: created, scaled, examined when they fail, deleted.
+"""Heat stacks of benchmark clients: creation, scaling, failure reasons and deletion.
 
-Why Heat could not make a stack: the words of the service whose resource failed, not Heat's around them.
-
-Stacks of benchmark clients: made, scaled, looked into when they fail, deleted.
+The reason of a failure is the message of the service whose resource failed, without Heat's additions.
 """
 
 import re
@@ -32,31 +30,31 @@ _OWN_REASON = (
 )
 _VOLUME = "OS::Cinder::Volume"
 _OF_HEAT = re.compile(r"[A-Z]\w+|resources\S*")
-"""A class of Heat's errors, or where in a stack the resource is."""
+"""A class of Heat's errors, or the place of a resource in a stack."""
 _REQUEST = re.compile(r"\s*\((?:HTTP \d+|Request-ID: [^)]*)\)")
 _NESTED = 3
 """Stack, group of clients, client."""
 _MESSAGES = "3.3"
-"""The first version of Cinder's API that tells users why something of theirs failed."""
+"""The first version of Cinder's API that gives users the reason of a failure."""
 
 
 def failures(cloud: Connection, name: str) -> tuple[str, ...]:
-    """Why resources of a stack failed: the innermost reason of each, once.
+    """Return why resources of a stack failed: the innermost reason of each, once.
 
     Raises:
-        ClusterError: Heat does not say.
+        ClusterError: Heat does not answer.
     """
     return tuple(dict.fromkeys(_failing(cloud, name)))
 
 
 def innermost(reason: str) -> str:
-    """The service's own words at the end of Heat's chain of ``Class: resources.place: words``."""
+    """Return the service's message at the end of Heat's chain of ``Class: resources.place: message``."""
     words = [word for word in reason.split(": ") if " " in word or not _OF_HEAT.fullmatch(word)]
     return _REQUEST.sub("", ": ".join(words)).strip() or reason
 
 
 def resources_of(cloud: Connection, name: str) -> list[Mapping[str, Any]]:
-    """All resources of a stack as Heat lists them, also those in the stacks within it."""
+    """Return all resources of a stack as Heat lists them, also those of nested stacks."""
 
     def ask() -> list[Mapping[str, Any]]:
         stack = cloud.orchestration.get_stack(name, resolve_outputs=False)
@@ -68,24 +66,24 @@ def resources_of(cloud: Connection, name: str) -> list[Mapping[str, Any]]:
 
 
 def is_complete(resource: Mapping[str, Any]) -> bool:
-    """Whether a resource is there as it was asked for."""
+    """Return whether a resource exists as requested."""
     return str(resource["resource_status"]) in ("CREATE_COMPLETE", "UPDATE_COMPLETE")
 
 
 def _failing(cloud: Connection, name: str) -> Iterator[str]:
     for resource in resources_of(cloud, name):
         kind = str(resource["resource_type"])
-        # Groups and clients only repeat what the resources in them say.
+        # Groups and clients only repeat the reasons of their resources.
         if str(resource["resource_status"]).endswith("FAILED") and kind in _OWN_REASON:
             said = innermost(str(resource["resource_status_reason"]))
             volume = resource.get("physical_resource_id") if kind == _VOLUME else None
-            # Heat only knows that a volume went to the status ``error``.
+            # Heat reports only the volume's status ``error``.
             words = said_of_volume(cloud, str(volume)) if volume else ""
             yield f"{kind} {resource['resource_name']}: {said}{f' (Cinder: {words})' if words else ''}"
 
 
 def said_of_volume(cloud: Connection, volume: str) -> str:
-    """What Cinder tells users of what went wrong with a volume; empty where it says nothing."""
+    """Return Cinder's messages to users about a volume's failure; empty where there are none."""
 
     def ask() -> list[Mapping[str, Any]]:
         found = json_of(cloud, "/messages", params={"resource_uuid": volume}, microversion=_MESSAGES)
@@ -94,22 +92,22 @@ def said_of_volume(cloud: Connection, volume: str) -> str:
     try:
         found = persistently(ask, where=f"volume {volume}")
     except ClusterError:
-        return ""  # an older Cinder has none, and what failed is known without
+        return ""  # an older Cinder has no messages, and the failure is known without them
     return "; ".join(dict.fromkeys(str(message["user_message"]) for message in found))
 
 
 LARGEST_STACK = 100
-"""Guests in one stack, as its template says: each is seven of the 1000 resources that Heat allows a stack."""
+"""Largest number of guests in one stack: each needs seven of the 1000 resources that Heat allows a stack."""
 
 _POLLING_SECONDS = 1.0
 _NAME_SECONDS = 60.0
 _UPDATING = "UPDATE_IN_PROGRESS"
 _UNSCALED = "UPDATE_FAILED"
-"""The clients from before are still there, with their volumes."""
+"""The earlier clients still exist, with their volumes."""
 _DELETING = "DELETE_IN_PROGRESS"
 _UNDELETED = "DELETE_FAILED"
 _GONE = ("ROLLBACK_COMPLETE", "DELETE_COMPLETE")
-"""Statuses of which the name sounds well, and there is nothing to work with."""
+"""Statuses that end with COMPLETE, but leave no resources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ class Node:
         name: ``c0``, ``c1`` ...
         server: id.
         volume: id.
-        address: where it is reached; empty without a network.
+        address: of the guest; empty without a network.
     """
 
     name: str
@@ -134,9 +132,9 @@ class Stacks:
 
     Args:
         cloud: connection.
-        run_id: they carry it.
-        progress: hears what takes long.
-        timeout_seconds: how long a stack may take.
+        run_id: noted in each stack.
+        progress: receives notes on steps that take long.
+        timeout_seconds: limit for a change of a stack.
     """
 
     def __init__(
@@ -148,18 +146,21 @@ class Stacks:
         self._timeout_seconds = timeout_seconds
 
     def ensure(self, name: str, template: str, parameters: Mapping[str, Any]) -> tuple[Node, ...]:
-        """A stack with these parameters: made, scaled to another count, or left as it is.
+        """Ensure that a stack with these parameters exists: create it, scale it, or keep it.
 
-        A stack that a killed process left half made is waited for, and used if it became whole. One that failed,
-        or that Heat rolled back, is deleted and made anew once; one that could not be scaled is scaled again.
+        A stack that a killed process began is waited for, and used if it becomes complete. A stack that failed, or
+        that Heat rolled back, is deleted and created again once. One that could not be scaled is scaled again.
 
         Args:
             name: of the stack.
             template: ``benchmark`` or ``verification``.
             parameters: of the template, without the run's id.
 
+        Returns:
+            The clients of the stack.
+
         Raises:
-            ClusterError: Heat could not make it; with the reason of the resource that failed.
+            ClusterError: Heat could not create it; with the reason of the resource that failed.
         """
         wanted = {**parameters, "run_id": self._run_id}
         status = self._settled_status(name)
@@ -168,7 +169,7 @@ class Stacks:
             self.delete(name)
             status = ""
         if not status:
-            self._progress.note(f"stack {name} is being made: {parameters['count']} servers")
+            self._progress.note(f"stack {name} is being created: {parameters['count']} servers")
             self._change(name, template, wanted, make=True)
         elif status == _UNSCALED or not self._has(name, wanted):
             self._progress.note(f"stack {name} is being scaled to {parameters['count']} servers")
@@ -176,7 +177,7 @@ class Stacks:
         return self.nodes(name)
 
     def count(self, name: str) -> int:
-        """How many clients of a stack are there; 0 if there is no such stack, or it will be made anew."""
+        """Return the number of clients in a stack; 0 if there is no stack, or it will be created again."""
         status = self._status(name)
         if status == _UNSCALED:
             kinds = [r["resource_type"] for r in resources_of(self._cloud, name) if is_complete(r)]
@@ -185,10 +186,10 @@ class Stacks:
         return int(self._parameters(name).get("count", 0)) if is_coming or _is_whole(status) else 0
 
     def nodes(self, name: str) -> tuple[Node, ...]:
-        """The clients of a stack.
+        """Return the clients of a stack.
 
         Raises:
-            ClusterError: its outputs are not of the same clients.
+            ClusterError: its outputs do not belong to the same clients.
         """
         stack = persistently(lambda: self._cloud.orchestration.get_stack(name), where=f"stack {name}")
         outputs = {output["output_key"]: output["output_value"] for output in stack.outputs or ()}
@@ -201,15 +202,15 @@ class Stacks:
         )
 
     def ask_deletion(self, name: str) -> None:
-        """Have Heat begin to delete a stack, also one that it still makes; `delete` waits for the end of it."""
+        """Start the deletion of a stack, also of one under creation; `delete` waits for its end."""
         if self._status(name) not in ("", _DELETING):
             persistently(lambda: self._cloud.orchestration.delete_stack(name), where=f"stack {name}")
 
     def delete(self, name: str) -> None:
-        """Delete a stack, also one that is still being made, and wait until it is gone; none is no error.
+        """Delete a stack, also one under creation, and wait until it is gone. A missing stack is no error.
 
         Raises:
-            ClusterError: Heat cannot delete it; says why.
+            ClusterError: Heat cannot delete it; with the reason.
         """
         status = self._status(name)
         if status == _DELETING:
@@ -218,13 +219,13 @@ class Stacks:
             return
         self.ask_deletion(name)
         if status := self._status_after_deletion(name):
-            reasons = "; ".join(failures(self._cloud, name)) or "no resource says why"
+            reasons = "; ".join(failures(self._cloud, name)) or "no resource has a reason"
             raise ClusterError(
-                f"it could not be deleted ({status}): {reasons}",
+                f"the stack could not be deleted ({status}): {reasons}",
                 where=f"stack {name}",
-                remedy=f"`cephfit cloud clean {self._run_id}` deletes what is left piece by piece",
+                remedy=f"`cephfit cloud clean {self._run_id}` deletes the remaining resources one by one",
             )
-        # Heat says that it is deleted a moment before it takes it off its list and gives the name free.
+        # Heat reports the deletion a moment before it removes the stack from its list and frees the name.
         deadline = time.monotonic() + _NAME_SECONDS
         while self._is_listed(name) and time.monotonic() < deadline:
             time.sleep(_POLLING_SECONDS)
@@ -243,7 +244,7 @@ class Stacks:
             "parameters": dict(parameters),
             "timeout_mins": int(self._timeout_seconds // 60),
             "is_rollback_disabled": True,
-            "tags": tag_of(self._run_id),  # to Heat a text: tags with commas between them
+            "tags": tag_of(self._run_id),  # a text for Heat: tags separated by commas
         }
         if make:
             self._create(name, attributes)
@@ -251,7 +252,7 @@ class Stacks:
             self._update(name, attributes)
         status = self._settled_status(name)
         if not _is_whole(status):
-            reasons = "; ".join(failures(self._cloud, name)) or "no resource says why"
+            reasons = "; ".join(failures(self._cloud, name)) or "no resource has a reason"
             raise ClusterError(
                 f"Heat could not create it ({status or 'it is gone'}): {reasons}",
                 where=f"stack {name}",
@@ -259,7 +260,7 @@ class Stacks:
             )
 
     def _create(self, name: str, attributes: Mapping[str, Any]) -> None:
-        """Heat keeps the name of a deleted stack for a moment longer than it shows the stack."""
+        """Create a stack; retry while Heat still reserves the name of a deleted stack."""
         deadline = time.monotonic() + _NAME_SECONDS
 
         def make() -> Any:
@@ -274,7 +275,7 @@ class Stacks:
         made_once(make, lambda: self._stack(name), where=f"stack {name}")
 
     def _update(self, name: str, attributes: Mapping[str, Any]) -> None:
-        """An update that is asked for twice cancels itself: Heat then says that both failed."""
+        """Update a stack, but never twice: a second request makes both updates fail in Heat."""
 
         def under_way() -> Any:
             stack = self._stack(name)
@@ -286,22 +287,22 @@ class Stacks:
         )
 
     def _settled_status(self, name: str) -> str:
-        """The status once nothing is under way, such as ``CREATE_COMPLETE``; empty if there is no such stack."""
+        """Wait for the end of a change; return the status, such as ``CREATE_COMPLETE``; empty if there is none."""
         deadline = time.monotonic() + self._timeout_seconds
         while (status := self._status(name)).endswith("IN_PROGRESS"):
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"still {status} after {self._timeout_seconds:.0f} s",
                     where=f"stack {name}",
-                    remedy="see why (`openstack stack resource list`), then run the same command again",
+                    remedy="find out why (`openstack stack resource list`), then run the same command again",
                 )
             time.sleep(_POLLING_SECONDS)
         return status
 
     def _status_after_deletion(self, name: str) -> str:
-        """The status once Heat's deletion has ended: empty when the stack is gone.
+        """Wait for the end of a deletion; return the status, empty when the stack is gone.
 
-        What Heat was busy with before may show for a moment more.
+        An earlier status may remain visible for a moment.
         """
         deadline = time.monotonic() + self._timeout_seconds
         while (status := self._status(name)) not in ("", _UNDELETED) and time.monotonic() < deadline:
@@ -313,10 +314,10 @@ class Stacks:
         return str(stack.status) if stack is not None else ""
 
     def _stack(self, name: str) -> Any:
-        """A stack of the run; None if there is none of this name.
+        """Return a stack of the run; None if there is none of this name.
 
         Raises:
-            ClusterError: there is one, but it is not the run's.
+            ClusterError: a stack of this name exists, but does not belong to the run.
         """
 
         def ask() -> Any:
@@ -329,9 +330,9 @@ class Stacks:
         stack = persistently(ask, where=f"stack {name}")
         if stack is not None and tag_of(self._run_id) not in (stack.tags or ()):
             raise ClusterError(
-                f"somebody else's stack has this name: it has no tag {tag_of(self._run_id)}",
+                f"another stack has this name: it has no tag {tag_of(self._run_id)}",
                 where=f"stack {name}",
-                remedy="nothing was done with it; see whose it is (`openstack stack show`), and begin a new run",
+                remedy="it was not changed; find its owner (`openstack stack show`), and begin a new run",
             )
         return stack
 
@@ -340,12 +341,12 @@ class Stacks:
         return all(now.get(key) == str(value) for key, value in wanted.items())
 
     def _parameters(self, name: str) -> dict[str, str]:
-        told = (stack.parameters or {}) if (stack := self._stack(name)) is not None else {}
-        return {key: str(value) for key, value in told.items() if not key.startswith("OS::")}
+        parameters = (stack.parameters or {}) if (stack := self._stack(name)) is not None else {}
+        return {key: str(value) for key, value in parameters.items() if not key.startswith("OS::")}
 
 
 def _is_whole(status: str) -> bool:
-    """Whether a stack is there as it was asked for."""
+    """Return whether a stack exists as requested."""
     return status.endswith("COMPLETE") and status not in _GONE
 
 

@@ -1,1 +1,1 @@
-"""Measuring one cell: engines, their counters, validity, telemetry."""
+"""Measurement of one cell: engines, their counters, validity, telemetry."""

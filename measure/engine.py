@@ -1,4 +1,4 @@
-"""What measures one cell: fio, or a simulation of it. The runner knows only this protocol."""
+"""Protocols of the engines that measure one cell, and the values they exchange with the runner."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,29 +11,29 @@ from cephfit.core.values.cells import Cell, Op
 from cephfit.core.values.measurement import Measurement
 from cephfit.core.values.sample import OWN_LOAD, Metrics
 
-LOOK_AT_STORAGE = (
+CHECK_STORAGE = (
     "check the health of the cluster or disk behind it, and the system's log; then run the same command again to "
     "continue"
 )
-"""The remedy where a volume cannot be read or written."""
+"""Remedy where a volume cannot be read or written."""
 
 SLOWEST_NBYTES_PER_S = MIB
-"""Reading or writing a whole volume more slowly than this is taken for stuck."""
+"""A volume that is read or written more slowly than this counts as stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellRun:
-    """One cell to be measured on all clients at once.
+    """One cell to measure on all clients at once.
 
     Attributes:
-        configuration: name.
+        configuration: its name.
         cell: which of the 20.
-        repeat: round, counts from 0.
-        attempt: counts from 0.
-        measurement: how, under this load.
+        repeat: round, from 0.
+        attempt: from 0.
+        measurement: how to measure, under this load.
         clients: that run together.
-        seeds: by client name, of its random offsets.
-        load: its name; empty is the measurement's own.
+        seeds: client name to the seed of its random offsets.
+        load: its name; empty for the measurement's own load.
     """
 
     configuration: str
@@ -48,13 +48,13 @@ class CellRun:
 
 @dataclass(frozen=True, slots=True)
 class IndependentCount:
-    """What somebody else than the measuring program counted for one client (rule 4 of the design).
+    """Bytes of one client, counted independently of the measuring program (rule 4 of the design).
 
     Attributes:
-        source: who counted, for people.
-        window_nbytes: moved in the measured window, as well as the count can tell.
-        total_nbytes: moved from before the program's start to after its end, exact.
-        allowed_nbytes: by how much ``window_nbytes`` may differ for reasons that are known.
+        source: of the count, for people.
+        window_nbytes: bytes moved in the measured window, estimated from the count.
+        total_nbytes: bytes moved from before the program's start to after its end, exact.
+        allowed_nbytes: difference of ``window_nbytes`` that known causes explain.
     """
 
     source: str
@@ -65,15 +65,15 @@ class IndependentCount:
 
 @dataclass(frozen=True, slots=True)
 class ClientOutcome:
-    """What one client gave.
+    """Result of one client.
 
     Attributes:
-        metrics: None if it failed.
-        failure: why; empty if it did not.
-        count: of somebody else; None where nobody can count.
-        uncounted: why nobody can, where there are metrics and ``count`` is None.
-        doubt: why the engine itself does not trust what it got; empty if it does.
-        evidence: more for the sample's evidence. JSON values only.
+        metrics: None if the client failed.
+        failure: reason of a failure; empty if there is none.
+        count: independent count; None where none exists.
+        uncounted: reason why no independent count exists, where there are metrics; empty if one does.
+        doubt: reason why the engine does not trust the result; empty if it does.
+        evidence: additions to the sample's evidence. JSON values only.
     """
 
     metrics: Metrics | None
@@ -86,12 +86,12 @@ class ClientOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CellOutcome:
-    """What a run of a cell gave.
+    """Result of one run of a cell.
 
     Attributes:
-        clients: by name: one for every client of the run.
+        clients: client name to outcome, for every client of the run.
         fio_json: the program's own output as one JSON document; None if there is none.
-        program: that ran, as people call it.
+        program: name of the program that ran, for people.
     """
 
     clients: Mapping[str, ClientOutcome]
@@ -102,40 +102,40 @@ class CellOutcome:
 class Engine(Protocol):
     """Measures one cell. Called from one thread at a time.
 
-    No figure comes from an earlier run, and one that failed or was interrupted does not touch the next. Nothing
-    it started is alive when ``run`` or ``warm`` is over, also when an interrupt ends it, which it lets through at
-    once. (A guest that nobody reaches works on until it is given its next job.)
+    No figure comes from an earlier run. A failed or interrupted run does not affect the next one. No process that
+    it started is alive when ``run`` or ``warm`` returns, also after an interrupt, which it passes on at once.
+    (A guest that cannot be reached continues until it gets its next job.)
     """
 
     @abstractmethod
     def facts(self) -> Mapping[str, Any]:
-        """What measures (``name``), its ``version`` and more. JSON values only, no secrets; the same each time.
+        """Return the engine's ``name``, ``version`` and more. JSON values, no secrets; the same each time.
 
         Raises:
-            HostError: it cannot work on this machine.
+            HostError: the engine cannot work on this machine.
         """
 
     @abstractmethod
     def run(self, run: CellRun) -> CellOutcome:
-        """Measure; a failure is an outcome too: of every client there is one, with figures or the reason why not.
+        """Measure a cell. Return an outcome for every client: its figures, or the reason of its failure.
 
         Raises:
-            HostError: this machine lacks something, so that no later run could do better.
-            InputError: a client is of a kind that it never could measure.
+            HostError: this machine lacks something that every later run needs, too.
+            InputError: the engine cannot measure this kind of client.
         """
 
     @abstractmethod
     def warm(self, run: CellRun) -> None:
-        """Read the volume of every client of a run once through, the way the run will. May be called again.
+        """Read the volume of every client once, by the path that the run will use. May be called again.
 
         Raises:
-            ClusterError: one could not be read; which client's, its place and a remedy.
+            ClusterError: a volume could not be read; names the client, its place and a remedy.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class MovedBytes:
-    """What a client has moved since its counters began, by somebody else than the program that measures."""
+    """Bytes that a client has moved since its counters began, counted independently of the measuring program."""
 
     read_nbytes: int
     written_nbytes: int
@@ -146,40 +146,40 @@ class MovedBytes:
 
 @runtime_checkable
 class CountsIo(Protocol):
-    """Who can say what clients have moved: the hypervisor of guests, for example.
+    """Source of independent counts of clients' I/O, such as the hypervisor of guests.
 
-    A target gives it to the engine that it brings, which asks before, during and after a run, from one thread at a
-    time. Without it: samples say that nobody counted.
+    A target passes it to the engine that it brings. The engine reads it before, during and after a run, from one
+    thread at a time. Without it: samples state that no independent count exists.
     """
 
     count_source: str
-    """Who counts, for people."""
+    """Name of the source, for people."""
     count_seconds: float
-    """How often asking makes sense."""
+    """Useful interval between two readings."""
 
     @abstractmethod
     def moved(self, client: Client) -> MovedBytes:
-        """The counters of a client's volume now; they never fall while the client is there.
+        """Return the current counters of a client's volume; they never fall while the client exists.
 
         Raises:
-            CephfitError: nobody can count for this client, and why.
+            CephfitError: the reason why no count exists for this client.
         """
 
 
 @runtime_checkable
 class PreparesCells(Protocol):
-    """An engine that needs something there before it can measure a cell.
+    """An engine that prepares data before it can measure a cell.
 
-    Asked: by ``runner``, before each run of a cell. Without it: a cell is measured as soon as caches are in their
-    condition.
+    Called: by ``runner``, before each run of a cell. Without it: a cell is measured as soon as the caches are in
+    their condition.
     """
 
     @abstractmethod
     def prepare(self, run: CellRun) -> None:
-        """Bring about what the run needs, before caches are put into their condition. May be called again.
+        """Prepare what the run needs, before caches are brought into their condition. May be called again.
 
         Raises:
-            ClusterError: it cannot be brought about; for which client, its place and a remedy.
+            ClusterError: the preparation failed; names the client, its place and a remedy.
         """
 
 
@@ -187,19 +187,19 @@ class PreparesCells(Protocol):
 class KnowsItsLimits(Protocol):
     """An engine that cannot measure every cell.
 
-    Asked: by ``runner``, before a configuration is applied for its cells. Without it: all of them are measured.
+    Called: by ``runner``, before a configuration is applied for its cells. Without it: all cells are measured.
     """
 
     @abstractmethod
     def cannot(self, cell: Cell, measurement: Measurement) -> str:
-        """Why not this cell; empty if it can. Its samples are ``skipped`` with this reason."""
+        """Return why this cell cannot be measured; empty if it can. Its samples are ``skipped`` with it."""
 
 
 def disagreement(metrics: Metrics, count: IndependentCount, *, program: str = "fio") -> str:
-    """Why the program that measured and an independent count cannot both be right; empty if they can.
+    """Return why the program's figure and an independent count contradict each other; empty if they agree.
 
-    Two tests. The count over the whole life of the program includes its ramp, so it is never less than what the
-    program says it moved after the ramp: exact. The count over the measured window may differ by
+    There are two tests. The count over the program's whole life includes its ramp, so it is never less than what
+    the program reports after the ramp: exact. The count over the measured window may differ by
     ``allowed_nbytes``, or by one per cent of the program's figure where that is more.
     """
     claimed = metrics.nbytes_per_s * metrics.runtime_ns / 1e9
@@ -207,13 +207,13 @@ def disagreement(metrics: Metrics, count: IndependentCount, *, program: str = "f
     rounding = metrics.runtime_ns / 1e9 + 1
     if claimed > count.total_nbytes + rounding:
         return (
-            f"{program} says that it moved {claimed:.0f} bytes, {count.source} counted only {count.total_nbytes} "
+            f"{program} reports {claimed:.0f} bytes moved, but {count.source} counted only {count.total_nbytes} "
             "from its start to its end"
         )
     allowed = max(count.allowed_nbytes, 0.01 * claimed)
     if abs(claimed - count.window_nbytes) > allowed:
         return (
-            f"{program} says that it moved {claimed:.0f} bytes in the measured time, {count.source} counted "
-            f"{count.window_nbytes:.0f}; {allowed:.0f} bytes of difference are explained"
+            f"{program} reports {claimed:.0f} bytes moved in the measured time, but {count.source} counted "
+            f"{count.window_nbytes:.0f}; known causes explain a difference of {allowed:.0f} bytes"
         )
     return ""

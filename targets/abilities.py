@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from cephfit.core.protocols import Client
 from cephfit.core.values.configuration import Configuration
-from cephfit.measure.validity.watched_target import HasWitness as HasWitness
-from cephfit.measure.validity.watched_target import TellsDisturbances as TellsDisturbances
-from cephfit.measure.validity.watched_target import VouchesForClients as VouchesForClients
+from cephfit.measure.validity.watched_target import ChecksClients as ChecksClients
+from cephfit.measure.validity.watched_target import HasTelemetry as HasTelemetry
+from cephfit.measure.validity.watched_target import ReportsDisturbances as ReportsDisturbances
 
 if TYPE_CHECKING:
     from cephfit.ceph.options.option_catalogue import Catalogue
@@ -231,7 +231,7 @@ class KeepsNotes(Protocol):
 
 
 @runtime_checkable
-class DoesErrands(Protocol):
+class RunsGuestJobs(Protocol):
     """Its clients are guests that do jobs of any kind.
 
     Asked: by ``cephfit verify`` and ``cephfit trace workload``, which then run the workload in a guest. Without
@@ -239,7 +239,7 @@ class DoesErrands(Protocol):
     """
 
     @abstractmethod
-    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
+    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
         """Have a guest run a shell script, after a boot; with its volume at ``guests.VOLUME``.
 
         Args:

@@ -1,1 +1,1 @@
-"""Whether a cloud has room for a sweep: preflight, quotas, pools."""
+"""Capacity of a cloud for a sweep: preflight, quotas, pools."""

@@ -1,9 +1,4 @@
-"""What is known of a cloud and of configurations in it before anything is created.
-
-What a run keeps of a cloud: its name, and what guests and volumes are made of there.
-
-What can be said of configurations in a cloud before anything is made there.
-"""
+"""Facts of a cloud that a run keeps, and a forecast of configurations in it before any resource is created."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +6,7 @@ from typing import Any
 from openstack.connection import Connection
 
 from cephfit import __version__
-from cephfit.cloud.capacity.pool_capacity import CinderPool, fits, not_looked_at
+from cephfit.cloud.capacity.pool_capacity import CinderPool, fits, why_unchecked
 from cephfit.cloud.capacity.quotas import Wanted
 from cephfit.cloud.cleanup.ownership import NAME_PREFIX
 from cephfit.cloud.cloud_choice import CloudChoice
@@ -26,7 +21,7 @@ from cephfit.core.values.preview import Difference
 
 
 def facts_of(cloud: Connection, choice: CloudChoice) -> Mapping[str, Any]:
-    """See ``protocols.Target.facts``."""
+    """Return the facts of a cloud. See ``protocols.Target.facts``."""
     flavor = persistently(lambda: cloud.compute.find_flavor(choice.flavor, ignore_missing=True), where="flavors")
     image = persistently(lambda: cloud.image.find_image(choice.image, ignore_missing=True), where="images")
     return {
@@ -47,11 +42,11 @@ def facts_of(cloud: Connection, choice: CloudChoice) -> Mapping[str, Any]:
 
 
 class CloudForecast:
-    """What would be refused, what limits would lie on clients, what would be made.
+    """Forecasts refused configurations, limits of clients, and created resources.
 
     Args:
         cloud: connection.
-        choice: what guests and volumes are made of.
+        choice: flavor, image, volume type and more of the guests.
     """
 
     def __init__(self, cloud: Connection, choice: CloudChoice) -> None:
@@ -59,18 +54,18 @@ class CloudForecast:
         self._choice = choice
 
     def kind_of(self, configuration: Configuration) -> VolumeKind:
-        """The volumes that a configuration asks for."""
+        """Return the kind of a configuration's volumes."""
         return kind_of(configuration, default=self._choice.volume_type)
 
     def kinds_of(self, configurations: Iterable[Configuration]) -> tuple[VolumeKind, ...]:
-        """The same of several, each kind once."""
+        """Return the kinds of several configurations' volumes, each once."""
         return tuple({kind.label: kind for kind in map(self.kind_of, configurations)}.values())
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """See ``JudgesConfigurations``: whatever is not of volumes; QoS, where this user is no administrator.
+        """See ``JudgesConfigurations``: settings not of volumes; QoS, if this user is not an administrator.
 
         Raises:
-            InputError: a volume type that the cloud does not have.
+            InputError: the cloud has no such volume type.
         """
         configurations = tuple(configurations)
         kinds = {c.name: self.kind_of(c) for c in configurations if all(map(is_of_volumes, c.settings))}
@@ -93,19 +88,19 @@ class CloudForecast:
         return reasons
 
     def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """See ``TellsLimits``: the QoS of volume types, and what the sweep declares."""
+        """See ``TellsLimits``: the QoS of volume types, and the sweep's declared QoS."""
         found = qos_of_types(self._cloud)
-        said = {}
+        sentences = {}
         for configuration in configurations:
             kind = self.kind_of(configuration)
             of_type = found.get(kind.base)
             qos = kind.spec("of the sweep") if kind.qos else of_type.qos if of_type is not None else None
             if qos is not None and (sentence := qos.sentence(kind.base)):
-                said[configuration.name] = (sentence,)
-        return said
+                sentences[configuration.name] = (sentence,)
+        return sentences
 
     def differences(self, configurations: Iterable[Configuration]) -> tuple[Difference, ...]:
-        """What volumes of each configuration have that those of the target's type do not."""
+        """Return each configuration's differences to volumes of the target's type."""
         return tuple(
             Difference(configuration.name, "volumes", setting.key, "", str(setting.value))
             for configuration in configurations
@@ -116,12 +111,12 @@ class CloudForecast:
     def notes(
         self, sweep: PlannedSweep, configurations: Sequence[Configuration], pools: Sequence[CinderPool] | None
     ) -> tuple[str, ...]:
-        """What a run would make in the cloud and write there, in words.
+        """Return sentences on what a run would create in the cloud and write there.
 
         Args:
-            sweep: how many guests it wants at most, and how large their volumes are.
-            configurations: of it, those that can be had.
-            pools: of Cinder, with their room; None where nobody told.
+            sweep: gives the largest number of guests, and the size of their volumes.
+            configurations: its supported configurations.
+            pools: of Cinder, with their free capacity; None where unknown.
         """
         measurement = sweep.measurement
         notes = []
@@ -134,21 +129,21 @@ class CloudForecast:
                 words = ", ".join(f"{key} = {value}" for key, value in kind.qos.items())
                 notes.append(
                     f"a private volume type {NAME_PREFIX}-RUN-{kind.label}-..., like {kind.base}, and a QoS spec "
-                    f"of that name ({words}) are made for {', '.join(by_label[kind.label])} and deleted at the end"
+                    f"of that name ({words}) are created for {', '.join(by_label[kind.label])} and deleted later"
                 )
         if pools is None:
-            return (*notes, "how much room the pools of the volumes have, Cinder shows only administrators")
+            return (*notes, "Cinder shows only administrators the free capacity of the volumes' pools")
         n_clients, nbytes = measurement.most_clients, measurement.volume_nbytes
         wanted = wanted_of(kinds, n_clients)
         found = fits(self._cloud, pools, wanted, nbytes=nbytes)
         for fit in found:
             allowed = self._choice.overcommit or fit.is_enough
-            notes.append(fit.sentence + ("" if allowed else ": that is too little, so nothing would be done"))
-        return (*notes, *filter(None, [not_looked_at(wanted, found)]))
+            notes.append(fit.sentence + ("" if allowed else ": too little, so the run would refuse to start"))
+        return (*notes, *filter(None, [why_unchecked(wanted, found)]))
 
 
 def wanted_of(kinds: Iterable[VolumeKind], n_clients: int, n_there: Sequence[int] = ()) -> tuple[Wanted, ...]:
-    """The guests of each kind of volumes, of which so many are there."""
+    """Return the required guests of each kind of volumes, with the number of existing ones."""
     there = dict(enumerate(n_there))
     return tuple(
         Wanted(kind.base, n_clients, there.get(number, 0), has_own_type=bool(kind.qos))

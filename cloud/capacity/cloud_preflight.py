@@ -1,8 +1,6 @@
-"""What a cloud must have before anything is created in it.
+"""Preflight of a cloud before any resource is created: image, flavor, network, volume types, quotas, capacity.
 
-How many guests fit on the compute hosts without sharing processors, as Nova tells administrators.
-
-What a cloud must have before anything is made in it: image, flavor, network, volume types, quota, room.
+The free processors of compute hosts are checked where Nova shows them, by default to administrators only.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,7 +9,7 @@ from typing import Any
 
 from openstack.connection import Connection
 
-from cephfit.cloud.capacity.pool_capacity import CinderPool, Fit, fits, not_looked_at
+from cephfit.cloud.capacity.pool_capacity import CinderPool, Fit, fits, why_unchecked
 from cephfit.cloud.capacity.quotas import Need, Wanted, asked_of
 from cephfit.cloud.cloud_choice import CloudChoice, require_whole
 from cephfit.cloud.cloud_connection import HIDDEN, json_of, persistently
@@ -24,14 +22,13 @@ _HYPERVISORS = "/os-hypervisors/detail"
 _ZONES = "/os-availability-zone/detail"
 _COMPUTE = "nova-compute"
 _HYPERVISORS_WITH_USE = "2.1"
-"""Every Nova has it; from 2.88 on a hypervisor no longer tells its processors and how many are promised."""
+"""Supported by every Nova. From 2.88 on a hypervisor does not show its processors and their allocation."""
 
 
 def guests_that_fit(cloud: Connection, *, vcpus: int, zone: str) -> int | None:
-    """Guests for which hosts have processors that are not promised; None where this user may not see that.
+    """Return the number of guests for which hosts have free processors; None where this user may not see it.
 
-    Each host is looked at by itself: one that has promised too much takes nothing from the others, and no guest
-    lies on two.
+    Each host is counted separately: an overcommitted host takes nothing from the others, and no guest spans two.
 
     Args:
         cloud: connection.
@@ -63,22 +60,22 @@ def guests_that_fit(cloud: Connection, *, vcpus: int, zone: str) -> int | None:
 
 
 def parts_of(zone: str) -> tuple[str, str]:
-    """Zone and host of ``ZONE``, ``ZONE:HOST`` or ``ZONE:HOST:NODE``; empty what is not said."""
+    """Return zone and host of ``ZONE``, ``ZONE:HOST`` or ``ZONE:HOST:NODE``; empty where missing."""
     name, _, rest = zone.partition(":")
     return name, rest.partition(":")[0]
 
 
 def hosts_of_zones(cloud: Connection) -> Mapping[str, tuple[str, ...]] | None:
-    """Names of the enabled compute hosts by availability zone; None where this user may not see them.
+    """Return the names of the enabled compute hosts by availability zone; None where this user may not see them.
 
-    By these ``ZONE:HOST`` names them; their hypervisors may have other names.
+    ``ZONE:HOST`` uses these names; the hypervisors may have other names.
     """
 
     def ask() -> Mapping[str, tuple[str, ...]] | None:
         shown = json_of(cloud, _ZONES, HIDDEN, service="compute")
         if shown is None:
             return None
-        # Of a zone that is not available, Nova tells no hosts.
+        # Nova lists no hosts of an unavailable zone.
         return {
             str(zone["zoneName"]): tuple(sorted(n for n, ran in (zone["hosts"] or {}).items() if _COMPUTE in ran))
             for zone in shown["availabilityZoneInfo"]
@@ -87,19 +84,19 @@ def hosts_of_zones(cloud: Connection) -> Mapping[str, tuple[str, ...]] | None:
     return persistently(ask, where="availability zones")
 
 
-_MEANT = "or add overcommit=yes to the target if that is meant"
+_OVERCOMMIT = "or add overcommit=yes to the target to allow this"
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a cloud has for guests that are wanted, as far as this user may see it.
+    """Findings on a cloud's capacity for the required guests, as far as this user may see it.
 
     Attributes:
-        needs: what they ask of the project's quotas, which have it.
-        n_fitting: guests for which compute hosts have processors that are not promised; None where nobody looked.
-        room: how volumes fit into the pools; nothing of types of which nobody looked.
-        scarce: what is too little, one sentence each; only where it may be, because the target says overcommit.
-        unseen: what could not be looked at, one sentence each.
+        needs: on the project's quotas, which are sufficient.
+        n_fitting: guests for which compute hosts have unallocated processors; None where it was not checked.
+        room: how volumes fit into the pools; without types that were not checked.
+        scarce: insufficient resources, one sentence each; only where the target allows overcommit.
+        unseen: what could not be checked, one sentence each.
     """
 
     needs: tuple[Need, ...] = ()
@@ -109,19 +106,19 @@ class Findings:
     unseen: tuple[str, ...] = ()
 
     def verdict(self, cloud: str, what: str) -> str:
-        """Whether a cloud has what is needed, and how far that is known.
+        """Return whether a cloud meets the needs, and how far that is known.
 
         Args:
             cloud: its name.
-            what: is needed, as words: ``what 3 clients need``.
+            what: the needs in words, such as ``what 3 clients need``.
         """
-        said = f"{cloud} has {what}"
+        text = f"{cloud} has {what}"
         if self.scarce:
-            said = f"{cloud} has less than {what}, and overcommit=yes allows that: {'; '.join(self.scarce)}"
+            text = f"{cloud} has less than {what}, and overcommit=yes allows that: {'; '.join(self.scarce)}"
         if self.unseen:
-            said += ". Not all could be looked at" if self.scarce else ", as far as could be looked at"
-            said += f": {'; '.join(self.unseen)}"
-        return said
+            text += ". Not everything could be checked" if self.scarce else ", as far as it could be checked"
+            text += f": {'; '.join(self.unseen)}"
+        return text
 
 
 def require(
@@ -131,24 +128,24 @@ def require(
     *,
     nbytes: int,
     pools: Sequence[CinderPool] | None,
-    looks_anyway: bool = False,
+    checks_all: bool = False,
 ) -> Findings:
-    """Everything there for these guests, before the first of them is made.
+    """Require everything that these guests need, before the first of them is created.
 
     Args:
         cloud: connection.
-        choice: what the guests are made of.
+        choice: flavor, image, volume type and more of the guests.
         wanted: the guests, by stack.
-        nbytes: of each one's volume that are written.
-        pools: of Cinder, with their room; None where nobody told.
-        looks_anyway: whether hosts and pools are looked at also where they need not be enough (``overcommit``).
+        nbytes: bytes that are written to each volume.
+        pools: of Cinder, with their free capacity; None where unknown.
+        checks_all: whether hosts and pools are checked also where they may be insufficient (``overcommit``).
 
     Returns:
-        What was found; nothing where no more guests are wanted.
+        The findings; empty if no more guests are required.
 
     Raises:
-        InputError: something is not there, or was written wrongly.
-        ClusterError: the project's quota, the hosts' processors or the pools' room are not enough.
+        InputError: a named resource does not exist.
+        ClusterError: the project's quota, the hosts' processors or the pools' capacity are insufficient.
     """
     require_whole(choice)
     require_image(cloud, choice.image)
@@ -175,19 +172,21 @@ def require(
             remedy="measure with fewer clients or smaller volumes, delete what is not needed (see `cephfit cloud "
             "list`), or have the quota raised",
         )
-    if choice.overcommit and not looks_anyway:
+    if choice.overcommit and not checks_all:
         return Findings(asked.needs, unseen=tuple(filter(None, (*asked.unseen, unseen_host))))
     n_fitting = guests_that_fit(cloud, vcpus=int(flavor.vcpus), zone=choice.zone)
     scarce, unseen = _judged_processors(choice, int(flavor.vcpus), n_more, n_fitting)
     if scarce and not choice.overcommit:
-        raise ClusterError(scarce, where=f"cloud {cloud.name}", remedy=f"measure with fewer clients, {_MEANT}")
+        raise ClusterError(
+            scarce, where=f"cloud {cloud.name}", remedy=f"measure with fewer clients, {_OVERCOMMIT}"
+        )
     room = fits(cloud, pools, wanted, nbytes=nbytes) if pools is not None else ()
     too_little, unknown = _judged_room(wanted, pools, room)
     if too_little and not choice.overcommit:
         raise ClusterError(
             too_little,
             where=f"cloud {cloud.name}",
-            remedy=f"measure with fewer clients or smaller volumes, {_MEANT}",
+            remedy=f"measure with fewer clients or smaller volumes, {_OVERCOMMIT}",
         )
     return Findings(
         asked.needs,
@@ -199,11 +198,11 @@ def require(
 
 
 def _judged_processors(choice: CloudChoice, vcpus: int, n_more: int, n_fitting: int | None) -> tuple[str, str]:
-    """Why the compute hosts' processors are too few, and why nobody looked at them; empty what is not so."""
+    """Return why the compute hosts' processors are too few, and why they were not checked; each may be empty."""
     if n_fitting is None:
         return "", (
-            "Nova shows only administrators which processors of the compute hosts are free: whether guests wait "
-            "for each other's was not looked at"
+            "Nova shows only administrators which processors of the compute hosts are free: it was not checked "
+            "whether guests wait for each other's"
         )
     if n_fitting >= n_more:
         return "", ""
@@ -217,24 +216,24 @@ def _judged_processors(choice: CloudChoice, vcpus: int, n_more: int, n_fitting: 
 def _judged_room(
     wanted: Sequence[Wanted], pools: Sequence[CinderPool] | None, found: Sequence[Fit]
 ) -> tuple[str, str]:
-    """Why the pools' room is too little, and why nobody looked at it, or at some; empty what is not so."""
+    """Return why the pools' capacity is too small, and why some of it was not checked; each may be empty."""
     if pools is None:
         return "", (
-            "Cinder shows only administrators how much room its pools have: whether the volumes fit is not known "
-            "before they are made"
+            "Cinder shows only administrators the capacity of its pools: whether the volumes fit is not known "
+            "before they are created"
         )
     lacking = [fit.sentence for fit in found if not fit.is_enough]
-    return f"there is too little room: {'; '.join(lacking)}" if lacking else "", not_looked_at(wanted, found)
+    return f"there is too little capacity: {'; '.join(lacking)}" if lacking else "", why_unchecked(wanted, found)
 
 
 def require_image(cloud: Connection, name: str) -> Any:
-    """The image.
+    """Return the image.
 
     Raises:
-        InputError: there is none of this name.
+        InputError: no image has this name.
         ClusterError: it cannot be used now.
     """
-    bring = "bring cephfit's own there: `cephfit image build DIR`, then `cephfit image upload DIR --cloud "
+    bring = "upload cephfit's image: `cephfit image build DIR`, then `cephfit image upload DIR --cloud "
     image = _require(
         cloud,
         "image",
@@ -250,10 +249,10 @@ def require_image(cloud: Connection, name: str) -> Any:
 
 
 def require_flavor(cloud: Connection, name: str) -> Any:
-    """The flavor.
+    """Return the flavor.
 
     Raises:
-        InputError: there is none of this name.
+        InputError: no flavor has this name.
     """
     return _require(
         cloud,
@@ -265,10 +264,10 @@ def require_flavor(cloud: Connection, name: str) -> Any:
 
 
 def require_network(cloud: Connection, name: str) -> Any:
-    """The network.
+    """Return the network.
 
     Raises:
-        InputError: there is none of this name.
+        InputError: no network has this name.
     """
     return _require(
         cloud,
@@ -280,13 +279,13 @@ def require_network(cloud: Connection, name: str) -> Any:
 
 
 def require_zone(cloud: Connection, name: str) -> str:
-    """The availability zone, also as administrators write it, ``ZONE:HOST``, with the host.
+    """Require the availability zone, and the host in the administrators' form ``ZONE:HOST``.
 
     Returns:
-        Why nobody looked at the host; empty if it is there, or none is named.
+        The reason why the host was not checked; empty if it exists, or none is named.
 
     Raises:
-        InputError: there is no zone of this name, or the zone has no such host.
+        InputError: no zone has this name, or the host is not in it.
     """
     zone, host = parts_of(name)
     known = persistently(
@@ -296,12 +295,12 @@ def require_zone(cloud: Connection, name: str) -> str:
         raise InputError(
             f"the cloud has no availability zone {zone}",
             where=f"cloud {cloud.name}",
-            remedy=nearest(zone, known) if known else "leave zone= out of the target",
+            remedy=nearest(zone, known) if known else "omit zone= in the target",
         )
     if not host:
         return ""
     if (by_zone := hosts_of_zones(cloud)) is None:
-        return f"Nova shows only administrators its compute hosts: whether there is one {host} was not looked at"
+        return f"Nova shows only administrators its compute hosts: whether host {host} exists was not checked"
     hosts = by_zone.get(zone, ()) if zone else sorted(one for some in by_zone.values() for one in some)
     if host in hosts:
         return ""
@@ -311,15 +310,15 @@ def require_zone(cloud: Connection, name: str) -> str:
         f"{f'availability zone {zone}' if zone else 'the cloud'} has no enabled compute host {host}; it has "
         f"{', '.join(hosts) or 'none'}",
         where=f"cloud {cloud.name}",
-        remedy=remedy if hosts or elsewhere else "name another zone, or leave zone= out of the target",
+        remedy=remedy if hosts or elsewhere else "name another zone, or omit zone= in the target",
     )
 
 
 def require_key_pair(cloud: Connection, name: str) -> Any:
-    """The key pair of this user.
+    """Return the key pair of this user.
 
     Raises:
-        InputError: there is none of this name.
+        InputError: no key pair has this name.
     """
     return _require(
         cloud,
@@ -340,9 +339,9 @@ def _require(
     may: str = "use",
     remedy: str = "",
 ) -> Any:
-    """What the cloud has of a kind by this name or id; otherwise InputError with the name that may be meant.
+    """Return the resource with this name or id; otherwise raise InputError with similar names.
 
-    The calls name the service themselves: the SDK asks Keystone where a service is when it is named first.
+    The calls access the service inside the retries: the SDK queries Keystone for it on the first access.
     """
     found = persistently(find, where=f"{kind}s")
     if found is None:

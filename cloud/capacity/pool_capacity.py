@@ -1,4 +1,4 @@
-"""Whether volumes fit into the pools that Cinder would put them in, as its schedulers tell administrators."""
+"""Free capacity of Cinder's pools, from its schedulers (administrators only), and whether volumes fit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ _CEPH = "ceph"
 
 @dataclass(frozen=True, slots=True)
 class CinderPool:
-    """A pool of a back end of Cinder's.
+    """A pool of a Cinder back end.
 
     Attributes:
-        name: as Cinder calls it: ``host@backend#pool``.
-        backend: by which name volume types choose it.
-        free_nbytes: that can still be written into it; None where the driver does not know.
-        ceph_pool: where that is, if the driver is the one of RBD and says so.
+        name: in Cinder: ``host@backend#pool``.
+        backend: name by which volume types choose it.
+        free_nbytes: bytes that can still be written; None where the driver does not know.
+        ceph_pool: the Ceph pool, if the RBD driver reports it.
         fsid: of that Ceph cluster.
     """
 
@@ -35,7 +35,7 @@ class CinderPool:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where the bytes lie: several hosts of Cinder's may serve one Ceph pool, each by a name of its own."""
+        """Where the data are: several hosts of Cinder may serve one Ceph pool under different names."""
         return (self.fsid, self.ceph_pool) if self.ceph_pool else ("", self.name)
 
     def __str__(self) -> str:
@@ -48,10 +48,10 @@ class Fit:
 
     Attributes:
         volume_type: of the cloud.
-        n: volumes that are not there yet.
-        nbytes: written into each.
-        pools: in which they may lie.
-        n_fitting: of the volumes, beside those of the other types.
+        n: volumes to create.
+        nbytes: bytes written to each.
+        pools: where Cinder may place them.
+        n_fitting: volumes that fit together with those of the other types.
     """
 
     volume_type: str
@@ -62,13 +62,13 @@ class Fit:
 
     @property
     def is_enough(self) -> bool:
-        """Whether all of them fit."""
+        """Whether all volumes fit."""
         return self.n_fitting >= self.n
 
     @property
     def sentence(self) -> str:
         """For people."""
-        free = " and ".join(f"{pool} has room for {about(pool.free_nbytes or 0)}" for pool in self.pools)
+        free = " and ".join(f"{pool} has {about(pool.free_nbytes or 0)} free" for pool in self.pools)
         return (
             f"{self.n} volumes of type {self.volume_type} need {about(self.n * with_margin(self.nbytes))} when "
             f"they are written, {free}"
@@ -76,7 +76,7 @@ class Fit:
 
 
 def cinder_pools(cloud: Connection) -> tuple[CinderPool, ...] | None:
-    """The pools of all back ends; None where Cinder does not show them, by default to administrators only."""
+    """Return the pools of all back ends; None where Cinder hides them (by default, administrators see them)."""
     path = "/scheduler-stats/get_pools?detail=true"
     found = persistently(json_of, cloud, path, HIDDEN, where="Cinder's pools")
     return None if found is None else tuple(map(_pool, found["pools"]))
@@ -85,13 +85,13 @@ def cinder_pools(cloud: Connection) -> tuple[CinderPool, ...] | None:
 def fits(
     cloud: Connection, pools: Sequence[CinderPool], wanted: Sequence[Wanted], *, nbytes: int
 ) -> tuple[Fit, ...]:
-    """How volumes that are not there yet fit; nothing of types in whose pools nobody knows the room.
+    """Return how the volumes to create fit; omits types with pools of unknown capacity.
 
     Args:
-        cloud: connection of an administrator, who sees which back end a type names.
+        cloud: connection of an administrator, who can see a type's back end.
         pools: of all back ends.
-        wanted: whose volumes.
-        nbytes: written into each.
+        wanted: the guests with these volumes.
+        nbytes: bytes written to each volume.
     """
     specs = {str(one.name): dict(one.extra_specs or {}) for one in volume_types(cloud)}
     n_of: dict[str, int] = {}
@@ -100,7 +100,7 @@ def fits(
     homes = {name: _places(pools_of(pools, specs.get(name, {}))) for name, n in n_of.items() if n}
     left = {pool.place: pool.free_nbytes or 0 for pool in _places(pools)}
     found = []
-    # Who has the least choice chooses first.
+    # Place the types with the fewest pools first.
     for name, within in sorted(homes.items(), key=lambda home: len(home[1])):
         if not within or any(pool.free_nbytes is None for pool in within):
             continue
@@ -113,19 +113,19 @@ def fits(
     return tuple(found)
 
 
-def not_looked_at(wanted: Sequence[Wanted], found: Sequence[Fit]) -> str:
-    """A sentence on wanted types of which ``fits`` found nothing; empty if there are none."""
+def why_unchecked(wanted: Sequence[Wanted], found: Sequence[Fit]) -> str:
+    """Return a sentence on required types without a result of ``fits``; empty if there are none."""
     names = {one.volume_type for one in wanted if one.n_more} - {fit.volume_type for fit in found}
     if not names:
         return ""
     return (
-        f"whether volumes of type {' and '.join(sorted(names))} fit is not known before they are made: no pool of "
-        "Cinder's is of their back end, or one does not say what it has free"
+        f"whether volumes of type {' and '.join(sorted(names))} fit is not known before they are created: Cinder "
+        "has no pool of their back end, or a pool does not report its free capacity"
     )
 
 
 def _places(pools: Sequence[CinderPool]) -> tuple[CinderPool, ...]:
-    """One pool for each place, the one that says the least room; one that does not know comes before all."""
+    """Return one pool for each place, the one with the least capacity; unknown capacity comes first."""
     found: dict[tuple[str, str], CinderPool] = {}
     for pool in pools:
         known = found.setdefault(pool.place, pool)
@@ -135,32 +135,32 @@ def _places(pools: Sequence[CinderPool]) -> tuple[CinderPool, ...]:
 
 
 def pools_of(pools: Sequence[CinderPool], extra_specs: Mapping[str, str]) -> tuple[CinderPool, ...]:
-    """Where the volumes of a type may lie: in the back end that its extra specs name, anywhere if they do not."""
+    """Return the pools for a type's volumes: those of the back end in its extra specs, otherwise all."""
     named = next((extra_specs[key] for key in _BACKEND_NAMES if key in extra_specs), None)
     return tuple(pool for pool in pools if named is None or pool.backend == named)
 
 
 def _pool(found: Mapping[str, Any]) -> CinderPool:
-    said = found.get("capabilities") or {}
+    reported = found.get("capabilities") or {}
     # Cinder's RBD driver: name of the cluster, ceph.conf, fsid, user, pool.
-    place = str(said.get("location_info") or "").split(":")
-    is_ceph = said.get("storage_protocol") == _CEPH and len(place) == 5
+    place = str(reported.get("location_info") or "").split(":")
+    is_ceph = reported.get("storage_protocol") == _CEPH and len(place) == 5
     return CinderPool(
         str(found["name"]),
-        str(said.get("volume_backend_name") or ""),
-        _free(said),
+        str(reported.get("volume_backend_name") or ""),
+        _free(reported),
         ceph_pool=place[4] if is_ceph else "",
         fsid=place[2] if is_ceph else "",
     )
 
 
-def _free(said: Mapping[str, Any]) -> int | None:
-    """Bytes that a back end has free, without those it keeps back; ``unknown`` and ``infinite`` are None."""
+def _free(reported: Mapping[str, Any]) -> int | None:
+    """Return a back end's free bytes without its reserve; None for ``unknown`` and ``infinite``."""
     try:
-        free, total = float(said["free_capacity_gb"]), float(said.get("total_capacity_gb") or 0)
+        free, total = float(reported["free_capacity_gb"]), float(reported.get("total_capacity_gb") or 0)
     except (KeyError, TypeError, ValueError):
         return None
     if free == float("inf"):
         return None
-    kept = total * float(said.get("reserved_percentage") or 0) / 100
-    return int(max(0.0, free - kept) * GIB)
+    reserve = total * float(reported.get("reserved_percentage") or 0) / 100
+    return int(max(0.0, free - reserve) * GIB)

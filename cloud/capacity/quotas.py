@@ -1,4 +1,4 @@
-"""What a project's quotas leave for guests: Nova's, Neutron's and Cinder's, also those of each volume type."""
+"""Needs of guests and the project's quotas: Nova's, Neutron's and Cinder's, also those of each volume type."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from cephfit.cloud.cloud_connection import HIDDEN, json_of, persistently
 
 _UNLIMITED = -1
 _RULES = 5
-"""Of a stack's security group: Neutron's own two for what goes out, and the templates' for what comes in."""
+"""Rules of a stack's security group: Neutron's two for outgoing, and the template's for incoming traffic."""
 _TYPES_UNSEEN = (
-    "Cinder does not show this user the quotas of volume types and of single volumes: whether these are enough "
-    "was not looked at"
+    "Cinder does not show this user the quotas of volume types and of single volumes: whether they are sufficient "
+    "was not checked"
 )
 _NETWORK_UNSEEN = (
-    "Neutron does not show this user what is used of its quotas: whether those of ports, security groups and "
-    "rules are enough was not looked at"
+    "Neutron does not show this user the use of its quotas: whether those of ports, security groups and rules are "
+    "sufficient was not checked"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The guests of one stack, which are one server group and have volumes of one type.
+    """The required guests of one stack, which form one server group and have volumes of one type.
 
     Attributes:
         volume_type: of the cloud.
-        n: guests that there shall be.
-        n_there: of them that are there.
-        has_own_type: whether their volumes get a type of the run's own, like that one.
+        n: required guests.
+        n_there: existing guests.
+        has_own_type: whether the run creates a copy of that type for their volumes.
     """
 
     volume_type: str
@@ -40,20 +40,20 @@ class Wanted:
 
     @property
     def n_more(self) -> int:
-        """Guests to be made."""
+        """Guests to create."""
         return max(0, self.n - self.n_there)
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What is about to be asked of a project.
+    """A need on one quota of a project.
 
     Attributes:
         what: for people: ``instances``, ``GiB of volumes`` ...
-        more: so much more.
-        used: so much is used already.
+        more: additional amount.
+        used: amount in use.
         limit: -1 for none.
-        quota: which one it is, as administrators set it: ``Nova's quota cores`` ...
+        quota: its name for administrators: ``Nova's quota cores`` ...
     """
 
     what: str
@@ -64,7 +64,7 @@ class Need:
 
     @property
     def sentence(self) -> str:
-        """Why this is too much; empty if it is not."""
+        """Why the quota is insufficient; empty if it is sufficient."""
         if self.limit == _UNLIMITED or self.used + self.more <= self.limit:
             return ""
         free = max(0, self.limit - self.used)
@@ -73,11 +73,11 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is about to be asked of a project's quotas.
+    """Needs on a project's quotas.
 
     Attributes:
-        needs: of each that this user may see.
-        unseen: of which others nobody knows whether they are enough, one sentence each.
+        needs: on each quota that this user may see.
+        unseen: hidden quotas that could not be checked, one sentence each.
     """
 
     needs: tuple[Need, ...]
@@ -85,14 +85,14 @@ class Asked:
 
 
 def asked_of(cloud: Connection, flavor: Any, wanted: Sequence[Wanted], *, gib: int, has_network: bool) -> Asked:
-    """What guests ask of the project's quotas.
+    """Return the guests' needs on the project's quotas.
 
     Args:
         cloud: connection.
         flavor: of all guests.
         wanted: the guests, by stack.
-        gib: size of each one's volume.
-        has_network: whether each has a port.
+        gib: size of each volume.
+        has_network: whether each guest has a port.
     """
     found = [*_of_nova(cloud, flavor, wanted), *_of_cinder(cloud, wanted, gib)]
     unseen = []
@@ -146,7 +146,7 @@ def _of_cinder(cloud: Connection, wanted: Sequence[Wanted], gib: int) -> Iterato
 
 
 def _of_types(cloud: Connection, wanted: Sequence[Wanted], gib: int) -> Sequence[Need] | None:
-    """Cinder's quotas of each volume type, and of one volume; None where Cinder does not show them."""
+    """Return the needs on Cinder's quotas of each volume type and of one volume; None where Cinder hides them."""
     path = f"/os-quota-sets/{cloud.current_project_id}?usage=True"
     shown = persistently(json_of, cloud, path, HIDDEN, where="quota of volumes")
     if shown is None:
@@ -154,10 +154,10 @@ def _of_types(cloud: Connection, wanted: Sequence[Wanted], gib: int) -> Sequence
     quotas: Mapping[str, Any] = shown["quota_set"]
     found = []
     if _n_more(wanted) and "per_volume_gigabytes" in quotas:
-        # What others use does not count: it limits each volume by itself.
+        # Use by other volumes does not count: the quota limits each volume separately.
         limit = quotas["per_volume_gigabytes"]["limit"]
         found.append(_need("GiB in one volume", gib, 0, limit, "Cinder's quota per_volume_gigabytes"))
-    # A type of the run's own is not there yet, and has the quotas that nobody set.
+    # A type that the run creates does not exist yet, and has default quotas.
     for name in dict.fromkeys(one.volume_type for one in wanted if not one.has_own_type):
         n = _n_more([one for one in wanted if one.volume_type == name and not one.has_own_type])
         for quota, more, what in (
@@ -171,12 +171,12 @@ def _of_types(cloud: Connection, wanted: Sequence[Wanted], gib: int) -> Sequence
 
 
 def _of_neutron(cloud: Connection, wanted: Sequence[Wanted]) -> Sequence[Need] | None:
-    """None where Neutron does not show what is used."""
+    """Return the needs on Neutron's quotas; None where Neutron does not show their use."""
 
     def ask() -> Any:
         try:
             return cloud.network.get_quota(str(cloud.current_project_id), details=True)
-        except (ForbiddenException, NotFoundException):  # an extension that not every Neutron has
+        except (ForbiddenException, NotFoundException):  # not every Neutron has this extension
             return None
 
     details = persistently(ask, where="quota of the network")
@@ -200,7 +200,7 @@ def _n_more(wanted: Sequence[Wanted]) -> int:
 
 
 def _n_stacks(wanted: Sequence[Wanted]) -> int:
-    """Stacks to be made, each with a server group and a security group."""
+    """Return the number of stacks to create, each with a server group and a security group."""
     return sum(one.n_more > 0 and one.n_there == 0 for one in wanted)
 
 

@@ -1,1 +1,1 @@
-"""Resources of a run: found by owner, deleted in order."""
+"""Cleanup: the resources of a run, found by owner and deleted in order."""

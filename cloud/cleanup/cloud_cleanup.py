@@ -1,8 +1,6 @@
 """Delete everything in a cloud that belongs to a run, in the right order.
 
-Volumes that Cinder refuses to delete because of a status that nobody is working on any more.
-
-Deleting everything in a cloud that belongs to a run of cephfit, in the right order.
+This includes volumes that Cinder refuses to delete because they are stuck in a transient status.
 """
 
 import time
@@ -23,26 +21,27 @@ from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Progress
 
 _DELETABLE = ("available", "error", "error_restoring", "error_extending", "error_managing")
-"""Statuses in which Cinder deletes a volume, as it says itself when it refuses."""
+"""Statuses in which Cinder deletes a volume, from its own refusal message."""
 _FINAL = ("error_deleting",)
-"""Statuses that nothing but a person changes."""
+"""Statuses that only a person can change."""
 _DELETING = "deleting"
 DELETING_SECONDS = 900.0
-"""For which Cinder may be deleting a volume, from when it began: the storage may need minutes for a large one, and
-whoever deletes it a second time meanwhile gets in its way. Whoever has just asked for it waits so long, too."""
+"""How long to wait for a requested deletion. The storage may need minutes for a large volume."""
+_STUCK_DELETING_SECONDS = DELETING_SECONDS
+"""How long a volume may be ``deleting`` before it counts as stuck. A second deletion would disturb the first."""
 _STUCK_SECONDS = 60.0
-"""For which any other status may last that passes by itself, such as ``detaching``."""
+"""How long any other transient status, such as ``detaching``, may last before the volume counts as stuck."""
 _POLLING_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A volume, as Cinder told of it.
+    """A volume, as Cinder reports it.
 
     Attributes:
-        status: its own.
-        attachments: of servers, as Cinder tells them.
-        unchanged_seconds: for which it is as it is, all by clocks of the cloud; 0 where nobody told.
+        status: of the volume.
+        attachments: to servers.
+        unchanged_seconds: time since its last change, by the cloud's clocks; 0 where unknown.
     """
 
     status: str
@@ -51,17 +50,17 @@ class _Seen:
 
 
 def free(cloud: Connection, volume_id: str, progress: Progress) -> str:
-    """Bring a volume of ours into a status in which Cinder deletes it.
+    """Bring one of the run's volumes into a status in which Cinder deletes it.
 
-    A volume that somebody's server still has is left alone.
+    A volume that is still attached to an existing server is not changed.
 
     Args:
         cloud: connection.
-        volume_id: of a volume whose deletion Cinder refused.
-        progress: hears what is waited for.
+        volume_id: a volume that Cinder refused to delete.
+        progress: receives notes on what is waited for.
 
     Returns:
-        Why it cannot be deleted; empty if it can now, or is gone.
+        The reason why it cannot be deleted; empty if it can be deleted now or no longer exists.
 
     Raises:
         ClusterError: a service does not answer.
@@ -73,24 +72,24 @@ def free(cloud: Connection, volume_id: str, progress: Progress) -> str:
         now = time.monotonic()
         if volume.status != waited_for:
             is_deleting = volume.status == _DELETING
-            # What it was deleting before we looked counts, too.
+            # Time that Cinder spent deleting it before this call counts, too.
             hopeless_at = (
-                now - volume.unchanged_seconds + DELETING_SECONDS if is_deleting else began + _STUCK_SECONDS
+                now - volume.unchanged_seconds + _STUCK_DELETING_SECONDS if is_deleting else began + _STUCK_SECONDS
             )
         if volume.status in _DELETABLE:
             return ""
         if volume.status in _FINAL or now >= hopeless_at:
             break
         if volume.status == "in-use" and _users(cloud, volume):
-            break  # that is for its user to end, not for time
+            break  # waiting does not help: only its user can detach it
         if volume.status != waited_for:
             waited_for = volume.status
-            progress.note(f"{where} is {waited_for}: it gets {hopeless_at - now:.0f} s to end that by itself")
+            progress.note(f"{where} is {waited_for}: waiting up to {hopeless_at - now:.0f} s for that to end")
         time.sleep(_POLLING_SECONDS)
     else:
         return ""
     if users := _users(cloud, volume):
-        return f"server {', '.join(users)} has it; detach it there"
+        return f"it is attached to server {', '.join(users)}; detach it there"
     if persistently(_is_reset, cloud, volume_id, where=where):
         return ""
     return (
@@ -100,7 +99,7 @@ def free(cloud: Connection, volume_id: str, progress: Progress) -> str:
 
 
 def _is_reset(cloud: Connection, volume_id: str) -> bool:
-    """Whether Cinder was told that nobody is at work on a volume, as administrators may, or the volume is gone."""
+    """Reset the volume's status, which only administrators may; True if it was reset or is gone."""
     try:
         cloud.block_storage.reset_volume_status(volume_id, status="error", attach_status="detached")
     except (ForbiddenException, keystone.Forbidden):
@@ -111,7 +110,7 @@ def _is_reset(cloud: Connection, volume_id: str) -> bool:
 
 
 def _looked_at(cloud: Connection, volume_id: str) -> _Seen | None:
-    """What Cinder says of a volume; None when it is gone."""
+    """Return a volume as Cinder reports it; None when it is gone."""
     answer = cloud.block_storage.get(f"/volumes/{volume_id}")
     if answer.status_code == 404:
         return None
@@ -122,12 +121,12 @@ def _looked_at(cloud: Connection, volume_id: str) -> _Seen | None:
 
 
 def _seconds_between(changed: str, asked: str) -> float:
-    """From a moment of Cinder's to one in an HTTP header, never negative; 0 where one is not there.
+    """Return the seconds from a time of Cinder's to an HTTP header's; at least 0, and 0 where one is missing.
 
-    This machine's clock may be off from the cloud's, which would make a deletion that goes on look hopeless.
+    Both are the cloud's. With this machine's clock, a running deletion could look stuck.
     """
     try:
-        # Cinder's times are in UTC and do not say so.
+        # Cinder's times are in UTC but carry no time zone.
         since = datetime.fromisoformat(changed).replace(tzinfo=UTC)
         return max(0.0, (parsedate_to_datetime(asked) - since).total_seconds())
     except (TypeError, ValueError):
@@ -135,7 +134,7 @@ def _seconds_between(changed: str, asked: str) -> float:
 
 
 def _users(cloud: Connection, volume: _Seen) -> list[str]:
-    """Ids of the servers that have a volume, and are there."""
+    """Return the ids of the existing servers that a volume is attached to."""
     servers = [str(attachment["server_id"]) for attachment in volume.attachments]
     return [server for server in servers if persistently(_is_there, cloud, server, where=f"server {server}")]
 
@@ -150,28 +149,28 @@ def _is_there(cloud: Connection, server: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What could not be deleted, and why."""
+    """A resource that could not be deleted, and why."""
 
     thing: Thing
     why: str
 
 
 def clean(cloud: Connection, run_id: str, progress: Progress) -> tuple[tuple[Thing, ...], tuple[Left, ...]]:
-    """Delete everything of a run that this project has. Safe to call again, and after a kill.
+    """Delete all resources of a run in this project. Safe to call again, and after a kill.
 
     Args:
         cloud: connection.
-        run_id: whose things.
-        progress: hears what is being deleted.
+        run_id: the run.
+        progress: receives a note for each resource.
 
     Returns:
-        What was deleted, and what could not be.
+        The resources that were deleted, and those that could not be.
     """
     gone: list[Thing] = []
     left: list[Left] = []
     for kind in KINDS:
         _delete_all(cloud, kind, owned_of_kind(cloud, kind, run_id), progress, gone, left)
-    # A stack that could not be deleted with something in it can be once that is gone.
+    # A stack that could not be deleted because of a resource in it may be deletable now.
     again = [one.thing for one in left if one.thing.kind == STACKS.name]
     if again:
         left = [one for one in left if one.thing.kind != STACKS.name]
@@ -187,7 +186,7 @@ def _delete_all(
     gone: list[Thing],
     left: list[Left],
 ) -> None:
-    """Ask for the end of all, then wait for it; each comes to ``gone`` or to ``left``."""
+    """Request all deletions, then wait for them; append each to ``gone`` or ``left``."""
     asked = []
     for thing in things:
         progress.note(f"{thing.kind} {thing.name} is being deleted")
@@ -211,7 +210,7 @@ def _why_not_asked(cloud: Connection, kind: Kind, thing: Thing, progress: Progre
 
 
 def _refusal(cloud: Connection, kind: Kind, thing: Thing) -> str:
-    """The service's words against deleting a thing; empty if it took the request, or the thing is gone."""
+    """Request a deletion; return the service's refusal, or nothing if it accepted or the resource is gone."""
 
     def ask() -> None:
         with suppress(NotFoundException):
@@ -225,7 +224,7 @@ def _refusal(cloud: Connection, kind: Kind, thing: Thing) -> str:
 
 
 def _freed_or_why(cloud: Connection, kind: Kind, thing: Thing, progress: Progress) -> str:
-    """Ask again for a volume's end once it is in a status in which it may end; empty if that was taken."""
+    """Retry a refused deletion, of a volume after freeing it; empty if it was accepted."""
     if kind.name != "volume":
         return _refusal(cloud, kind, thing)
     return free(cloud, thing.id, progress) or _refusal(cloud, kind, thing)
@@ -234,19 +233,19 @@ def _freed_or_why(cloud: Connection, kind: Kind, thing: Thing, progress: Progres
 def _why_not_gone(cloud: Connection, kind: Kind, thing: Thing, deadline: float) -> str:
     while True:
         try:
-            status = persistently(kind.look, cloud, thing.id, where=f"{thing.kind} {thing.id}")
+            status = persistently(kind.status, cloud, thing.id, where=f"{thing.kind} {thing.id}")
         except ClusterError as error:
             return error.what
         if status is None:
             return ""
         if status in ("DELETE_FAILED", "error_deleting") or time.monotonic() > deadline:
             why = _reason(cloud, kind, thing)
-            return f"it is still there, with status {status or 'unknown'}{f': {why}' if why else ''}"
+            return f"it still exists, with status {status or 'unknown'}{f': {why}' if why else ''}"
         time.sleep(_POLLING_SECONDS)
 
 
 def _reason(cloud: Connection, kind: Kind, thing: Thing) -> str:
-    """The service's own words for the state that a thing is in; empty where it has none."""
+    """Return the service's own explanation of a resource's state; empty where it has none."""
     try:
         return persistently(kind.reason, cloud, thing.id, where=f"{thing.kind} {thing.id}")
     except ClusterError:

@@ -1,4 +1,4 @@
-"""What a run owns in a cloud: the kinds of things, how each is found and looked at, in the order of deletion."""
+"""Resources that a run owns in a cloud: their kinds, in the order of deletion, and how each kind is found."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,22 +15,22 @@ from cephfit.cloud.stacks import failures, said_of_volume
 from cephfit.cloud.volumes import created_types
 
 _DESCRIPTION = "cephfit run "
-"""With which the description of a run's security group begins, followed by the run's id."""
+"""Begin of the description of a run's security group; the run's id follows."""
 _MADE_RUN_ID = r".+-\d{8}T\d{6}-[0-9a-f]{4}|trace-.+-[0-9a-f]{8}"
-"""What ids of runs look like that cephfit makes. Of what has no other sign of its run than a name, only such
-names tell of one: anybody may call a server group cephfit-mine."""
+"""Form of the run ids that cephfit creates. A resource that only its name assigns to a run must have this form:
+another user may call a server group cephfit-mine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something in a cloud that a run owns.
+    """A resource in a cloud that a run owns.
 
     Attributes:
         kind: ``stack``, ``server``, ``volume`` ...
-        id: of the service.
+        id: in its service.
         name: for people.
-        status: as its service says; empty where it has none.
-        run_id: whose it is.
+        status: reported by its service; empty where it has none.
+        run_id: its owner.
     """
 
     kind: str
@@ -41,21 +41,21 @@ class Thing:
 
 
 Owner = Callable[[Any], str | None]
-"""The run that a thing belongs to, as the thing itself says."""
+"""Returns the run that a resource's own data name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How things of one kind are found and deleted: by three calls of the SDK that are named after it.
+    """A kind of resources, found and deleted by three calls of the SDK that are named after it.
 
     Attributes:
-        name: for people; with underscores, as the SDK's calls spell it.
+        name: for people; with underscores it is the name in the SDK's calls.
         service: of the SDK's connection.
-        of: the run that a thing belongs to by tag, metadata or description; None where only its name tells.
-        named: regular expression of the rest of a thing's name, after ``cephfit-RUN``.
-        listing: arguments of the call that lists them.
-        looking: arguments of the call that looks at one.
-        reason: what a service says of why a thing is as it is; empty where it says nothing.
+        of: returns the run by tag, metadata or description; None where only the name assigns it.
+        named: regular expression of the rest of a resource's name, after ``cephfit-RUN``.
+        listing: arguments of the call that lists the resources.
+        looking: arguments of the call that gets one.
+        reason: returns a service's explanation of a resource's status; empty where it has none.
     """
 
     name: str
@@ -67,27 +67,27 @@ class Kind:
     reason: Callable[[Connection, str], str] = lambda _cloud, _thing: ""
 
     def names(self, run_id: str) -> re.Pattern[str]:
-        """What the things of a run are called."""
+        """Return the pattern of the names of a run's resources."""
         return re.compile(re.escape(f"{NAME_PREFIX}-{run_id}") + self.named)
 
     def is_of(self, thing: Any, run_id: str) -> bool:
-        """Whether a thing is a run's: by tag or metadata where it can have such, else by its name alone."""
+        """Return whether a resource belongs to a run: by tag or metadata where possible, else by its name."""
         return self.of(thing) == run_id if self.of else bool(self.names(run_id).fullmatch(thing.name or ""))
 
     def run_of(self, thing: Any) -> str | None:
-        """The run that a thing belongs to, where it says so itself, or by a name that nobody else gives."""
+        """Return the run of a resource, from its data or from a name that only cephfit gives."""
         if self.of:
             return self.of(thing)
         found = re.fullmatch(f"{NAME_PREFIX}-({_MADE_RUN_ID}){self.named}", thing.name or "")
         return found[1] if found else None
 
     def find(self, cloud: Connection) -> list[Any]:
-        """All of this project."""
+        """Return all resources of this kind in this project."""
         found = self._call(cloud, "{}s")(**self.listing(cloud))
         return [one for one in found if _is_this_projects(cloud, one)]
 
-    def look(self, cloud: Connection, thing: str) -> str | None:
-        """The status of a thing; None when it is gone."""
+    def status(self, cloud: Connection, thing: str) -> str | None:
+        """Return the status of a resource; None when it is gone."""
         try:
             found = self._call(cloud, "get_{}")(thing, **self.looking)
         except NotFoundException:
@@ -95,7 +95,7 @@ class Kind:
         return None if (status := _status(found)) == "DELETE_COMPLETE" else status
 
     def delete(self, cloud: Connection, thing: str) -> None:
-        """Ask for a thing's end; the service may take its time."""
+        """Request the deletion of a resource; the service may complete it later."""
         self._call(cloud, "delete_{}")(thing)
 
     def _call(self, cloud: Connection, name: str) -> Callable[..., Any]:
@@ -104,13 +104,13 @@ class Kind:
 
 
 class _VolumeTypes(Kind):
-    """The run's own volume types; Cinder refuses to delete one as long as a volume has it."""
+    """Volume types of runs; Cinder refuses to delete one while a volume uses it."""
 
     def find(self, cloud: Connection) -> list[Any]:
-        """Of all projects, as far as this user may see whose they are."""
+        """Return those of all projects that this user may see."""
         return created_types.volume_types(cloud)
 
-    def look(self, cloud: Connection, thing: str) -> str | None:
+    def status(self, cloud: Connection, thing: str) -> str | None:
         """See Kind."""
         try:
             cloud.block_storage.get_type(thing)
@@ -124,25 +124,25 @@ class _VolumeTypes(Kind):
 
 
 class _QosSpecs(Kind):
-    """QoS specs of these types, which have their names; Cinder refuses to delete one as long as a type has it."""
+    """QoS specs of these types, with the same names; Cinder refuses to delete one while a type uses it."""
 
     def is_of(self, thing: Any, run_id: str) -> bool:
         """See Kind."""
         return has_own_name(thing.name, run_id)
 
     def run_of(self, thing: Any) -> str | None:
-        """See Kind: the sign at the end of its name says where in it the run's id ends."""
+        """See Kind: the hash at the end of the name shows where in it the run's id ends."""
         ends = (dash.start() for dash in re.finditer("-", thing.name))
         ids = (thing.name[len(NAME_PREFIX) + 1 : end] for end in ends if end > len(NAME_PREFIX))
         return next((run_id for run_id in ids if has_own_name(thing.name, run_id)), None)
 
     def find(self, cloud: Connection) -> list[Any]:
-        """Of all projects; none for users to whom Cinder shows none."""
+        """Return those of all projects; empty for users to whom Cinder shows none."""
         return list(created_types.qos_specs(cloud))
 
-    def look(self, cloud: Connection, thing: str) -> str | None:
+    def status(self, cloud: Connection, thing: str) -> str | None:
         """See Kind."""
-        return created_types.look_at_spec(cloud, thing)
+        return created_types.spec_status(cloud, thing)
 
     def delete(self, cloud: Connection, thing: str) -> None:
         """See Kind."""
@@ -163,14 +163,14 @@ def _described(group: Any) -> str | None:
 
 
 def _is_this_projects(cloud: Connection, thing: Any) -> bool:
-    """Heat shows an administrator the stacks of all projects; only their addresses say whose they are."""
+    """Return whether a resource is this project's: Heat shows administrators the stacks of all projects."""
     if not isinstance(thing, Stack):
         return True
     return any(f"/{cloud.current_project_id}/stacks/" in link["href"] for link in thing.links or ())
 
 
 def _of_project(cloud: Connection) -> Mapping[str, Any]:
-    """Neutron shows an administrator those of all projects, unless it is asked for one."""
+    """Return the project as a filter: without it Neutron shows administrators all projects' resources."""
     return {"project_id": cloud.current_project_id}
 
 
@@ -190,7 +190,7 @@ STACKS = Kind(
     "stack", "orchestration", _tagged, "-.*", looking={"resolve_outputs": False}, reason=_failed_in_stack
 )
 
-# What uses something comes before what it uses.
+# A resource is deleted before those that it uses.
 KINDS = (
     STACKS,
     Kind("server", "compute", _in_metadata, r"-\d+", reason=_fault_of_server),
@@ -204,20 +204,20 @@ KINDS = (
 
 
 def owned(cloud: Connection, run_id: str) -> tuple[Thing, ...]:
-    """What this project has of a run, in the order in which it can be deleted."""
+    """Return the resources of a run in this project, in the order of deletion."""
     return tuple(thing for kind in KINDS for thing in owned_of_kind(cloud, kind, run_id))
 
 
 def owned_of_kind(cloud: Connection, kind: Kind, run_id: str) -> list[Thing]:
-    """What this project has of a run and of one kind."""
+    """Return the resources of a run and of one kind in this project."""
     return [_thing(kind, one, run_id) for one in _found(cloud, kind) if kind.is_of(one, run_id)]
 
 
 def runs(cloud: Connection) -> Mapping[str, tuple[Thing, ...]]:
-    """Everything of cephfit in this project, by run; each kind of thing is asked for once."""
+    """Return all of cephfit's resources in this project, by run; each kind is listed once."""
     found = [(kind, one) for kind in KINDS for one in _found(cloud, kind)]
     run_ids = dict.fromkeys(run_id for kind, one in found if (run_id := kind.run_of(one)))
-    # By a run's id more is found than what says itself whose it is.
+    # A known run id finds more resources than those that name their run.
     return {
         run_id: tuple(_thing(kind, one, run_id) for kind, one in found if kind.is_of(one, run_id))
         for run_id in run_ids

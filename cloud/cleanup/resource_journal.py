@@ -1,4 +1,4 @@
-"""What this machine had made in a cloud and must delete again, as its journal knows it."""
+"""Journal of the resources that this machine created in a cloud and must delete again."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -15,16 +15,17 @@ _STACK, _TYPE = "stack", "volume type"
 _RUN, _PROJECT, _AUTH_URL = "run", "project", "auth_url"
 
 
-class MadeThings:
-    """Stacks and volume types that runs made: in the journal before they are made, until they are gone.
+class CreatedResources:
+    """Stacks and volume types of runs, noted before their creation and until their deletion is complete.
 
-    Each entry says whose it is, and in which project of which cloud: where the cloud's name means another project
-    by now, it would not be found, and be taken for gone. Journals of earlier versions do not say the project.
+    Each entry names its run, and the project and address of its cloud. If the cloud's name means another project
+    now, the resource would not be found there and would be taken for deleted. Journals of earlier versions do not
+    name the project.
 
     Args:
         cloud: connection.
         journal: of this cloud.
-        progress: hears what is being deleted.
+        progress: receives a note for each deletion.
         name: of the target, for messages.
     """
 
@@ -35,39 +36,39 @@ class MadeThings:
         self._name = name
 
     def note_stack(self, name: str, run_id: str) -> None:
-        """A stack is about to be made."""
+        """Note a stack that is about to be created."""
         self._journal.note(_STACK, name, self._whose(run_id))
 
     def note_type(self, name: str, run_id: str) -> None:
-        """A volume type with its QoS spec is about to be made."""
+        """Note a volume type that is about to be created with its QoS spec."""
         self._journal.note(_TYPE, name, self._whose(run_id))
 
     def words(self) -> tuple[str, ...]:
-        """What there is, in words."""
+        """Return a description of each resource in the journal."""
         types = (f"volume type {entry.place} with its QoS spec" for entry in self._journal.entries(_TYPE))
         return (*(f"stack {entry.place}" for entry in self._journal.entries(_STACK)), *types)
 
     def require_here(self) -> None:
-        """See that all of it is in the project that the cloud's name means now.
+        """Require that all resources are in the project that the cloud's name means now.
 
         Raises:
-            ClusterError: something is in another one.
+            ClusterError: a resource is in another project.
         """
         here = str(self._cloud.current_project_id or "")
         entries = self._journal.entries()
         for entry in entries:
-            project = _said(entry, _PROJECT)
+            project = _noted(entry, _PROJECT)
             if project and here and project != here:
                 raise ClusterError(
-                    f"{entry.kind} {entry.place} was made in project {project} of {_said(entry, _AUTH_URL)}, and "
-                    f"this cloud's name now means project {here} of {self._auth_url()}",
+                    f"{entry.kind} {entry.place} was created in project {project} of {_noted(entry, _AUTH_URL)}, "
+                    f"and this cloud's name now means project {here} of {self._auth_url()}",
                     where=self._name,
                     remedy=self._way_out(entries),
                 )
 
     def _way_out(self, entries: Sequence[Entry]) -> str:
-        """What to do with a journal of another project, or of several: all that is in it is named."""
-        homes = {(_run_of(entry), _said(entry, _PROJECT)): None for entry in entries}
+        """Return the remedy for a journal of another project, or of several, with a command for each run."""
+        homes = {(_run_of(entry), _noted(entry, _PROJECT)): None for entry in entries}
         projects = {project for _, project in homes}
         cleaning = ", ".join(
             f"`cephfit cloud clean {run} --cloud NAME` in project {project or '(not noted)'}"
@@ -75,31 +76,31 @@ class MadeThings:
         )
         which = "that" if len(homes) == 1 else "each of these"
         delete = (
-            f"delete all that is left, with a NAME of clouds.yaml that means the project: {cleaning}; only when "
+            f"delete what remains, with a NAME of clouds.yaml that means the project: {cleaning}; only when "
             f"{which} has deleted all it found, delete {self._journal.path}"
         )
         if len(projects) > 1:
             return delete
         return (
-            "let clouds.yaml or the OS_* variables mean that project again, and run `cephfit restore`; or "
+            "make clouds.yaml or the OS_* variables mean that project again, and run `cephfit restore`; or "
             + delete
         )
 
     def delete(self, stacks_of: Callable[[str], Stacks]) -> None:
-        """Delete all of it.
+        """Delete all resources in the journal.
 
         Args:
-            stacks_of: the stacks of a run.
+            stacks_of: returns the stacks of a run.
 
         Raises:
-            ClusterError: something cannot be deleted; it stays in the journal.
+            ClusterError: a resource cannot be deleted; it stays in the journal.
         """
-        made = list(self._journal.entries(_STACK))
-        for entry in made:
+        stacks = list(self._journal.entries(_STACK))
+        for entry in stacks:
             self._progress.note(f"stack {entry.place} is being deleted")
             stacks_of(_run_of(entry)).ask_deletion(entry.place)
-        self._forget_each(made, lambda entry: stacks_of(_run_of(entry)).delete(entry.place))
-        # Their volumes went with the stacks.
+        self._forget_each(stacks, lambda entry: stacks_of(_run_of(entry)).delete(entry.place))
+        # The volumes of these types were deleted with the stacks.
         types = list(self._journal.entries(_TYPE))
         for entry in types:
             self._progress.note(f"volume type {entry.place} and its QoS spec are being deleted")
@@ -120,10 +121,10 @@ class MadeThings:
 
 
 def _run_of(entry: Entry) -> str:
-    return _said(entry, _RUN) or str(entry.was)
+    return _noted(entry, _RUN) or str(entry.was)
 
 
-def _said(entry: Entry, key: str) -> str:
-    """What an entry says; earlier versions kept the run's id alone."""
+def _noted(entry: Entry, key: str) -> str:
+    """Return a value of an entry; entries of earlier versions are the run's id alone."""
     was: Any = entry.was
     return str(was.get(key) or "") if isinstance(was, dict) else ""

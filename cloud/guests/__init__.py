@@ -1,1 +1,1 @@
-"""Benchmark guests: started, reached, given jobs, located."""
+"""Benchmark guests: their start, transport, jobs and placement."""

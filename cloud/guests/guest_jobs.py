@@ -1,14 +1,12 @@
-"""Jobs for guests that nobody can reach: sent as user data of a rebuilt server, results by Heat or the console.
+"""Jobs for guests that cannot be reached by the network: sent by Nova, results by Heat or the console.
 
-Results by Heat's signals: from guests that nobody can reach, but that reach Heat.
+Nova's rebuild with new user data (API 2.57) gives a guest its job on the config drive, at the cost of a boot per
+job. The job's packed output returns as a signal to Heat, if the guest has a handle and reaches Heat. Otherwise it
+returns on the guest's console, of which Nova keeps the last 100 KiB; that needs no network. A guest that waits for
+the common start prints its clock on the console, which is compared with this machine's clock.
 
-A stack can hold a wait condition handle for each client. Who has its address and token may leave data there, under
-an id; we read them as the handle's metadata. Heat takes up to 1 MiB at once unless it was set up otherwise.
-
-Nova's rebuild with new user data (API 2.57) gives a guest its job on the config drive. What the job printed comes
-back packed, as a signal to Heat where the guest has a handle and reaches Heat, else on its console, of which Nova
-keeps the last 100 KiB. It takes a boot for every job, and the console needs nothing of the network. While a guest
-waits for the common start it shows its clock on the console, which is held against ours.
+A stack can have a wait condition handle for each client. With its address and token, data can be stored there
+under an id, and read as the handle's metadata. Heat accepts up to 1 MiB at once by default.
 """
 
 import base64
@@ -44,12 +42,12 @@ _SERVER = "OS::Nova::Server"
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Where a guest leaves its results. The token is a secret of the stack: it belongs into no result and no log.
+    """Address for a guest's results. The token is a secret of the stack and must not be in results or logs.
 
     Attributes:
         path: of the resource in Heat's API.
-        endpoint: where signals go.
-        token: with which they go there.
+        endpoint: address for signals.
+        token: authentication of signals.
     """
 
     path: str
@@ -61,10 +59,10 @@ class Handle:
 
 
 def handles(cloud: Connection, stack: str) -> Mapping[str, Handle]:
-    """The handle of each client of a stack, by the id of its server; empty for a stack without.
+    """Return the handle of each client of a stack, by the id of its server; empty for a stack without handles.
 
     Raises:
-        ClusterError: Heat does not say.
+        ClusterError: Heat does not answer.
     """
     listed = resources_of(cloud, stack)
     servers = {_stack_of(r): str(r["physical_resource_id"]) for r in listed if r["resource_type"] == _SERVER}
@@ -82,10 +80,10 @@ def handles(cloud: Connection, stack: str) -> Mapping[str, Handle]:
 
 
 def received(cloud: Connection, handle: Handle, key: str) -> str | None:
-    """What was left under an id; None as long as nothing was.
+    """Return the data that a guest stored under an id; None while there are none.
 
     Raises:
-        ClusterError: Heat does not say.
+        ClusterError: Heat does not answer.
     """
     metadata = _asked(cloud, f"{handle.path}/metadata").get("metadata") or {}
     signal = metadata.get(key)
@@ -93,7 +91,7 @@ def received(cloud: Connection, handle: Handle, key: str) -> str | None:
 
 
 def _stack_of(resource: Mapping[str, Any]) -> str:
-    """``/stacks/NAME/ID`` of the stack that a resource is in."""
+    """Return ``/stacks/NAME/ID`` of a resource's stack."""
     href = next(link["href"] for link in resource["links"] if link["rel"] == "stack")
     return "/stacks/" + str(href).rpartition("/stacks/")[2]
 
@@ -109,30 +107,30 @@ _LOOKING_SECONDS = 1.0
 _LOOKING_LINES = 60
 _BOOT_SECONDS = 30.0
 _BOOT_SECONDS_OF_EACH = 10.0
-"""How long after the rebuilds were asked for the first jobs begin: booting side by side shares processors."""
+"""Time per guest from the rebuild requests to the start of the first jobs: concurrent boots share processors."""
 _LEAST_BOOT_SECONDS = 15.0
 _LATE_SECONDS = 60.0
 _GRACE_SECONDS = 600.0
 _DAMAGED = (binascii.Error, zlib.error, OSError, EOFError, ValueError)
-"""What unpacking raises."""
+"""Exceptions of unpacking."""
 _MOST_CHOICES = 1000
-"""Of lines that are there in several versions."""
+"""Limit of combinations of lines that exist in several versions."""
 CLOCK_SECONDS = 2.0
-"""By this a clock may be off of which nothing else is known: a guest reads it at boot, in whole seconds, and one
-that is emulated takes its time until it goes on (1.15 s behind was seen)."""
+"""Error of a clock without other bounds. A guest reads its clock at boot, in whole seconds, and an emulated
+guest continues late (1.15 s in one case)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a guest brought back of a job.
+    """Result of a guest's job.
 
     Attributes:
-        output: of the job, its standard output.
-        errors: what it said besides.
+        output: its standard output.
+        errors: its standard error.
         began: by the guest's clock, in seconds since 1970.
-        ended: the same.
-        code: with which the job ended.
-        by: ``signal`` or ``console``: how it came here.
+        ended: likewise.
+        code: exit code of the job.
+        by: transport of the result: ``signal`` or ``console``.
     """
 
     output: str
@@ -145,12 +143,12 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What all guests brought back.
+    """Results of all guests.
 
     Attributes:
-        said: by client.
-        start: when they were to begin, each by its own clock.
-        offsets: of their clocks; None where a guest showed none.
+        said: client name to result.
+        start: requested start, for each guest by its own clock.
+        offsets: client name to the offset of its clock; None where a guest printed no clock.
     """
 
     said: Mapping[str, Said]
@@ -158,7 +156,7 @@ class Answers:
     offsets: Mapping[str, Offset | None]
 
     def together(self) -> dict[str, Any]:
-        """How far apart they began and ended; see ``clocks.together``."""
+        """Return the skew of begins and ends; see ``guest_clocks.together``."""
         began = {name: said.began for name, said in self.said.items()}
         ended = {name: said.ended for name, said in self.said.items()}
         return guest_clocks.together(began, ended, self.offsets, unknown=CLOCK_SECONDS)
@@ -175,14 +173,14 @@ class _Waiting:
     said: Said | None = None
 
 
-class Errands:
-    """Sends jobs and brings back what they printed.
+class GuestJobs:
+    """Sends jobs to guests and returns their results.
 
     Args:
         cloud: connection.
         image: of the guests, by name or id.
-        nodes: the guests by client; the target's, which change with every configuration.
-        handles: where guests may leave results, by server; the target's, too. Empty where they have none.
+        nodes: client name to guest; owned by the target, which changes it with every configuration.
+        handles: server id to the handle for results; owned by the target, too. Empty where there are none.
     """
 
     def __init__(
@@ -197,16 +195,16 @@ class Errands:
     def send(
         self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float, together: bool = True
     ) -> Answers:
-        """Rebuild every client's server with its job, a shell script, and wait for what it printed.
+        """Rebuild every client's server with its job, a shell script, and wait for the results.
 
         Args:
-            clients: whose servers.
-            jobs: by client.
-            seconds: that the jobs take at most, about.
+            clients: of the jobs.
+            jobs: client name to shell script.
+            seconds: approximate limit of the jobs' time.
             together: whether all begin at the same moment, or each as soon as it can.
 
         Raises:
-            ClusterError: Nova refused, or a guest brought nothing back in time.
+            ClusterError: Nova refused, or a guest returned no result in time.
         """
         key = secrets.token_hex(8)
         image = persistently(
@@ -227,7 +225,7 @@ class Errands:
         self._collect(waiting, key, until=start + seconds + _GRACE_SECONDS)
         said = {one.client.name: one.said for one in waiting if one.said is not None}
         offsets = {one.client.name: one.clock.offset for one in waiting}
-        # The next ones get as long as the slowest of these needed to boot, and half as much again.
+        # The next jobs get 1.5 times the boot time of the slowest guest.
         first = max(one.clock.first or said[one.client.name].began for one in waiting)
         self._boot_seconds = max(_LEAST_BOOT_SECONDS, 1.5 * (first - asked))
         return Answers(said, start, offsets)
@@ -242,7 +240,7 @@ class Errands:
             return True
 
         def is_asked() -> bool | None:
-            # A rebuild may be over before a lost answer is missed: the status is ACTIVE again, and the job runs.
+            # A rebuild may end before the lost answer is noticed: the status is ACTIVE again, and the job runs.
             if n_before is not None and (n_now := guests.n_rebuilds_of(self._cloud, server)) is not None:
                 return n_now > n_before or None
             return guests.status_of(self._cloud, server) == "REBUILD" or None
@@ -250,11 +248,11 @@ class Errands:
         try:
             made_once(ask, is_asked, where=f"server {server}")
         except ClusterError as error:
-            what = f"it cannot be rebuilt: {error.what}"
+            what = f"the server cannot be rebuilt: {error.what}"
             raise ClusterError(what, where=error.where, remedy=error.remedy) from None
 
     def _watch_clocks(self, waiting: Sequence[_Waiting], key: str, *, until: float) -> None:
-        """Until the start, and a while longer for guests that are late."""
+        """Read the guests' clocks until the start, and longer for late guests."""
         while (now := time.time()) < until + _LATE_SECONDS:
             if now >= until and all(one.clock.offset is not None for one in waiting):
                 break
@@ -278,13 +276,13 @@ class Errands:
                 raise ClusterError(
                     f"no result came back; its console ends with: {words or 'nothing'}",
                     where=f"client {lost.client.name}",
-                    remedy="see its console (`openstack console log show`), then run the same command again",
+                    remedy="read its console (`openstack console log show`), then run the same command again",
                 )
             if still:
                 time.sleep(_POLLING_SECONDS)
 
     def _await_active(self, clients: Sequence[Client]) -> None:
-        """Nova refuses to rebuild a server that it is still rebuilding."""
+        """Wait until all servers are ACTIVE: Nova refuses a rebuild during another one."""
         deadline = time.monotonic() + _GRACE_SECONDS
         for client in clients:
             server = self._nodes[client.name].server
@@ -293,12 +291,12 @@ class Errands:
                     raise ClusterError(
                         f"its server is {status}",
                         where=f"client {client.name} (server {server})",
-                        remedy="see why with `openstack server show`, then run the same command again",
+                        remedy="find out why with `openstack server show`, then run the same command again",
                     )
                 time.sleep(_POLLING_SECONDS)
 
     def _shown(self, server: str, *, n_lines: int | None = None) -> str | None:
-        """A console; None while its server is being rebuilt and has none."""
+        """Return a console; None while its server is being rebuilt and has none."""
         try:
             return guests.console(self._cloud, server, n_lines=n_lines)
         except ClusterError:
@@ -306,8 +304,8 @@ class Errands:
 
 
 def user_data(volume: str, job: str, *, key: str, start: int, handle: Handle | None = None) -> str:
-    """The script that runs one job, a shell script, and brings back its result."""
-    text = resources.files(templates).joinpath("guest_errand.sh.j2").read_text()
+    """Return the script that runs one job, a shell script, and sends its result."""
+    text = resources.files(templates).joinpath("guest_job.sh.j2").read_text()
     template = jinja2.Template(
         text, undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -321,12 +319,12 @@ def user_data(volume: str, job: str, *, key: str, start: int, handle: Handle | N
 
 
 def readings_of(console: str, key: str) -> list[float]:
-    """What a guest showed of its clock while it waited for the start of the job ``key``."""
+    """Return the clock readings that a guest printed while it waited for the start of the job ``key``."""
     return [float(found) for found in re.findall(rf"CEPHFIT-CLOCK {key} (\d+\.\d+)\s", console)]
 
 
 def from_signal(data: str) -> Said:
-    """The result in a signal: code, when it began and ended, the output packed, what it said besides."""
+    """Parse the result in a signal: exit code, begin, end, packed output, standard error."""
     words = data.split(" ", 4)
     if len(words) < 4:
         return Said("", f"the signal's text is damaged: {data[:100]!r}", 0.0, 0.0, by=SIGNAL)
@@ -341,11 +339,11 @@ def from_signal(data: str) -> Said:
 
 
 def unpacked(console: str, key: str) -> Said | None:
-    """The result that a guest printed for the job ``key``; None as long as it is not there whole.
+    """Return the result that a guest printed for the job ``key``; None while it is incomplete.
 
-    Nova reads the guest's terminal while the hypervisor writes the same to a file, and appends to that file what
-    it has read: pieces appear twice, in the middle of lines. The kernel may write between, too. So guests print
-    each line with its number, and all of them twice; the packed text's checksum says which are the true ones.
+    Nova reads the guest's terminal while the hypervisor writes the same to a file, and appends what it has read to
+    that file: pieces appear twice, in the middle of lines. The kernel's messages may be in between, too. So guests
+    print each line with its number, and all lines twice. The packed text's checksum identifies the correct ones.
     """
     parts: dict[int, dict[str, None]] = {}
     for number, text in re.findall(rf"CEPHFIT-PART {key} (\d+) ([A-Za-z0-9+/=]+)\s", console):

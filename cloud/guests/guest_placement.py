@@ -1,8 +1,7 @@
-"""The compute host of each guest, and what its hypervisor counts.
+"""The compute host of each guest, and its hypervisor's I/O counters.
 
-Where guests are: on which compute host each one runs, kept with every sample.
-
-What the hypervisor counts of a guest's I/O: Nova's server diagnostics, to hold against fio's own figures.
+The host is kept with every sample. The counters come from Nova's server diagnostics, as an independent count for
+fio's figures.
 """
 
 import re
@@ -24,12 +23,13 @@ from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, CountsIo
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a guest runs.
+    """The host of a guest.
 
     Attributes:
         server: its id.
-        host: the hypervisor's name; empty where Nova does not show it to this user (by default to administrators).
-        host_id: Nova's name of the host for everybody: the same for all servers of a project on one host.
+        host: the hypervisor's name; empty where Nova hides it from this user (by default only administrators see
+            it).
+        host_id: Nova's name of the host for all users: the same for all servers of a project on one host.
     """
 
     server: str
@@ -49,19 +49,19 @@ class KnowsPlaces(Protocol):
 
     @abstractmethod
     def places(self) -> Mapping[str, Place]:
-        """Where each client is now, by the client's name.
+        """Return the current place of each client, by the client's name.
 
         Raises:
-            ClusterError: Nova does not say.
+            ClusterError: Nova does not answer.
         """
 
     @abstractmethod
     def n_guests(self) -> int:
-        """Guests that there are, also those that a load leaves idle."""
+        """Return the number of existing guests, including those that a load leaves idle."""
 
 
 def places_of(cloud: Connection, nodes: Sequence[Node]) -> dict[str, Place]:
-    """Where each node's server runs, by the node's name."""
+    """Return the place of each node's server, by the node's name."""
     found = {}
     for node in nodes:
         server = _asked(cloud, node.server)
@@ -74,14 +74,14 @@ def _asked(cloud: Connection, server: str) -> Any:
 
 
 class PlacedEngine(Engine):
-    """Measures by another engine, and adds to each sample where its guest was.
+    """Measures with another engine, and adds the place of its guest to each sample.
 
-    A guest that was moved to another host during a run makes its sample invalid: it stood still meanwhile, and
-    reached the storage over another host's network.
+    A guest that was moved to another host during a run makes its sample invalid: it was paused during the move,
+    and then used another host's network.
 
     Args:
         engine: that measures.
-        target: knows where the guests are.
+        target: knows the places of the guests.
     """
 
     def __init__(self, engine: Engine, target: KnowsPlaces) -> None:
@@ -118,24 +118,24 @@ class PlacedEngine(Engine):
 
 
 def moved_away(before: Place, after: Place) -> str:
-    """Why a run must not be trusted during which a guest changed its host; empty if it did not."""
+    """Return why a guest's move makes a run invalid; empty if its host is the same."""
     if (before.host, before.host_id) == (after.host, after.host_id):
         return ""
-    return f"its guest was moved from {before} to {after} meanwhile"
+    return f"its guest was moved from {before} to {after} during the run"
 
 
 _WITH_DEVICE_NAMES = "2.47"
-"""Before 2.48 the hypervisor's own names are the answer (``vdb_read``); after it, disks have no names at all."""
+"""Up to 2.47 the answer has the hypervisor's names (``vdb_read``); later versions do not name disks."""
 _COUNT_SECONDS = 1.0
 
 
 class ServerDiagnostics(CountsIo):
-    """Counts the I/O of guests of libvirt. The SDK has no call for it, python-novaclient has.
+    """Counts the I/O of libvirt guests, with python-novaclient: the SDK has no call for it.
 
-    Nova lets administrators ask unless its policy says otherwise; whoever may not ask gets the reason.
+    By default Nova's policy allows only administrators to read the diagnostics; other users get the reason.
 
     Args:
-        cloud: connection, whose session is used.
+        cloud: connection; provides the session.
         nodes: the guests.
     """
 
@@ -147,7 +147,7 @@ class ServerDiagnostics(CountsIo):
             _WITH_DEVICE_NAMES,
             session=cloud.session,
             region_name=cloud.config.region_name or None,
-            endpoint_override=cloud.config.get_endpoint("compute"),  # as clouds.yaml may say
+            endpoint_override=cloud.config.get_endpoint("compute"),  # clouds.yaml may set it
         )
         self._nodes = {node.name: node for node in nodes}
         self._devices = {node.name: device_of(cloud, node) for node in nodes}
@@ -156,7 +156,7 @@ class ServerDiagnostics(CountsIo):
         """See CountsIo.
 
         Raises:
-            ClusterError: Nova does not tell, or the hypervisor does not count for this disk.
+            ClusterError: Nova does not answer, or the hypervisor does not count for this disk.
         """
         node = self._nodes[client.name]
         where = f"server {node.server}"
@@ -164,7 +164,7 @@ class ServerDiagnostics(CountsIo):
             _, body = persistently(self._nova.servers.diagnostics, node.server, where=where)
         except nova.Forbidden:
             raise ClusterError(
-                "Nova's policy does not let this user ask for server diagnostics", where=where
+                "Nova's policy does not allow this user to read server diagnostics", where=where
             ) from None
         except nova.ClientException as error:
             raise ClusterError(one_line(error), where=where) from None
@@ -172,10 +172,10 @@ class ServerDiagnostics(CountsIo):
 
 
 def moved_of(diagnostics: Mapping[str, Any], device: str) -> MovedBytes:
-    """The counters of one disk.
+    """Return the counters of one disk.
 
     Args:
-        diagnostics: Nova's answer up to API version 2.47, of libvirt: ``{"vdb_read": 4096, ...}``.
+        diagnostics: Nova's answer up to API version 2.47, from libvirt: ``{"vdb_read": 4096, ...}``.
         device: such as ``vdb``.
 
     Raises:
@@ -183,12 +183,12 @@ def moved_of(diagnostics: Mapping[str, Any], device: str) -> MovedBytes:
     """
     read, written = diagnostics.get(f"{device}_read"), diagnostics.get(f"{device}_write")
     if not isinstance(read, int) or not isinstance(written, int):
-        raise ClusterError(f"the hypervisor does not say what disk {device} moved")
+        raise ClusterError(f"the hypervisor does not count the I/O of disk {device}")
     return MovedBytes(read, written)
 
 
 def device_of(cloud: Connection, node: Node) -> str:
-    """The name by which the hypervisor knows a guest's volume, such as ``vdb``.
+    """Return the hypervisor's name of a guest's volume, such as ``vdb``.
 
     Raises:
         ClusterError: the volume is not attached to the guest.

@@ -1,7 +1,7 @@
-"""A trace that a guest takes of itself: the functions that its job calls, and the trace in what the job printed.
+"""Block traces that guests record: shell functions for their jobs, and parsing the trace in a job's output.
 
-The events are those of the kernel's block layer (Linux, include/trace/events/block.h) of the volume alone:
-``block_bio_queue``, as a capture of a device records it, and ``block_rq_complete``, which tells latencies.
+The events are those of the kernel's block layer (Linux, include/trace/events/block.h) for the volume only:
+``block_bio_queue``, like a capture of a device, and ``block_rq_complete`` for latencies.
 """
 
 import re
@@ -15,19 +15,19 @@ from cephfit.core.errors import ClusterError
 from cephfit.core.units import KIB, MIB
 
 _BUFFER_NBYTES = 16 * MIB
-"""In the guest's memory; some 200,000 events."""
+"""Buffer in the guest's memory, for some 200,000 events."""
 _MOST_NBYTES = {"signal": 700 * KIB, "console": 16 * KIB}
-"""A packed trace at most, by the way on which results come: Heat takes 1 MiB of text at once; Nova keeps 100 KiB
-of a console, on which all is printed twice."""
+"""Limit of a packed trace by the transport of results. Heat accepts 1 MiB of text at once. Nova keeps 100 KiB of a
+console, where everything is printed twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuestTrace:
-    """What a guest saw on its volume.
+    """Trace of a guest's volume.
 
     Attributes:
-        text: lines as the tracing folder shows them.
-        lost_events: that did not fit into the guest's memory.
+        text: lines in the format of the kernel's tracing folder.
+        lost_events: number of events that did not fit into the guest's buffer.
     """
 
     text: str
@@ -35,10 +35,10 @@ class GuestTrace:
 
 
 def functions(results_by: str) -> str:
-    """Shell functions ``trace_begin DEVICE`` and ``trace_end``, which prints the trace.
+    """Return the shell functions ``trace_begin DEVICE`` and ``trace_end``, which prints the trace.
 
     Args:
-        results_by: on which way what is printed comes back; ``console`` where that is not known yet.
+        results_by: transport of results; ``console`` where it is not known yet.
     """
     text = resources.files(templates).joinpath("guest/trace.sh.j2").read_text()
     template = jinja2.Template(text, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
@@ -47,7 +47,7 @@ def functions(results_by: str) -> str:
 
 
 def taken_apart(output: str) -> tuple[str, GuestTrace]:
-    """What a job printed without its trace, and that.
+    """Split a job's output into the output without the trace, and the trace.
 
     Raises:
         ClusterError: there is no trace in it, with the reason.
@@ -57,8 +57,8 @@ def taken_apart(output: str) -> tuple[str, GuestTrace]:
         return output[: found.start()] + output[found.end() :], GuestTrace(found[2], int(found[1]))
     if (large := re.search(r"^CEPHFIT-TRACE-TOO-LARGE (\d+)$", output, re.M)) is not None:
         raise ClusterError(
-            f"the guest's trace has {int(large[1]) // KIB} KiB when packed, more than comes back from it",
-            remedy="record for a shorter time; signals to Heat carry 40 times as much as the console does",
+            f"the guest's trace has {int(large[1]) // KIB} KiB when packed, more than the guest can return",
+            remedy="record for a shorter time; signals to Heat carry 40 times as much as the console",
         )
     why = re.search(r"^CEPHFIT-TRACE-NONE (.*)$", output, re.M)
-    raise ClusterError(f"the guest took no trace: {why[1] if why is not None else 'it did not say why'}")
+    raise ClusterError(f"the guest recorded no trace: {why[1] if why is not None else 'it gave no reason'}")

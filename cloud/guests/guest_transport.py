@@ -1,9 +1,8 @@
-"""How jobs reach guests and results come back: by what works in this cloud.
+"""Transport of jobs to guests and of results back, by the way that works in a cloud.
 
-fio in guests that nobody can reach: one errand for every cell.
-
-Guests on a network are first tried as fio servers. Where nobody answers although the guests have started, jobs go
-by Nova's rebuilds, and results come as signals to Heat, or by the console where a guest does not reach Heat.
+Guests on a network are tried as fio servers first. If no server answers although the guests have started, each
+cell becomes one guest job: Nova's rebuild sends it, and the result returns as a signal to Heat, or on the console
+if a guest does not reach Heat.
 """
 
 import json
@@ -16,12 +15,12 @@ from openstack.connection import Connection
 
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.guests import guest_jobs, guests
-from cephfit.cloud.guests.guest_jobs import CONSOLE, SIGNAL, Answers, Errands, Handle
+from cephfit.cloud.guests.guest_jobs import CONSOLE, SIGNAL, Answers, GuestJobs, Handle
 from cephfit.cloud.stacks import Node
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client, Progress
 from cephfit.measure.engine import (
-    LOOK_AT_STORAGE,
+    CHECK_STORAGE,
     SLOWEST_NBYTES_PER_S,
     CellOutcome,
     CellRun,
@@ -36,15 +35,15 @@ from cephfit.measure.fio.fio_remote import RemoteFioEngine, drain_seconds, why_n
 from cephfit.measure.fio.guest_clocks import ServerClocks
 
 
-class ErrandEngine(Engine):
-    """Measures in guests whose jobs go by Nova, and results come by Heat's signals or the console.
+class GuestJobEngine(Engine):
+    """Measures by guest jobs, one per cell and client.
 
     Args:
-        errands: brings jobs there and results back.
+        guest_jobs: sends jobs and returns results.
     """
 
-    def __init__(self, errands: Errands) -> None:
-        self._errands = errands
+    def __init__(self, guest_jobs: GuestJobs) -> None:
+        self._guest_jobs = guest_jobs
 
     def facts(self) -> Mapping[str, Any]:
         """See Engine."""
@@ -68,7 +67,7 @@ class ErrandEngine(Engine):
                 job = jobs_by_client(document, [client.name])[client.name]
                 metrics, evidence = figures_of(job, run)
             except (UnusableOutputError, KeyError) as error:
-                outcomes[client.name] = ClientOutcome(None, f"{error}; fio said: {answer.errors or 'nothing'}")
+                outcomes[client.name] = ClientOutcome(None, f"{error}; fio's messages: {answer.errors or 'none'}")
                 continue
             evidence = {**evidence, "together": together, "results_by": answer.by}
             uncounted = "there is no independent count between two rebuilds of a guest"
@@ -78,7 +77,7 @@ class ErrandEngine(Engine):
         for name, outcome in outcomes.items():
             if outcome.metrics is not None:
                 outcomes[name] = replace(outcome, doubt=doubt)
-        # One document, as of one fio with a job for each client.
+        # Write one document, like that of one fio with a job for each client.
         whole = {**documents[0], "jobs": [job for d in documents for job in d["jobs"]]} if documents else None
         return CellOutcome(outcomes, json.dumps(whole) if whole is not None else None)
 
@@ -91,14 +90,14 @@ class ErrandEngine(Engine):
                 raise ClusterError(
                     f"only {moved[client.name]} of {client.nbytes} bytes could be read",
                     where=f"client {client.name}",
-                    remedy=LOOK_AT_STORAGE,
+                    remedy=CHECK_STORAGE,
                 )
 
     def moved(self, clients: Sequence[Client], jobs: Mapping[str, str], side: str, nbytes: int) -> dict[str, int]:
-        """Run jobs that read or write everything once; bytes by client.
+        """Run jobs that read or write everything once; return the bytes by client.
 
         Raises:
-            ClusterError: a guest brought nothing back.
+            ClusterError: a guest returned no result.
         """
         seconds = nbytes * len(clients) / SLOWEST_NBYTES_PER_S
         answers = self._send(clients, jobs, seconds=seconds, together=False)
@@ -110,7 +109,7 @@ class ErrandEngine(Engine):
                 found[client.name] = 0 if error_of(job) else int(job[side]["io_bytes"])
             except (UnusableOutputError, KeyError) as error:
                 raise ClusterError(
-                    f"{error}; fio said: {said.errors}", where=f"client {client.name}", remedy=LOOK_AT_STORAGE
+                    f"{error}; fio's messages: {said.errors}", where=f"client {client.name}", remedy=CHECK_STORAGE
                 ) from None
         return found
 
@@ -118,13 +117,13 @@ class ErrandEngine(Engine):
         self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float, together: bool = True
     ) -> Answers:
         scripts = {name: script_of(job) for name, job in jobs.items()}
-        return self._errands.send(clients, scripts, seconds=seconds, together=together)
+        return self._guest_jobs.send(clients, scripts, seconds=seconds, together=together)
 
 
 def script_of(job: str) -> str:
-    """The shell script that runs a fio job."""
+    """Return the shell script that runs a fio job."""
     there = "/tmp/cephfit.fio"
-    # What was installed at a guest's first start, a rebuild takes away again.
+    # A rebuild removes packages that were installed at a guest's first start. Guests run this text as it is.
     without = 'echo "the image has no fio, which guests need that nobody reaches" >&2; exit 127'
     lines = (
         f"cat >{there} <<'CEPHFIT-END'\n{job}\nCEPHFIT-END",
@@ -136,20 +135,20 @@ def script_of(job: str) -> str:
 
 SERVER = "server"
 _READY_SECONDS = 900.0
-"""A guest that installs fio from its distribution's mirrors needs minutes."""
+"""Limit for the guests' start: the installation of fio from a distribution's mirror takes minutes."""
 _PATIENCE_SECONDS = 20.0
-"""How long a guest that has started its fio server may not answer before it counts as out of reach."""
+"""Time without an answer after which a started fio server counts as unreachable."""
 _LOOKING_SECONDS = 3.0
 
 
-class Reach:
-    """How the guests of one target are reached.
+class GuestTransport:
+    """Chooses and holds the transport to the guests of one target.
 
     Args:
         cloud: connection.
-        choice: whether they have a network, and by which way results come if somebody said it.
-        counts: who counts the I/O of guests that are fio servers.
-        progress: hears which way was chosen.
+        choice: whether guests have a network, and the way of results if the target names it.
+        counts: source of independent counts for guests that are fio servers.
+        progress: receives a note on the chosen way.
     """
 
     def __init__(self, cloud: Connection, choice: CloudChoice, counts: CountsIo, progress: Progress) -> None:
@@ -158,51 +157,51 @@ class Reach:
         self._progress = progress
         self._nodes: dict[str, Node] = {}
         self._handles: dict[str, Handle] = {}
-        self._errands = Errands(cloud, choice.image, self._nodes, self._handles)
+        self._guest_jobs = GuestJobs(cloud, choice.image, self._nodes, self._handles)
         self._by_servers = RemoteFioEngine(counts=counts, clocks=ServerClocks())
-        self._by_errands = ErrandEngine(self._errands)
+        self._by_guest_jobs = GuestJobEngine(self._guest_jobs)
         self.way = (choice.results or "") if choice.network else CONSOLE
 
     @property
-    def is_by_errands(self) -> bool:
-        """Whether guests get jobs by rebuilds of their servers."""
+    def uses_guest_jobs(self) -> bool:
+        """Whether guests get jobs by rebuilds of their servers instead of fio servers."""
         return self.way in (SIGNAL, CONSOLE)
 
     @property
-    def errands(self) -> Errands:
-        """For jobs that are not fio's."""
-        return self._errands
+    def guest_jobs(self) -> GuestJobs:
+        """Jobs other than fio's."""
+        return self._guest_jobs
 
     def moved(self, clients: Sequence[Client], jobs: Mapping[str, str], side: str, nbytes: int) -> dict[str, int]:
-        """See ``ErrandEngine.moved``."""
-        return self._by_errands.moved(clients, jobs, side, nbytes)
+        """See ``GuestJobEngine.moved``."""
+        return self._by_guest_jobs.moved(clients, jobs, side, nbytes)
 
     def engine(self) -> Engine:
-        """What measures, whichever way is chosen later."""
-        return _ChosenEngine(self, self._by_servers, self._by_errands)
+        """Return the engine, which uses the way that is chosen later."""
+        return _ChosenEngine(self, self._by_servers, self._by_guest_jobs)
 
-    def wants_handles(self, *, for_errands: bool) -> bool:
-        """Whether a stack shall have handles for signals."""
-        return self.way == SIGNAL or (for_errands and self.way != CONSOLE)
+    def needs_handles(self, *, for_guest_jobs: bool) -> bool:
+        """Return whether a stack needs handles for signals."""
+        return self.way == SIGNAL or (for_guest_jobs and self.way != CONSOLE)
 
-    def take_up(
-        self, nodes: Sequence[Node], nbytes: int, *, stack: str, for_errands: bool = False
+    def adopt_guests(
+        self, nodes: Sequence[Node], nbytes: int, *, stack: str, for_guest_jobs: bool = False
     ) -> tuple[Client, ...] | None:
-        """The guests of a stack become the clients.
+        """Make the guests of a stack the clients.
 
         Args:
             nodes: the guests.
-            nbytes: of each one's volume.
-            stack: that they are of.
-            for_errands: whether they get jobs of other kinds, which fio's servers cannot do.
+            nbytes: size of each volume.
+            stack: its name.
+            for_guest_jobs: whether they get jobs other than fio's, which fio servers cannot run.
 
         Returns:
-            The clients; None if the stack must first get handles for signals, because nobody can reach its guests.
+            The clients; None if the stack needs handles for signals first, because its guests are unreachable.
 
         Raises:
             ClusterError: guests do not start.
         """
-        by_servers = not (for_errands or self.is_by_errands)
+        by_servers = not (for_guest_jobs or self.uses_guest_jobs)
         if by_servers and (n_silent := sum(not guests.answers(n.address, self._choice.port) for n in nodes)):
             self._progress.note(f"waiting for guests to start: {n_silent} of {len(nodes)}")
         if by_servers and self._answer(nodes):
@@ -210,27 +209,29 @@ class Reach:
         self._nodes.clear()
         self._nodes.update({node.name: node for node in nodes})
         self._handles.clear()
-        if self.wants_handles(for_errands=for_errands):
+        if self.needs_handles(for_guest_jobs=for_guest_jobs):
             self._handles.update(guest_jobs.handles(self._cloud, stack))
             if missing := [node.name for node in nodes if node.server not in self._handles]:
-                self._progress.note(f"no handle for signals of {', '.join(missing)}: results come by the console")
+                self._progress.note(
+                    f"no handle for signals of {', '.join(missing)}: results return by the console"
+                )
         elif self.way != CONSOLE:
             self.way = SIGNAL
             return None
         return tuple(guests.console_client_of(node, nbytes=nbytes) for node in nodes)
 
     def _answer(self, nodes: Sequence[Node]) -> bool:
-        """Whether the guests' fio servers answer; if the way was said, they must."""
+        """Return whether the guests' fio servers answer; require it if the target names this way."""
         port = self._choice.port
         if self.way == SERVER or not (why := self._why_unreachable(nodes)):
             guests.await_ready(self._cloud, nodes, port=port, seconds=_READY_SECONDS)
             self.way = SERVER
             return True
-        self._progress.note(f"{why}: jobs go by rebuilds of the servers, results come by Heat's signals")
+        self._progress.note(f"{why}: jobs are sent by rebuilds of the servers, results return by Heat's signals")
         return False
 
     def _why_unreachable(self, nodes: Sequence[Node]) -> str:
-        """Why guests that have started are out of reach; empty once one answers, or none started in time.
+        """Return why started guests are unreachable; empty once one answers, or if none started in time.
 
         Raises:
             ClusterError: their image has no fio.
@@ -253,18 +254,18 @@ class Reach:
 
 
 class _ChosenEngine(Engine):
-    """Measures by the one that works, which is known when guests are there."""
+    """Measures with the engine that works, which is known when the guests exist."""
 
-    def __init__(self, reach: Reach, by_servers: Engine, by_errands: Engine) -> None:
-        self._reach = reach
+    def __init__(self, transport: GuestTransport, by_servers: Engine, by_guest_jobs: Engine) -> None:
+        self._transport = transport
         self._by_servers = by_servers
-        self._by_errands = by_errands
+        self._by_guest_jobs = by_guest_jobs
 
     def facts(self) -> Mapping[str, Any]:
-        """See Engine; what was chosen is in the evidence of each sample."""
-        if not self._reach.way:
+        """See Engine; the chosen way is in the evidence of each sample."""
+        if not self._transport.way:
             return {**self._by_servers.facts(), "mode": "client/server, else signal, else console"}
-        mode = "client/server" if self._reach.way == SERVER else self._reach.way
+        mode = "client/server" if self._transport.way == SERVER else self._transport.way
         return {**self._by_servers.facts(), "mode": mode}
 
     def run(self, run: CellRun) -> CellOutcome:
@@ -276,6 +277,6 @@ class _ChosenEngine(Engine):
         self._chosen().warm(run)
 
     def _chosen(self) -> Engine:
-        if not self._reach.way:
-            raise ClusterError("no configuration was applied, so nobody knows how guests are reached")
-        return self._by_errands if self._reach.is_by_errands else self._by_servers
+        if not self._transport.way:
+            raise ClusterError("no configuration was applied, so the transport to guests is not chosen yet")
+        return self._by_guest_jobs if self._transport.uses_guest_jobs else self._by_servers

@@ -1,4 +1,4 @@
-"""Guests: what they run at their start, and waiting until they can be measured."""
+"""Guests: the script of their start, their status and console, and waiting until they can be measured."""
 
 import socket
 import time
@@ -16,10 +16,10 @@ from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client, Health
 from cephfit.core.units import KIB
 from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, read_output
-from cephfit.measure.fio.fio_servers import speak
+from cephfit.measure.fio.fio_servers import drive_servers
 
 VOLUME = "/dev/cephfit-volume"
-"""In every guest: a link to the block device of its Cinder volume."""
+"""Link in every guest to the block device of its Cinder volume."""
 
 _POLLING_SECONDS = 1.0
 _CONNECT_SECONDS = 2.0
@@ -27,34 +27,34 @@ _PROBE_NBYTES = 4 * KIB
 _PROBE_SECONDS = 30.0
 _LAST_LINES = 5
 _LOOKING_SECONDS = 15.0
-"""How often the console of a guest is read that one waits for."""
+"""Interval between readings of a guest's console during a wait."""
 _NO_FIO = "CEPHFIT-NO-FIO"
 
 
 def user_data(*, port: int) -> str:
-    """The script that guests run at their start; Heat puts the volume's id in."""
+    """Return the script that guests run at their start; Heat inserts the volume's id."""
     text = resources.files(templates).joinpath("guest.sh.j2").read_text()
     template = jinja2.Template(text, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     return str(template.render(device=VOLUME, port=port))
 
 
 def client_of(node: Node, *, port: int, nbytes: int) -> Client:
-    """The benchmark client that a guest is, by its fio server."""
-    # Without the link fio would make a file of that name, in the guest's memory, and measure that.
+    """Return a guest as a benchmark client with a fio server."""
+    # If the link is missing, fio must not create a file of that name in the guest's memory and measure it.
     options = {"filename": VOLUME, "allow_file_create": "0"}
     return Client(node.name, options, nbytes, address=f"{node.address},{port}")
 
 
 def console_client_of(node: Node, *, nbytes: int) -> Client:
-    """The benchmark client that a guest is which nobody can reach."""
+    """Return a guest as a benchmark client that cannot be reached by the network."""
     return Client(node.name, {"filename": VOLUME, "allow_file_create": "0"}, nbytes)
 
 
 def await_ready(cloud: Connection, nodes: Sequence[Node], *, port: int, seconds: float) -> None:
-    """Until fio's server answers in every guest, and can read that guest's volume.
+    """Wait until the fio server in every guest answers and can read the guest's volume.
 
     Raises:
-        ClusterError: one does not answer in time; with the last lines of its console.
+        ClusterError: a server does not answer in time; with the last lines of its console.
     """
     patience = _Patience(cloud, seconds)
     for node in nodes:
@@ -66,7 +66,7 @@ def await_ready(cloud: Connection, nodes: Sequence[Node], *, port: int, seconds:
 
 
 class _Patience:
-    """Waiting for guests, not longer than is of use."""
+    """Waits for guests, up to a limit or until a guest reports that it will not become ready."""
 
     def __init__(self, cloud: Connection, seconds: float) -> None:
         self._cloud = cloud
@@ -74,10 +74,10 @@ class _Patience:
         self._began = self._looked = time.monotonic()
 
     def pause(self, node: Node, why: str) -> None:
-        """A moment, after which it is tried again.
+        """Pause before the next attempt.
 
         Raises:
-            ClusterError: it took too long, or the guest says that it will not become ready.
+            ClusterError: the limit is reached, or the guest reports that it will not become ready.
         """
         now = time.monotonic()
         if now - self._looked > _LOOKING_SECONDS:
@@ -88,27 +88,29 @@ class _Patience:
             raise ClusterError(
                 f"{why} after {self._seconds:.0f} s; the console ends with: {words}",
                 where=f"client {node.name} (server {node.server})",
-                remedy="see whether this machine may reach the guests' network and the image has fio",
+                remedy="check that this machine can reach the guests' network and that the image has fio",
             )
         time.sleep(_POLLING_SECONDS)
 
 
 def require_fio(console: str, node: Node) -> None:
-    """Raises:
-    ClusterError: a guest's console says that its image has no fio, and that none could be installed.
+    """Require that a guest has fio, as far as its console shows.
+
+    Raises:
+        ClusterError: the image has no fio, and it could not be installed.
     """
     if _NO_FIO in console:
         why = console.rpartition(_NO_FIO)[2].partition("\n")[0].strip()
         raise ClusterError(
-            f"its image has no fio, and none could be installed: {why or 'the guest does not say why'}",
+            f"its image has no fio, and none could be installed: {why or 'the guest gives no reason'}",
             where=f"client {node.name} (server {node.server})",
-            remedy="take an image with fio (`cephfit image build`), or a network on which guests reach their "
+            remedy="use an image with fio (`cephfit image build`), or a network on which guests reach their "
             "distribution's mirrors",
         )
 
 
 def has_started(console: str) -> bool:
-    """Whether a guest's console says that its start is over, so that its fio server runs."""
+    """Return whether a guest's console shows the end of its start, so that its fio server runs."""
     return "CEPHFIT-SERVER " in console
 
 
@@ -116,9 +118,9 @@ def _can_read(node: Node, port: int) -> bool:
     client = client_of(node, port=port, nbytes=_PROBE_NBYTES)
     lines = [f"[{node.name}]", "rw=read", f"bs={_PROBE_NBYTES}", f"size={_PROBE_NBYTES}", "direct=1", "thread=1"]
     lines += [f"{key}={value}" for key, value in client.fio_options.items()]
-    said = speak([client], {node.name: "\n".join([*lines, ""])}, timeout_seconds=_PROBE_SECONDS)
+    found = drive_servers([client], {node.name: "\n".join([*lines, ""])}, timeout_seconds=_PROBE_SECONDS)
     try:
-        jobs = read_output(said.output, jobs="client_stats")["client_stats"]
+        jobs = read_output(found.output, jobs="client_stats")["client_stats"]
     except UnusableOutputError:
         return False
     return any(
@@ -128,7 +130,7 @@ def _can_read(node: Node, port: int) -> bool:
 
 
 def status_of(cloud: Connection, server: str) -> str:
-    """Nova's status of a server, such as ``ACTIVE``; ``gone`` if there is no such server."""
+    """Return Nova's status of a server, such as ``ACTIVE``; ``gone`` if it does not exist."""
 
     def ask() -> str:
         try:
@@ -140,19 +142,19 @@ def status_of(cloud: Connection, server: str) -> str:
 
 
 def n_rebuilds_of(cloud: Connection, server: str) -> int | None:
-    """How often a server's rebuild was asked for, as Nova noted it; None where this user may not see that."""
+    """Return the number of rebuild requests that Nova noted for a server; None where hidden from this user."""
     path, where = f"/servers/{server}/os-instance-actions", f"server {server}"
     found = persistently(lambda: json_of(cloud, path, HIDDEN, service="compute"), where=where)
     return None if found is None else sum(one["action"] == "rebuild" for one in found["instanceActions"])
 
 
 def health_of(cloud: Connection, nodes: Sequence[Node], *, are_rebuilt: bool) -> Health:
-    """Whether the servers run, as Nova says.
+    """Return whether the servers run, by Nova's status.
 
     Args:
         cloud: connection.
-        nodes: whose servers.
-        are_rebuilt: whether jobs reach them by rebuilds, so that one that is being rebuilt is well, too.
+        nodes: of the servers.
+        are_rebuilt: whether they get jobs by rebuilds, so that ``REBUILD`` is healthy, too.
     """
     well = ("ACTIVE", "REBUILD") if are_rebuilt else ("ACTIVE",)
     found = {node.name: status_of(cloud, node.server) for node in nodes}
@@ -161,13 +163,13 @@ def health_of(cloud: Connection, nodes: Sequence[Node], *, are_rebuilt: bool) ->
 
 
 def last_words(cloud: Connection, server: str) -> str:
-    """The last lines of a server's console, on one line."""
-    said = console(cloud, server, n_lines=_LAST_LINES)
-    return " / ".join(line.strip() for line in said.splitlines() if line.strip())
+    """Return the last lines of a server's console, on one line."""
+    shown = console(cloud, server, n_lines=_LAST_LINES)
+    return " / ".join(line.strip() for line in shown.splitlines() if line.strip())
 
 
 def console(cloud: Connection, server: str, *, n_lines: int | None = None) -> str:
-    """What a server's console shows; Nova keeps its last 100 KiB."""
+    """Return the text of a server's console; Nova keeps its last 100 KiB."""
     answer = persistently(
         lambda: cloud.compute.get_server_console_output(server, length=n_lines), where=f"server {server}"
     )
@@ -175,7 +177,7 @@ def console(cloud: Connection, server: str, *, n_lines: int | None = None) -> st
 
 
 def answers(address: str, port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Return whether the port accepts connections."""
     try:
         socket.create_connection((address, port), timeout=_CONNECT_SECONDS).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""From where guests see this machine: the only place from which their fio servers need to be reached."""
+"""This machine's address as guests see it: the only one that needs access to their fio servers."""
 
 import ipaddress
 import socket
@@ -11,21 +11,21 @@ from openstack.connection import Connection
 
 from cephfit.cloud.cloud_connection import persistently
 
-NOBODY = "127.0.0.1/32"
-"""An address that nobody has on a network."""
+NO_HOST = "127.0.0.1/32"
+"""An address that no host has on a network."""
 _DISCARD = 9
-"""A port: nothing is sent there, the kernel only says which way it would go."""
+"""A port. Nothing is sent to it: the kernel only chooses the route."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """Who may reach guests.
+    """Addresses that may reach guests.
 
     Attributes:
-        cidr: addresses.
-        note: for people: why these.
+        cidr: the addresses.
+        note: reason for this choice, for people.
     """
 
     cidr: str
@@ -33,11 +33,11 @@ class From:
 
 
 def reached_from(cloud: Connection, network: str) -> From:
-    """This machine's own address towards the guests of a network, by its routes.
+    """Return this machine's address towards the guests of a network, by its routes.
 
-    Where it has no route of its own into that network, that is its address towards the cloud. Where that is
-    not one address, nobody is let in. Whether addresses are translated on the way nobody can see here; then
-    the target has to say ``reached_from``.
+    Without a route into that network it is the address towards the cloud. If that is not exactly one address, no
+    host gets access. Address translation on the way cannot be detected here; the target has to name
+    ``reached_from`` then.
 
     Args:
         cloud: connection.
@@ -48,35 +48,35 @@ def reached_from(cloud: Connection, network: str) -> From:
         host = urlsplit(str(cloud.config.auth.get("auth_url") or "")).hostname or ""
         sources = {source for there in _resolved(host) if (source := source_towards(there))}
     if len(sources) != 1:
-        seen = f"has {len(sources)} addresses towards them" if sources else "cannot tell its address towards them"
+        seen = f"has {len(sources)} addresses towards them" if sources else "has no known address towards them"
         return From(
-            NOBODY,
-            f"the guests' ports stay closed, because this machine {seen}, and fio servers accept anybody: results "
-            "come by other ways, unless reached_from=CIDR in the target says from where they may be reached",
+            NO_HOST,
+            f"the guests' ports stay closed, because this machine {seen}, and fio servers accept every client: "
+            "results return by other ways, unless reached_from=CIDR in the target names the allowed addresses",
         )
     (source,) = sources
     cidr = f"{source}/{source.max_prefixlen}"
     return From(
         cidr,
-        f"guests are reached from {cidr} only, this machine; if they see it under another address, say "
-        "reached_from=CIDR in the target",
+        f"guests are reached from {cidr} only, this machine; if they see it under another address, add "
+        "reached_from=CIDR to the target",
     )
 
 
 def source_towards(there: str) -> Address | None:
-    """The address that this machine's kernel would send from; None if nobody else could answer to it."""
+    """Return this machine's source address towards ``there``; None if other hosts cannot answer to it."""
     family = socket.AF_INET6 if ":" in there else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as asked:
         try:
             asked.connect((there, _DISCARD))
-        except OSError:  # no way there
+        except OSError:  # no route
             return None
         source = ipaddress.ip_address(asked.getsockname()[0].partition("%")[0])
     return None if source.is_loopback or source.is_unspecified or source.is_link_local else source
 
 
 def _guests_addresses(cloud: Connection, network: str) -> list[str]:
-    """An address of a guest in each subnet; of those with IPv4 if there are such, as fio's client speaks it."""
+    """Return a guest's address in each subnet; only IPv4 where there is any, because fio's client prefers it."""
 
     def ask() -> list[Any]:
         found = cloud.network.find_network(network, ignore_missing=True)
@@ -90,7 +90,7 @@ def _guests_addresses(cloud: Connection, network: str) -> list[str]:
 
 
 def _address_in(subnet: Any) -> str:
-    """Of a guest: the first that Neutron gives out there, or the first of all."""
+    """Return the first address that Neutron assigns in a subnet, or its first address."""
     pools = subnet.allocation_pools or ()
     return str(pools[0]["start"] if pools else ipaddress.ip_network(subnet.cidr)[1])
 

@@ -1,4 +1,4 @@
-"""Building the image as a whole, and finding it again."""
+"""The guest image: building it into a folder, and reading it again."""
 
 import json
 import tempfile
@@ -23,8 +23,8 @@ PROPERTIES: Mapping[str, str] = {
     "hw_vif_model": "virtio",
     "os_shutdown_timeout": "1",
 }
-"""What Glance must know of the image, beside kernel and RAM disk. The guest keeps nothing that a shutdown would
-save, and does not hear of one: without the last property Nova waits a minute for it before every rebuild."""
+"""Glance properties of the image, in addition to kernel and RAM disk. The guest ignores shutdown requests and
+has no data to save: without the last property Nova waits a minute for it before every rebuild."""
 
 MIN_RAM_MIB = 256
 
@@ -34,7 +34,7 @@ class GuestImage:
     """A built image: three files, because it boots without a boot loader.
 
     Attributes:
-        folder: where it lies.
+        folder: of the files.
         kernel_release: ``6.1.0-44-cloud-amd64``.
         fio_version: ``fio-3.33``.
         postgresql: ``15``; empty without.
@@ -55,7 +55,7 @@ class GuestImage:
 
     @property
     def disk(self) -> Path:
-        """The root disk that Nova insists on: empty, never read."""
+        """The root disk that Nova requires: empty, never read."""
         return self.folder / "disk.raw"
 
     @property
@@ -64,10 +64,10 @@ class GuestImage:
 
     @classmethod
     def read(cls, folder: Path) -> "GuestImage":
-        """A built image.
+        """Read a built image.
 
         Raises:
-            InputError: the folder holds none, or half of one.
+            InputError: the folder has no image, or an incomplete one.
         """
         file = folder / "image.json"
         try:
@@ -90,33 +90,33 @@ class GuestImage:
 
 
 def cache_folder() -> Path:
-    """Where fetched packages are kept: ``$XDG_CACHE_HOME/cephfit/packages``."""
+    """Return the folder of fetched packages: ``$XDG_CACHE_HOME/cephfit/packages``."""
     return user_cache_path("cephfit") / "packages"
 
 
 def build(folder: Path, *, database: bool = False, progress: Progress | None = None) -> GuestImage:
     """Build the image from this machine's Debian packages and the kernel of its mirror.
 
-    The description is written last: a folder with one holds a whole image.
+    The description is written last: a folder with one has a complete image.
 
     Args:
-        folder: made if it is missing; an image in it is replaced.
-        database: with this machine's PostgreSQL and pgbench, for `cephfit verify`.
-        progress: hears of each step.
+        folder: created if it is missing; an image in it is replaced.
+        database: whether to add this machine's PostgreSQL and pgbench, for `cephfit verify`.
+        progress: receives each step.
 
     Raises:
-        HostError: a program is missing or fails, or the folder cannot be made.
+        HostError: a program is missing or fails, or the folder cannot be created.
     """
     progress = progress or Silence()
     initramfs.require_all()
     version = initramfs.find_binaries().parent.name if database else ""
     progress.start("guest image", N_STEPS)
-    folder = folder.resolve()  # the programs run in folders of their own
+    folder = folder.resolve()  # the programs run in other folders
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise HostError(
-            f"the folder cannot be made: {error.strerror}", where=str(folder), remedy="name another one"
+            f"the folder cannot be created: {error.strerror}", where=str(folder), remedy="name another one"
         ) from None
     (folder / "image.json").unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:

@@ -1,4 +1,4 @@
-"""Bringing the image into a cloud's Glance, and taking it away again."""
+"""Upload of the guest image to a cloud's Glance, and its deletion."""
 
 import hashlib
 import uuid
@@ -18,20 +18,20 @@ DEFAULT_NAME = "cephfit-guest"
 WITH_POSTGRESQL = "cephfit-guest-postgresql"
 _DATABASE_RAM_MIB = 512
 _PART_OF = "cephfit_image"
-"""Property of each of the three: the name of the image that they make together. Others' have it only as copies."""
+"""Property of the three images: the name of the image that they form. Other images have it only as copies."""
 _SHA256 = "cephfit_sha256"
-"""Property: of the file that was sent."""
+"""Property: checksum of the uploaded file."""
 _SENDING = "cephfit_sending"
-"""Property: of the call that sent it, by which that call knows what it made although the answer was lost."""
+"""Property: id of the uploading call, by which it finds its image although the answer was lost."""
 _FIO_VERSION = "cephfit_fio_version"
 _BOOTS_FROM = ("kernel_id", "ramdisk_id")
 _GOING = ("deleted", "pending_delete")
 _COPIED = ("base_image_ref", "block_device_mapping")
-"""Properties that Nova gives to the image of a guest (a snapshot; a shelved one), beside those of the guest's own
-image. It says ``image_type`` too, but not where the guest boots from a volume."""
+"""Properties that Nova adds to the image of a guest (a snapshot; a shelved guest), together with those of the
+guest's image. It also sets ``image_type``, except where the guest boots from a volume."""
 _UNDER_WAY = ("queued", "saving", "uploading", "importing")
 _UNDER_WAY_SECONDS = 600.0
-"""For which somebody may be sending an image since Glance last heard of it: it does not tell how much has come."""
+"""Time since its last change in which an image may be under upload: Glance does not report the progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Uploaded:
     """An image in Glance.
 
     Attributes:
-        id: from which servers are made.
-        changed: names of what was sent or changed; empty where all was there.
+        id: for the creation of servers.
+        changed: names of uploaded or changed images; empty where everything existed.
     """
 
     id: str
@@ -50,24 +50,24 @@ class Uploaded:
 def upload(
     cloud: Connection, image: GuestImage, *, name: str = "", visibility: str = "private", **tags: str
 ) -> Uploaded:
-    """Have kernel, RAM disk and disk as three images; servers are made from the last.
+    """Ensure kernel, RAM disk and disk as three images; servers are created from the last.
 
-    What this project has of a former call is used if it is whole and of the same build. What a killed one left is
-    replaced. Another build's kernel and RAM disk take the place of the former ones, and the image keeps its id.
+    Complete parts of the same build from an earlier call in this project are used. Parts of a killed call are
+    replaced. Another build's kernel and RAM disk replace the former ones, and the image keeps its id.
 
     Args:
         cloud: connection.
-        image: a built one.
+        image: a built image.
         name: of the last image; empty for ``name_of(image)``.
-        visibility: ``public`` needs an administrator. One that is public stays so.
+        visibility: ``public`` needs an administrator. A public image stays public.
         tags: more properties for each, such as a run's id.
 
     Raises:
-        InputError: an image of this name is there that cephfit did not make, or that is another project's.
-        ClusterError: Glance refuses, or somebody is sending the image right now.
+        InputError: another image has this name, which cephfit did not upload or which is another project's.
+        ClusterError: Glance refuses, or another upload of the image is running.
     """
     name = name or name_of(image)
-    # Whatever somebody else begins to send from here on is not looked at, and so not deleted either.
+    # Images from uploads that begin after this point are not in the list, and so not deleted.
     former = _parts(cloud, name)
     whole = _whole_image(cloud, name, former)
     if whole is not None and visibility != "public":
@@ -79,7 +79,7 @@ def upload(
     if whole is None:
         made = Uploaded(_send(cloud, name, image.disk, {**common, **wanted, "disk_format": "raw"}), (name,))
     elif any(_said(whole, key) != str(value) for key, value in wanted.items()):
-        # One call: servers are made from the former build or from this one.
+        # One call, so that servers boot from either the former build or this one.
         _change(cloud, whole, wanted)
         made = Uploaded(str(whole.id), (name,))
     else:
@@ -91,12 +91,12 @@ def upload(
 
 
 def remove(cloud: Connection, name: str) -> tuple[str, ...]:
-    """Delete an image that `upload` brought, with all its parts; the names of what was deleted.
+    """Delete an image that `upload` created, with all its parts; return the names of the deleted images.
 
     Raises:
-        ClusterError: Glance refuses; servers may have it.
+        ClusterError: Glance refuses, for example because servers use it.
     """
-    # First that from which servers are made: without the others it is of no use.
+    # First the image that servers are created from: it does not work without the others.
     parts = sorted(_parts(cloud, name), key=lambda part: bool(part.name != name))
     for part in parts:
         _delete(cloud, part)
@@ -104,12 +104,12 @@ def remove(cloud: Connection, name: str) -> tuple[str, ...]:
 
 
 def name_of(image: GuestImage) -> str:
-    """What an image is called in Glance unless somebody says otherwise."""
+    """Return the default name of an image in Glance."""
     return WITH_POSTGRESQL if image.postgresql else DEFAULT_NAME
 
 
 def _properties(image: GuestImage, kernel_id: str, ramdisk_id: str) -> dict[str, Any]:
-    """What is said of a build to Glance, and to Nova by it."""
+    """Return a build's properties for Glance and Nova."""
     return {
         "kernel_id": kernel_id,
         "ramdisk_id": ramdisk_id,
@@ -121,20 +121,20 @@ def _properties(image: GuestImage, kernel_id: str, ramdisk_id: str) -> dict[str,
 
 
 def _whole_image(cloud: Connection, name: str, parts: Sequence[Any]) -> Any | None:
-    """That of our parts from which servers are made; None if there is none, or half of one.
+    """Return the part that servers are created from; None if it is missing or incomplete.
 
     Raises:
-        InputError: one is there that is not ours: what is started by a name must be the only one that has it.
-        ClusterError: it is ours, and an administrator has closed it; or somebody is sending a part of it.
+        InputError: an image that cephfit did not upload has the name, which must be unique.
+        ClusterError: an administrator deactivated the image, or a part is under upload.
     """
     ours = {part.id for part in parts}
     for one in persistently(lambda: list(cloud.image.images(name=name)), where="images"):
         if one.id not in ours and one.status == "active":
             whose = "of this project" if one.owner == cloud.current_project_id else f"of project {one.owner}"
             raise InputError(
-                f"an image {name} {whose} is there already, which `cephfit image upload` did not bring",
+                f"an image {name} {whose} already exists, which `cephfit image upload` did not upload",
                 where=f"cloud {cloud.name}",
-                remedy=f"use that one (image={one.id} in the target), or name yours otherwise: --name NAME",
+                remedy=f"use that one (image={one.id} in the target), or choose another name: --name NAME",
             )
     for part in parts:
         if part.name == name and part.status == "deactivated":
@@ -145,16 +145,16 @@ def _whole_image(cloud: Connection, name: str, parts: Sequence[Any]) -> Any | No
             )
         if _is_under_way(part):
             raise ClusterError(
-                f"somebody is sending image {part.name}, or was stopped in it a short while ago",
+                f"image {part.name} is being uploaded, or its upload was stopped recently",
                 where=f"cloud {cloud.name}, status {part.status} since {part.updated_at}",
-                remedy=f"wait for it, {_UNDER_WAY_SECONDS / 60:.0f} min at most; if nobody sends it any more: "
+                remedy=f"wait for it, {_UNDER_WAY_SECONDS / 60:.0f} min at most; if no upload is running: "
                 f"openstack image delete {part.id}",
             )
     return next((part for part in parts if part.name == name and part.status == "active"), None)
 
 
 def _part(cloud: Connection, name: str, file: Path, wanted: Mapping[str, Any], former: Sequence[Any]) -> Uploaded:
-    """One of the two that the image boots from: of this very file, there or sent now."""
+    """Return the kernel or RAM disk image of this file: an existing one, or a new upload."""
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
     for one in former:
         if one.name == name and one.status == "active" and _said(one, _SHA256) == sha256:
@@ -174,7 +174,7 @@ def _send(cloud: Connection, name: str, file: Path, wanted: Mapping[str, Any]) -
         return str(cloud.image.create_image(name, filename=str(file), **more).id)
 
     def find() -> str | None:
-        """What an attempt before made, if it came as a whole; half of one is deleted."""
+        """Return the complete image of an earlier attempt; delete an incomplete one."""
         found = None
         for one in _parts(cloud, str(wanted[_PART_OF])):
             if _said(one, _SENDING) == sending:
@@ -188,9 +188,9 @@ def _send(cloud: Connection, name: str, file: Path, wanted: Mapping[str, Any]) -
 
 
 def _parts(cloud: Connection, name: str) -> list[Any]:
-    """What this project's own `upload` made for an image: the only images that are ever changed or deleted.
+    """Return the parts that `upload` created in this project: only these images are changed or deleted.
 
-    An older version marked the image alone, and what that boots from by its id there.
+    An older version marked only the image, which names its kernel and RAM disk by their ids.
     """
     mine = {"owner": cloud.current_project_id}
     names = (name, f"{name}-kernel", f"{name}-ramdisk")
@@ -206,7 +206,7 @@ def _parts(cloud: Connection, name: str) -> list[Any]:
 
 
 def _is_copy(one: Any) -> bool:
-    """Whether it is somebody's guest rather than an image of ours."""
+    """Return whether an image is a copy of a guest and not a part of an upload."""
     return _said(one, "image_type") == "snapshot" or any(key in (one.properties or {}) for key in _COPIED)
 
 
@@ -216,7 +216,7 @@ def _is_under_way(one: Any) -> bool:
 
 
 def _said(one: Any, key: str) -> str:
-    """What Glance says of an image. The SDK has some properties as attributes; which, depends on its version."""
+    """Return a property of an image. The SDK's version determines which properties are attributes."""
     value = getattr(one, key, None)
     return str((one.properties or {}).get(key, "") if value is None else value)
 
@@ -226,5 +226,5 @@ def _change(cloud: Connection, one: Any, wanted: Mapping[str, Any]) -> None:
 
 
 def _delete(cloud: Connection, one: Any) -> None:
-    # The SDK takes one that is gone for deleted.
+    # The SDK treats a missing image as deleted.
     persistently(lambda: cloud.image.delete_image(one.id), where=f"image {one.name}")

@@ -1,12 +1,7 @@
-"""The guest's file system in memory, with the kernel and PostgreSQL.
+"""The guest's file system in memory (initramfs), with Debian's cloud kernel and optionally PostgreSQL.
 
-Running the programs that build the image.
-
-Debian's kernel for clouds: fetched as a package, unpacked and never installed.
-
-PostgreSQL in the guest's file system: a real workload, for verifying predictions inside guests.
-
-The guest's file system, which it keeps in memory.
+The kernel comes from a package that is unpacked and never installed. PostgreSQL is a real workload for verifying
+predictions inside guests.
 """
 
 import gzip
@@ -36,13 +31,13 @@ _PACKAGES: Mapping[str, str] = {
     "modprobe": "kmod",
     "setpriv": "util-linux",
 }
-"""Program to the Debian package that has it."""
+"""Program to its Debian package."""
 
 _SBIN = "/usr/sbin:/sbin:/usr/bin:/bin"
 
 
 def find(name: str) -> Path:
-    """The full path of a program.
+    """Return the full path of a program.
 
     Raises:
         HostError: it is not installed; names Debian's package.
@@ -54,25 +49,27 @@ def find(name: str) -> Path:
 
 
 def require_all() -> None:
-    """Raises:
-    HostError: naming every package that is missing.
+    """Require all programs for building the image.
+
+    Raises:
+        HostError: names every missing package.
     """
     missing = {package for name, package in _PACKAGES.items() if shutil.which(name, path=_SBIN) is None}
     if missing:
         raise HostError(
             "programs for building the image are missing",
             where="programs on this machine",
-            remedy=f"install the Debian packages that have them: apt install {' '.join(sorted(missing))}",
+            remedy=f"install their Debian packages: apt install {' '.join(sorted(missing))}",
         )
 
 
 def run(
     argv: Sequence[str], *, cwd: Path | None = None, stdin: bytes | None = None, seconds: float = 300.0
 ) -> bytes:
-    """Run a program to its end and return what it printed. It dies with us: a killed build leaves nothing at work.
+    """Run a program to its end and return its output. It dies with this process, so a killed build leaves none.
 
     Raises:
-        HostError: it failed; with its last words.
+        HostError: it failed; with the end of its messages.
     """
     try:
         done = subprocess.run(
@@ -154,7 +151,7 @@ def unpack(package: Path, folder: Path) -> Kernel:
 
 PROGRAMS = ("postgres", "initdb", "psql", "pgbench")
 MODULES = ("ext4", "crc32c_generic")
-"""Kernel modules beyond those of the small image."""
+"""Kernel modules in addition to those of the small image."""
 ACCOUNTS: Mapping[str, str] = {
     "etc/passwd": "postgres:*:100:100:PostgreSQL:/tmp:/bin/sh\n",
     "etc/group": "postgres:x:100:\n",
@@ -163,14 +160,14 @@ ACCOUNTS: Mapping[str, str] = {
 
 _INSTALLED = Path("/usr/lib/postgresql")
 _LIBRARIES = ("plpgsql.so", "dict_snowball.so")
-"""What ``initdb`` loads. The compiler for queries (llvmjit) would bring 100 MiB along."""
+"""Libraries that ``initdb`` loads. The compiler for queries (llvmjit) is omitted: it needs 100 MiB."""
 
 
 def find_binaries() -> Path:
-    """Debian's folder with PostgreSQL's programs, of the newest version that is installed.
+    """Return Debian's folder with PostgreSQL's programs, of the newest installed version.
 
     Raises:
-        HostError: there is none with all of the programs.
+        HostError: no folder has all of the programs.
     """
 
     def version(folder: Path) -> tuple[int, ...]:
@@ -187,11 +184,11 @@ def find_binaries() -> Path:
 
 
 def files(binaries: Path) -> list[Path]:
-    """What the programs in a folder read besides themselves: they find it from where they lie."""
+    """Return the files that the programs in a folder read; they find them relative to that folder."""
     version = binaries.parent.name
     share = Path("/usr/share/postgresql") / version
     wanted = [file for file in share.rglob("*") if file.is_file() and "man" not in file.relative_to(share).parts]
-    # Of the extensions only the one that initdb makes.
+    # Of the extensions only the one that initdb creates.
     wanted = [f for f in wanted if f.parent.name != "extension" or f.name.startswith("plpgsql")]
     return wanted + [binaries.parent / "lib" / name for name in _LIBRARIES]
 
@@ -237,13 +234,13 @@ _SCRIPTS = {
 
 
 def build(kernel: Kernel, tree: Path, target: Path, *, database: bool = False) -> None:
-    """Lay out the file system in ``tree``, which is new, and pack it into ``target``.
+    """Create the file system in the new folder ``tree``, and pack it into ``target``.
 
     Args:
-        kernel: that it is for.
-        tree: where.
+        kernel: of the guest.
+        tree: folder of the file system.
         target: the packed file.
-        database: with PostgreSQL, pgbench, and what a file system for them needs.
+        database: whether to add PostgreSQL, pgbench, and the modules and programs for their file system.
 
     Raises:
         HostError: a program is missing or fails.
@@ -287,7 +284,7 @@ def _add_database(tree: Path) -> None:
 
 
 def _add_program(tree: Path, program: Path, *, place: Path | None = None) -> None:
-    """Copy a program, to ``bin`` or a place of its own, and the libraries that the loader would load with it."""
+    """Copy a program, to ``bin`` or another place, and the libraries that the loader loads with it."""
     place = place or tree / "bin" / program.name
     place.parent.mkdir(parents=True, exist_ok=True)
     place.unlink(missing_ok=True)
@@ -300,7 +297,7 @@ def _add_program(tree: Path, program: Path, *, place: Path | None = None) -> Non
 
 
 def _libraries(shown: str) -> Iterable[Path]:
-    """The files in what ``ldd`` prints: ``libm.so.6 => /lib/libm.so.6 (0x...)``, ``/lib64/ld.so (0x...)``."""
+    """Parse the files in ``ldd``'s output: ``libm.so.6 => /lib/libm.so.6 (0x...)``, ``/lib64/ld.so (0x...)``."""
     return [Path(found[1]) for line in shown.splitlines() if (found := re.search(r"(?:=>|^)\s*(/\S+) \(", line))]
 
 
@@ -316,7 +313,7 @@ def _add_modules(tree: Path, kernel: Kernel, names: tuple[str, ...]) -> None:
 
 
 def _pack(tree: Path, target: Path) -> None:
-    """As the kernel wants it: a cpio archive of the kind newc, compressed; everything is root's."""
+    """Pack the tree in the kernel's format: a compressed cpio archive of the kind newc, owned by root."""
     names = [b"."]
     for folder, folders, files in os.walk(os.fsencode(tree)):
         names += [os.path.relpath(os.path.join(folder, name), os.fsencode(tree)) for name in (*folders, *files)]  # noqa: PTH118
@@ -326,5 +323,5 @@ def _pack(tree: Path, target: Path) -> None:
         cwd=tree,
         stdin=b"\0".join(names) + b"\0",
     )
-    # Level 1: a guest that is emulated unpacks it no slower, and the builder is done in a second.
+    # Level 1: the build takes a second, and an emulated guest does not unpack it more slowly.
     target.write_bytes(gzip.compress(archive, compresslevel=1, mtime=0))

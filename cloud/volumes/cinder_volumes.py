@@ -13,13 +13,13 @@ from cephfit.core.units import GIB
 from cephfit.core.yaml_lines import nearest
 from cephfit.measure.engine import SLOWEST_NBYTES_PER_S
 from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, read_output
-from cephfit.measure.fio.fio_servers import speak, with_trouble
+from cephfit.measure.fio.fio_servers import drive_servers, with_fio_messages
 
 FILLED = "cephfit_filled"
-"""Metadata key of a volume: so many bytes from its start hold incompressible data."""
+"""Metadata key of a volume: number of bytes from its start with incompressible data."""
 
 WRITTEN_UNDER = "cephfit_filled_under"
-"""Metadata key of a volume: which options of Ceph it was written under, where a sweep sets such."""
+"""Metadata key of a volume: the options of Ceph under which it was written, where a sweep sets any."""
 _NO_OPTIONS = "-"
 
 _NOTE = "cephfit_note_{}_{:02}"
@@ -27,16 +27,16 @@ _NOTE = "cephfit_note_{}_{:02}"
 _PART = 200
 
 Moved = Callable[[Sequence[Client], Mapping[str, str], str, int], dict[str, int]]
-"""Runs jobs, one per client, that read or write so many bytes each; says what each moved."""
+"""Runs jobs, one per client, that each read or write a number of bytes; returns the bytes moved by client."""
 
 
 def size_gib(volume_nbytes: int) -> int:
-    """Cinder's sizes are whole GiB."""
+    """Return a volume's size in Cinder: whole GiB, rounded up."""
     return max(1, -(-volume_nbytes // GIB))
 
 
 def require_types(cloud: Connection, names: Sequence[str]) -> Mapping[str, str]:
-    """Ids of volume types.
+    """Return the ids of volume types.
 
     Raises:
         InputError: the cloud has no such type, or this project may not use it.
@@ -52,12 +52,12 @@ def require_types(cloud: Connection, names: Sequence[str]) -> Mapping[str, str]:
 
 
 def type_of(cloud: Connection, volume: str) -> str:
-    """Name of the type that a volume has."""
+    """Return the name of a volume's type."""
     return str(_asked(cloud, volume).volume_type)
 
 
 def unfilled(cloud: Connection, nodes: Sequence[Node], nbytes: int, *, under: str = "") -> list[Node]:
-    """The nodes whose volume does not hold so much data yet, written under these options of Ceph.
+    """Return the nodes with a volume that lacks data, or has data written under other options of Ceph.
 
     Raises:
         ClusterError: a volume is not attached.
@@ -76,7 +76,7 @@ def unfilled(cloud: Connection, nodes: Sequence[Node], nbytes: int, *, under: st
 
 
 def unwritten(cloud: Connection, volume: str, nbytes: int) -> int:
-    """Bytes of the first ``nbytes`` that were never filled, under whatever options: the rest is there."""
+    """Return how many of the first ``nbytes`` were never filled, under any options."""
     return max(0, nbytes - int((_asked(cloud, volume).metadata or {}).get(FILLED, 0)))
 
 
@@ -89,15 +89,15 @@ def fill(
     moved: Moved | None = None,
     under: str = "",
 ) -> None:
-    """Write the first ``nbytes`` of the volumes once, side by side.
+    """Write the first ``nbytes`` of the volumes once, concurrently.
 
     Args:
         cloud: connection.
-        nodes: whose volumes.
-        clients: the same ones.
-        nbytes: of each.
-        moved: runs jobs that write so many bytes, and says what each wrote; None for the guests' fio servers.
-        under: stands for the options of Ceph that are in place; empty for those of the cluster itself.
+        nodes: of the volumes.
+        clients: of the same nodes.
+        nbytes: of each volume.
+        moved: runs the jobs and returns the bytes written; None for the guests' fio servers.
+        under: key of the options of Ceph in place; empty for the cluster's own options.
 
     Raises:
         ClusterError: a guest could not write everything.
@@ -137,10 +137,10 @@ def _filling_jobs(clients: Sequence[Client], nbytes: int) -> dict[str, str]:
 
 
 def _by_servers(clients: Sequence[Client], jobs: Mapping[str, str], nbytes: int) -> dict[str, int]:
-    said = speak(clients, jobs, timeout_seconds=120 + nbytes * len(clients) / SLOWEST_NBYTES_PER_S)
+    output = drive_servers(clients, jobs, timeout_seconds=120 + nbytes * len(clients) / SLOWEST_NBYTES_PER_S)
     try:
         found = {
-            str(job.get("jobname")): job for job in read_output(said.output, jobs="client_stats")["client_stats"]
+            str(job.get("jobname")): job for job in read_output(output.output, jobs="client_stats")["client_stats"]
         }
     except UnusableOutputError:
         found = {}
@@ -149,36 +149,36 @@ def _by_servers(clients: Sequence[Client], jobs: Mapping[str, str], nbytes: int)
         job = found.get(client.name)
         if job is None or error_of(job):
             raise ClusterError(
-                with_trouble("its volume could not be filled", said, ""), where=f"client {client.name}"
+                with_fio_messages("its volume could not be filled", output, ""), where=f"client {client.name}"
             )
         written[client.name] = int(job["write"]["io_bytes"])
     return written
 
 
 def note_on(cloud: Connection, volume: str, key: str) -> str | None:
-    """A note that was left with a volume; None if there is none."""
+    """Return a volume's note; None if there is none."""
     metadata = _asked(cloud, volume).metadata or {}
     parts = sorted(name for name in metadata if name.startswith(_NOTE.format(key, 0)[:-2]))
     return "".join(str(metadata[name]) for name in parts) if parts else None
 
 
 def set_note(cloud: Connection, volume: str, key: str, text: str | None) -> None:
-    """Leave a note with a volume in place of the one before, or take it away."""
+    """Replace a volume's note, or remove it."""
 
-    def take_away() -> None:
+    def remove() -> None:
         metadata = cloud.block_storage.get_volume(volume).metadata or {}
         if old := [name for name in metadata if name.startswith(_NOTE.format(key, 0)[:-2])]:
             cloud.block_storage.delete_volume_metadata(volume, keys=old)
 
-    persistently(take_away, where=f"volume {volume}")
+    persistently(remove, where=f"volume {volume}")
     if text is not None:
         parts = [text[n : n + _PART] for n in range(0, len(text), _PART)]
-        # One call: there is a whole note or none.
+        # One call, so that the note is complete or missing.
         _write_metadata(cloud, volume, {_NOTE.format(key, n): part for n, part in enumerate(parts)})
 
 
-def _write_metadata(cloud: Connection, volume: str, said: Mapping[str, str]) -> None:
-    persistently(lambda: cloud.block_storage.set_volume_metadata(volume, **said), where=f"volume {volume}")
+def _write_metadata(cloud: Connection, volume: str, values: Mapping[str, str]) -> None:
+    persistently(lambda: cloud.block_storage.set_volume_metadata(volume, **values), where=f"volume {volume}")
 
 
 def _asked(cloud: Connection, volume: str) -> Any:

@@ -1,4 +1,4 @@
-"""Volume types and QoS specs of a run's own: made by an administrator, found again, deleted."""
+"""Volume types and QoS specs that a run creates, which needs an administrator: creation, search, deletion."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +14,7 @@ from cephfit.cloud.volumes.qos import Qos
 from cephfit.core.errors import ClusterError, InputError
 
 RUN_SPEC = "cephfit:run"
-"""Extra spec of a run's volume types. The schedulers compare words without a prefix with what back ends have."""
+"""Extra spec of a run's volume types. It has a prefix because schedulers match keys without one to back ends."""
 _FORBIDDEN = (401, 403)
 
 
@@ -32,10 +32,10 @@ class QosSpec:
 
 
 def why_not_made(cloud: Connection, base: str) -> str:
-    """Why this user can have no copy of a volume type with QoS of its own; empty if nothing is against it."""
+    """Return why this user cannot create a copy of a volume type with other QoS; empty if it is possible."""
     answer = persistently(json_of, cloud, "/qos-specs", _FORBIDDEN, where="QoS specs")
     if answer is None:
-        return "QoS is set by the cloud's administrators, and this user is none"
+        return "QoS is set by the cloud's administrators, and this user is not one"
     type_id = require_types(cloud, [base])[base]
     if persistently(json_of, cloud, f"/types/{type_id}/encryption", _FORBIDDEN, where=f"volume type {base}"):
         return f"volume type {base} encrypts its volumes, and a copy of it would not"
@@ -43,18 +43,18 @@ def why_not_made(cloud: Connection, base: str) -> str:
 
 
 def ensure(cloud: Connection, run_id: str, name: str, base: str, qos: Qos) -> None:
-    """A private volume type with QoS, otherwise like ``base``. What a killed process made of it is used.
+    """Ensure a private volume type with QoS, otherwise like ``base``. Parts from a killed process are reused.
 
     Args:
         cloud: connection of an administrator.
-        run_id: whose it is.
+        run_id: its owner.
         name: of the type, and of the QoS spec.
-        base: the type whose extra specs it gets, by which its volumes lie where those of ``base`` do.
-        qos: what its volumes may do.
+        base: type to copy the extra specs from, which place its volumes in the same back end.
+        qos: limits of its volumes.
 
     Raises:
-        InputError: there is no such type as ``base``.
-        ClusterError: Cinder refuses, or somebody else has a type or spec of this name.
+        InputError: the type ``base`` does not exist.
+        ClusterError: Cinder refuses, or the name belongs to a type of another owner.
     """
     spec_id = _spec_named(cloud, name) or _make_spec(cloud, name, qos)
     types = {str(one.name): one for one in volume_types(cloud)}
@@ -62,18 +62,18 @@ def ensure(cloud: Connection, run_id: str, name: str, base: str, qos: Qos) -> No
         raise InputError(f"the cloud has no volume type {base}, or this project may not use it")
     made = types.get(name) or _make_type(cloud, run_id, name, dict(types[base].extra_specs or {}))
     if run_of(made) != run_id:
-        raise ClusterError("somebody else's volume type has this name", where=f"volume type {name}")
+        raise ClusterError("a volume type of another owner has this name", where=f"volume type {name}")
     persistently(_give_to_project, cloud, str(made.id), where=f"volume type {name}")
     persistently(_associate, cloud, spec_id, str(made.id), where=f"QoS spec {name}")
 
 
 def _give_to_project(cloud: Connection, type_id: str) -> None:
-    with suppress(ConflictException):  # it has it already
+    with suppress(ConflictException):  # the project already has access
         cloud.block_storage.add_type_access(type_id, cloud.current_project_id or "")
 
 
 def _associate(cloud: Connection, spec_id: str, type_id: str) -> None:
-    """Cinder takes it twice for the same type and spec."""
+    """Associate a type with a QoS spec; Cinder accepts a repeated request."""
     query = {"vol_type_id": type_id}
     raise_from_response(cloud.block_storage.get(f"/qos-specs/{spec_id}/associate", params=query))
 
@@ -86,7 +86,7 @@ def _make_spec(cloud: Connection, name: str, qos: Qos) -> str:
         raise_from_response(answer)
         return str(answer.json()["qos_specs"]["id"])
 
-    # The name has the run's sign: nobody else has such a spec.
+    # The name ends with the run's hash: no other spec has it.
     return made_once(make, lambda: _spec_named(cloud, name), where=f"QoS spec {name}")
 
 
@@ -99,7 +99,7 @@ def _make_type(cloud: Connection, run_id: str, name: str, extra_specs: Mapping[s
         return cloud.block_storage.create_type(
             name=name,
             description=f"cephfit run {run_id}",
-            is_public=False,  # nobody else may come to depend on it
+            is_public=False,  # other projects must not depend on it
             extra_specs={**extra_specs, RUN_SPEC: run_id},
         )
 
@@ -110,12 +110,12 @@ def _make_type(cloud: Connection, run_id: str, name: str, extra_specs: Mapping[s
 
 
 def delete(cloud: Connection, run_id: str, name: str) -> None:
-    """Delete a run's volume type and QoS spec; none is no error.
+    """Delete a run's volume type and QoS spec. Missing ones are no error.
 
     Raises:
-        ClusterError: Cinder refuses; volumes of the type are still there.
+        ClusterError: Cinder refuses, because volumes of the type still exist.
     """
-    # Not the other way round, and not taken apart before: as long as there are volumes, their QoS stays.
+    # Delete the type first, without dissociating the spec: existing volumes must keep their QoS.
     for made in volume_types(cloud):
         if made.name == name and run_of(made) == run_id:
             persistently(cloud.block_storage.delete_type, made.id, where=f"volume type {name}")
@@ -124,29 +124,29 @@ def delete(cloud: Connection, run_id: str, name: str) -> None:
 
 
 def run_of(volume_type: Any) -> str | None:
-    """The run that a volume type belongs to, as far as this user may see it."""
+    """Return the run of a volume type; None where there is none or this user may not see it."""
     found = (volume_type.extra_specs or {}).get(RUN_SPEC)
     return str(found) if found else None
 
 
 def volume_types(cloud: Connection) -> list[Any]:
-    """All that this user may see, private ones, too."""
+    """Return all volume types that this user may see, including private ones."""
     return persistently(lambda: list(cloud.block_storage.types(is_public="None")), where="volume types")
 
 
 def qos_specs(cloud: Connection) -> list[QosSpec]:
-    """All; none for users to whom Cinder shows none."""
+    """Return all QoS specs; empty for users to whom Cinder shows none."""
     found = persistently(json_of, cloud, "/qos-specs", _FORBIDDEN, where="QoS specs") or {}
     return [QosSpec(str(one["id"]), str(one["name"])) for one in found.get("qos_specs", ())]
 
 
-def look_at_spec(cloud: Connection, spec_id: str) -> str | None:
-    """An empty status; None when the spec is gone."""
+def spec_status(cloud: Connection, spec_id: str) -> str | None:
+    """Return an empty status; None when the spec is gone."""
     return None if json_of(cloud, f"/qos-specs/{spec_id}", (404,)) is None else ""
 
 
 def delete_spec(cloud: Connection, spec_id: str) -> None:
-    """Cinder refuses while a volume type has it."""
+    """Delete a QoS spec; Cinder refuses while a volume type uses it."""
     try:
         raise_from_response(cloud.block_storage.delete(f"/qos-specs/{spec_id}"))
     except NotFoundException:

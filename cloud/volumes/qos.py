@@ -1,4 +1,4 @@
-"""QoS of volume types: the limits that Cinder lays on every volume, below whatever the storage can do."""
+"""QoS of volume types: the limits that Cinder sets for every volume, whatever the storage can do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,11 +37,11 @@ class Qos:
         return {"name": self.name, "consumer": self.consumer, "specs": dict(sorted(self.specs.items()))}
 
     def limits(self) -> tuple[str, ...]:
-        """What each volume may do at most, one part of a sentence for each limit."""
-        return tuple(said for key, value in sorted(self.specs.items()) if (said := _limit(key, value)))
+        """Return the limits of each volume, each as a part of a sentence."""
+        return tuple(words for key, value in sorted(self.specs.items()) if (words := _limit(key, value)))
 
     def sentence(self, volume_type: str) -> str:
-        """What nobody will measure more of than this; empty where the spec limits nothing."""
+        """Return a sentence on the limits of measured rates; empty where the spec limits nothing."""
         if not self.limits():
             return ""
         return (
@@ -52,11 +52,11 @@ class Qos:
 
 @dataclass(frozen=True, slots=True)
 class TypeQos:
-    """What is known of the QoS of a volume type.
+    """Known QoS of a volume type.
 
     Attributes:
-        qos: None where there is none, or nobody here may see it.
-        unseen: Cinder shows QoS to administrators only, and this user is none.
+        qos: None where there is none, or this user may not see it.
+        unseen: whether Cinder hides it, because this user is not an administrator.
     """
 
     qos: Qos | None
@@ -68,13 +68,13 @@ class TypeQos:
 
 
 def qos_of_types(cloud: Connection) -> dict[str, TypeQos]:
-    """QoS by the name of each volume type that this project may use."""
+    """Return the QoS of each volume type that this project may use, by the type's name."""
     # The SDK's volume types do not carry ``qos_specs_id``.
     types = persistently(lambda: json_of(cloud, "/types") or {}, where="volume types")["volume_types"]
     specs: dict[str, Qos | None] = {}
     found = {}
     for one in types:
-        # Cinder leaves the key out for those who may not see it.
+        # Cinder omits the key for users who may not see it.
         if "qos_specs_id" not in one:
             found[str(one["name"])] = TypeQos(None, unseen=True)
             continue
@@ -95,7 +95,7 @@ def _spec(cloud: Connection, spec_id: str) -> Qos | None:
 
 
 def _limit(key: str, value: str) -> str:
-    """``total_iops_sec`` = 500 as words; empty for what is no limit, such as ``size_iops_sec``.
+    """Return a limit such as ``total_iops_sec`` = 500 in words; empty for keys like ``size_iops_sec``.
 
     The keys are those of libvirt's iotune and, with ``_per_gb``, multiplied by the volume's size.
     """

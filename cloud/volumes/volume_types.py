@@ -1,8 +1,6 @@
-"""The volume type that a configuration asks for, and what Cinder reports once it is in place.
+"""The volumes that a configuration requires, and their comparison with Cinder's report once it is in place.
 
-What volumes a configuration asks for: a type of the cloud, or a copy of one with QoS that it declares.
-
-What Cinder says of volumes once a configuration is in place, held against what it asks for.
+A configuration requires a volume type of the cloud, or a copy of one with declared QoS.
 """
 
 import hashlib
@@ -31,9 +29,9 @@ from cephfit.core.values.volume_keys import (
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]")
 _LEAST_NBYTES_PER_S = MIB
-"""At which volumes are written and read through; engines wait no longer."""
+"""Lowest rate for filling and reading whole volumes; engines do not wait longer."""
 _NBYTES_OF_AN_IO = 256 * KIB
-"""At least, of the pieces in which large accesses reach the hypervisor, which counts each."""
+"""Lowest size of the pieces of large accesses at the hypervisor, which counts each piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class VolumeKind:
 
     Attributes:
         base: a volume type of the cloud.
-        qos: declared for them, by Cinder's keys, in the order of the keys; empty for the type as it is.
+        qos: declared for them, by Cinder's keys, in the order of the keys; empty for the unchanged type.
     """
 
     base: str
@@ -50,7 +48,7 @@ class VolumeKind:
 
     @property
     def label(self) -> str:
-        """A word for names of things made of these volumes."""
+        """Part of the names of resources for these volumes."""
         plain = _UNUSUAL.sub("_", self.base)
         words = [] if plain == self.base else [_digest(self.base)]
         if self.qos:
@@ -58,16 +56,16 @@ class VolumeKind:
         return "-".join([plain, *words])
 
     def type_name(self, run_id: str) -> str:
-        """The volume type: the cloud's, or the run's own copy of it, whose QoS spec has the same name."""
+        """Return the volume type: the cloud's, or the run's copy of it, with the QoS spec's name."""
         return own_name(run_id, self.label) if self.qos else self.base
 
     def spec(self, name: str) -> Qos:
-        """The declared QoS as a spec of Cinder's. ``front-end`` is what works whatever the storage can do."""
+        """Return the declared QoS as a Cinder spec. The default ``front-end`` works with every storage."""
         specs = {key: value for key, value in self.qos.items() if key != CONSUMER}
         return Qos(name, self.qos.get(CONSUMER, CONSUMERS[0]), specs)
 
     def why_not(self, gib: int) -> str:
-        """Why volumes of so many GiB cannot be measured with this QoS; empty if they can."""
+        """Return why volumes of this size in GiB cannot be measured with this QoS; empty if they can."""
         if not self.qos:
             return ""
         if fault := fault_of_qos(self.qos):
@@ -75,14 +73,14 @@ class VolumeKind:
         most = min((_nbytes_per_s(self.qos, key, gib) for key in self.qos), default=float("inf"))
         if most < _LEAST_NBYTES_PER_S:
             return (
-                f"its QoS leaves {most / KIB:.0f} KiB per second: every volume is written and read through first, "
-                "and that has to be 1 MiB per second or more"
+                f"its QoS allows only {most / KIB:.0f} KiB per second: every volume is written and read once "
+                "first, which requires 1 MiB per second or more"
             )
         return ""
 
 
 def kind_of(configuration: Configuration, *, default: str) -> VolumeKind:
-    """What a configuration asks for.
+    """Return the kind of a configuration's volumes.
 
     Args:
         configuration: any.
@@ -93,12 +91,12 @@ def kind_of(configuration: Configuration, *, default: str) -> VolumeKind:
 
 
 def is_of_volumes(setting: Setting) -> bool:
-    """Whether a setting speaks of volumes, of which a cloud lets one choose."""
+    """Return whether a setting is of volumes, the only kind that users of a cloud can choose."""
     return (setting.partition, setting.scope) == (Partition.POOL, SCOPE) and setting.key in VOLUME_KEYS
 
 
 def read_back(configuration: Configuration, qos: Qos | None) -> tuple[dict[str, Any], list[str]]:
-    """What Cinder says of each declared key of QoS, by setting, and what of it differs, one sentence each."""
+    """Return Cinder's value of each declared QoS key, by setting, and the differences, one sentence each."""
     found = {CONSUMER: qos.consumer, **qos.specs} if qos is not None else {}
     declared = qos_declared(configuration)
     values: dict[str, Any] = {}
@@ -113,7 +111,7 @@ def read_back(configuration: Configuration, qos: Qos | None) -> tuple[dict[str, 
 
 
 def _nbytes_per_s(qos: Mapping[str, str], key: str, gib: int) -> float:
-    """What one limit leaves to large accesses."""
+    """Return the rate of large accesses under one limit, in bytes per second."""
     if key == CONSUMER or key.endswith(("_max", "_min")) or key == "size_iops_sec":
         return float("inf")
     limit = int(qos[key]) * (gib if key.endswith("_per_gb") else 1)
@@ -129,13 +127,13 @@ def _digest(text: str) -> str:
 def volumes_found(
     cloud: Connection, configuration: Configuration, volume_type: str, nodes: Sequence[Node]
 ) -> tuple[dict[str, Any], list[str]]:
-    """What there is, and what of it differs, one sentence each.
+    """Return the volumes' types and QoS as reported, and the differences, one sentence each.
 
     Args:
         cloud: connection.
-        configuration: that is in place.
-        volume_type: that its volumes should have.
-        nodes: whose volumes.
+        configuration: in place.
+        volume_type: expected type of its volumes.
+        nodes: of the volumes.
     """
     found = {node.name: cinder_volumes.type_of(cloud, node.volume) for node in nodes}
     qos = qos_of_types(cloud)[volume_type]

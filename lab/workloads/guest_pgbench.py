@@ -17,7 +17,7 @@ from cephfit.core.errors import ClusterError, InputError, LackingError
 from cephfit.core.protocols import Client, WarmsCaches, Workload
 from cephfit.core.units import MIB
 from cephfit.lab.workloads.pgbench import PgBenchSpec, parse_tps
-from cephfit.targets.abilities import DoesErrands
+from cephfit.targets.abilities import RunsGuestJobs
 
 _LEAST_MEMORY_NBYTES = 64 * MIB
 _LEAST_WAL_NBYTES = 128 * MIB
@@ -60,7 +60,7 @@ class GuestPgBench(Workload, WarmsCaches):
     metric = "tps"
 
     def __init__(
-        self, guests: DoesErrands, spec: PgBenchSpec, *, collect: Callable[[GuestTrace], None] | None = None
+        self, guests: RunsGuestJobs, spec: PgBenchSpec, *, collect: Callable[[GuestTrace], None] | None = None
     ) -> None:
         self.spec = spec
         self._collect = collect
@@ -112,7 +112,7 @@ class GuestPgBench(Workload, WarmsCaches):
         script = script_of(self.spec, client, steps, run_seconds=run_seconds, seed=seed)
         if self._collect is not None:
             script = f"CEPHFIT_TRACED=yes\n{guest_tracing.functions(self._results_by)}\n{script}"
-        answers = self._guests.errand(client, script, seconds=seconds)
+        answers = self._guests.run_guest_job(client, script, seconds=seconds)
         said = answers.said[client.name]
         self._results_by = said.by
         if said.code == _WITHOUT_POSTGRESQL:

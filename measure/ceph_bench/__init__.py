@@ -1,1 +1,1 @@
-"""Ceph's own benchmark programs as engines."""
+"""Ceph's benchmark programs as engines."""

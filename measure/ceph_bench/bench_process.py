@@ -1,4 +1,4 @@
-"""Runs Ceph's own benchmark programs, one per client, started together."""
+"""Processes of Ceph's benchmark programs: one per client, started together."""
 
 import subprocess
 import time
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cephfit.core.child_process import end, find_program, start
 from cephfit.core.errors import ClusterError, HostError, InputError
 from cephfit.core.protocols import Client
-from cephfit.measure.engine import LOOK_AT_STORAGE
+from cephfit.measure.engine import CHECK_STORAGE
 from cephfit.measure.fio.fio_job import CONF_OPTION
 
 PACKAGE = "ceph-common"
@@ -17,11 +17,11 @@ PACKAGE = "ceph-common"
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What a program left.
+    """A program that has ended.
 
     Attributes:
         output: its standard output.
-        trouble: why what it wrote is no result; empty if it ended well.
+        trouble: reason why the output is no result; empty if the program succeeded.
     """
 
     output: str
@@ -30,12 +30,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image and how it is reached, from a client that fio would open by ``ioengine=rbd``.
+    """An image and the access to it, from a client that fio would open by ``ioengine=rbd``.
 
     Attributes:
         pool: its pool.
         name: its name.
-        access: the arguments that every program of Ceph takes to reach the cluster.
+        access: arguments of every Ceph program for connecting to the cluster.
     """
 
     pool: str
@@ -44,10 +44,10 @@ class Image:
 
 
 def image_of(client: Client) -> Image:
-    """The image behind a client.
+    """Return the image of a client.
 
     Raises:
-        InputError: it is no image that a program could open by itself.
+        InputError: the client is not an image that a program can open.
     """
     options = client.fio_options
     if "rbdname" not in options or "pool" not in options:
@@ -61,13 +61,13 @@ def image_of(client: Client) -> Image:
 
 
 def place_of(client: Client) -> str:
-    """Where a client's data are, for errors."""
+    """Return the place of a client's data, for errors."""
     image = image_of(client)
     return f"pool {image.pool}, image {image.name}"
 
 
 def version_of(program: str) -> str:
-    """What a program of Ceph says of its version.
+    """Return the version that a Ceph program reports.
 
     Raises:
         HostError: it is not installed, or does not start.
@@ -80,7 +80,7 @@ def version_of(program: str) -> str:
 
 
 def run_together(commands: Mapping[str, Sequence[str]], *, timeout_seconds: float) -> dict[str, Ended]:
-    """Run one command per client, all at once; they die with the thread that calls.
+    """Run one command per client, all at once. The processes die with the calling thread.
 
     Raises:
         HostError: a program is missing, or cannot be killed.
@@ -94,7 +94,7 @@ def run_together(commands: Mapping[str, Sequence[str]], *, timeout_seconds: floa
             waits = {n: pool.submit(_wait, p, deadline, timeout_seconds) for n, p in processes.items()}
             try:
                 return {name: wait.result() for name, wait in waits.items()}
-            except BaseException:  # an interrupt: the pool would wait for them to end by themselves
+            except BaseException:  # an interrupt: without a kill the pool would wait for the processes
                 for process in processes.values():
                     process.kill()
                 raise
@@ -103,23 +103,23 @@ def run_together(commands: Mapping[str, Sequence[str]], *, timeout_seconds: floa
             end(process, commands[name][0])
 
 
-def refuse_trouble(clients: Sequence[Client], ended: Mapping[str, Ended], what: str, done: str) -> None:
-    """See that every client's program ended well.
+def require_success(clients: Sequence[Client], ended: Mapping[str, Ended], what: str, done: str) -> None:
+    """Require that every client's program succeeded.
 
     Args:
-        clients: that programs were run for.
-        ended: what became of each, by client.
-        what, done: of a client was to be, such as ``the volume`` and ``read``.
+        clients: of the programs.
+        ended: client name to its program's result.
+        what, done: object and verb of the message, such as ``the volume`` and ``read``.
 
     Raises:
-        ClusterError: one did not.
+        ClusterError: a program failed.
     """
     for client in clients:
         if trouble := ended[client.name].trouble:
             raise ClusterError(
                 f"{what} of client {client.name} could not be {done}: {trouble}",
                 where=place_of(client),
-                remedy=LOOK_AT_STORAGE,
+                remedy=CHECK_STORAGE,
             )
 
 
@@ -131,6 +131,6 @@ def _wait(process: subprocess.Popen[str], deadline: float, timeout_seconds: floa
         output, errors = process.communicate()
         return Ended(output, f"did not end within {timeout_seconds:.0f} s and was killed")
     if process.returncode:
-        said = [line.strip() for line in errors.splitlines() if line.strip()]
-        return Ended(output, said[-1] if said else f"ended with {process.returncode}")
+        messages = [line.strip() for line in errors.splitlines() if line.strip()]
+        return Ended(output, messages[-1] if messages else f"ended with {process.returncode}")
     return Ended(output, "")

@@ -1,16 +1,16 @@
 """``rados bench`` as the engine: whole objects of a pool, below RBD.
 
-A cell's block is an object here: ``write`` makes new objects, ``read`` reads them in the order of their making,
-``randread`` picks among them. Each client is one process with objects of its own, in a RADOS namespace of its own.
-There is no ramp, and latency comes as a mean alone.
+A cell's block is an object: ``write`` creates new objects, ``read`` reads them in the order of their creation,
+``randread`` picks among them. Each client is one process with separate objects in a separate RADOS namespace.
+There is no ramp, and the only latency is a mean.
 
-The namespace is what makes deleting safe: where `rados cleanup --run-name` finds no run of that name, it deletes
-all ``benchmark_data_HOST*`` that it sees (Ceph's obj_bencher.cc), and outside the namespace these may be of
-somebody's `rados bench --no-cleanup`.
+The namespace makes deletion safe. Where `rados cleanup --run-name` finds no run of that name, it deletes all
+``benchmark_data_HOST*`` that it sees (Ceph's obj_bencher.cc). Outside the namespace these may belong to another
+user's `rados bench --no-cleanup`.
 
-What ``rados bench`` says is taken where it is sound: the number of operations, the time they took and their mean
-latency. Its ``average_iops`` is cut to a whole number, and its minima and deviations are not set where a run was
-short (16.2 prints 1.8e308 and 902210480).
+Only sound figures of ``rados bench`` are used: the number of operations, their total time and their mean latency.
+Its ``average_iops`` is truncated to a whole number. Its minima and deviations are not set after a short run (16.2
+prints 1.8e308 and 902210480).
 """
 
 import json
@@ -25,7 +25,7 @@ from cephfit.core.units import KIB
 from cephfit.core.values.cells import Cell, Op, Pattern
 from cephfit.core.values.measurement import RADOS_BENCH, Measurement
 from cephfit.core.values.sample import Metrics
-from cephfit.measure.ceph_bench.bench_process import Ended, image_of, refuse_trouble, run_together, version_of
+from cephfit.measure.ceph_bench.bench_process import Ended, image_of, require_success, run_together, version_of
 from cephfit.measure.counters.osd_watch import OsdCount, watch_osds
 from cephfit.measure.engine import (
     CellOutcome,
@@ -41,9 +41,9 @@ from cephfit.measure.fio.fio_local import GRACE_SECONDS
 _MODES = {Pattern.WRITE: "write", Pattern.READ: "seq", Pattern.RANDREAD: "rand"}
 _PREPARING_IOS = 16
 _LEAST_IOS = 30
-"""Fewer operations are no rate."""
+"""Lowest number of operations that gives a rate."""
 _METADATA_NBYTES = 64 * KIB
-"""What a run reads and writes beside its objects: a list of them."""
+"""Bytes that a run moves in addition to its objects: a list of them."""
 
 
 class RadosBenchEngine(Engine, PreparesCells, KnowsItsLimits):
@@ -56,13 +56,13 @@ class RadosBenchEngine(Engine, PreparesCells, KnowsItsLimits):
     def cannot(self, cell: Cell, measurement: Measurement) -> str:
         """See KnowsItsLimits."""
         if cell.pattern not in _MODES:
-            return "rados bench writes new objects one after the other; it has no random writes"
+            return "rados bench writes new objects sequentially; it has no random writes"
         return ""
 
     def prepare(self, run: CellRun) -> None:
-        """Write the objects that will be read, and delete what an interrupted run left. See PreparesCells.
+        """Write the objects to read, and delete those of an interrupted run. See PreparesCells.
 
-        As many as the volume would hold, or as can be written in ten times the run's time.
+        The number is what the volume would hold, or what can be written in ten times the run's time.
         """
         self._clean(run)
         if run.cell.pattern.op is Op.WRITE:
@@ -77,7 +77,7 @@ class RadosBenchEngine(Engine, PreparesCells, KnowsItsLimits):
             for client in run.clients
         }
         ended = run_together(commands, timeout_seconds=seconds + GRACE_SECONDS)
-        refuse_trouble(run.clients, ended, "the objects", "written")
+        require_success(run.clients, ended, "the objects", "written")
 
     def run(self, run: CellRun) -> CellOutcome:
         """See Engine."""
@@ -101,16 +101,16 @@ class RadosBenchEngine(Engine, PreparesCells, KnowsItsLimits):
         )
 
     def warm(self, run: CellRun) -> None:
-        """See Engine: what is read was written a moment before, by ``prepare``; it is read once more here."""
+        """See Engine: reads the objects that ``prepare`` has just written."""
         if run.cell.pattern.op is Op.WRITE:
             return
         commands = {c.name: _command(run, c, "seq", 3600, _PREPARING_IOS) for c in run.clients}
         ended = run_together(commands, timeout_seconds=3600)
-        refuse_trouble(run.clients, ended, "the objects", "read")
+        require_success(run.clients, ended, "the objects", "read")
 
     def _clean(self, run: CellRun) -> None:
         commands = {c.name: (*_access(c), "cleanup", "--run-name", _run_name(c)) for c in run.clients}
-        # A run of this name may not have been: then there is nothing in its namespace.
+        # Where no run had this name, its namespace is empty.
         run_together(commands, timeout_seconds=600)
 
 
@@ -127,7 +127,7 @@ def _access(client: Client) -> tuple[str, ...]:
 
 
 def refuse_among_images(pool: str) -> None:
-    """Say that the engine has no place where nothing but images may be.
+    """Refuse the engine where only images may be changed.
 
     Raises:
         InputError: always.
@@ -135,12 +135,12 @@ def refuse_among_images(pool: str) -> None:
     raise InputError(
         f"{RADOS_BENCH} writes objects other than images, and only images may be touched in pool {pool}",
         where="measurement.engine with --only-pool",
-        remedy="use engine: fio or rbd-bench, or leave out --only-pool for pools of cephfit's own",
+        remedy="use engine: fio or rbd-bench, or omit --only-pool to use pools that cephfit creates",
     )
 
 
 def _run_name(client: Client) -> str:
-    """Of a client's run and namespace: its image's name is its own within the pool."""
+    """Return the name of a client's run and namespace; its image's name is unique within the pool."""
     return f"cephfit-{image_of(client).name}"
 
 
@@ -150,10 +150,10 @@ def _command(run: CellRun, client: Client, mode: str, seconds: int, n_ios: int) 
 
 
 def parse(output: str) -> dict[str, Any]:
-    """The JSON document of ``rados bench``, behind lines of other kinds.
+    """Return the JSON document of ``rados bench``, which follows lines of other kinds.
 
     Raises:
-        ValueError: there is none, or it is cut off.
+        ValueError: there is no document, or it is truncated.
     """
     start = output.find("{")
     if start < 0:
@@ -165,10 +165,10 @@ def parse(output: str) -> dict[str, Any]:
 
 
 def metrics_of(document: Mapping[str, Any], cell: Cell, *, iodepth: int, seconds: float) -> Metrics:
-    """The metrics of one process.
+    """Return the metrics of one process.
 
     Raises:
-        ValueError: something is missing, of another cell, or cannot be.
+        ValueError: a figure is missing, impossible, or of another cell.
     """
     word = "writes" if cell.pattern.op is Op.WRITE else "reads"
     n_ios = int(_number(document, f"total_{word}_made"))
@@ -178,10 +178,10 @@ def metrics_of(document: Mapping[str, Any], cell: Cell, *, iodepth: int, seconds
     if size != cell.size.benchmark_nbytes:
         raise ValueError(f"rados bench moved blocks of {size:.0f} bytes, not {cell.size.benchmark_nbytes}")
     if n_ios < _LEAST_IOS and taken < 0.95 * seconds:
-        raise ValueError(f"only {n_ios} objects were there to be read, in {taken:.2f} s: use larger volumes")
+        raise ValueError(f"only {n_ios} objects could be read, in {taken:.2f} s: use larger volumes")
     if n_ios < 1 or taken <= 0 or latency <= 0:
         raise ValueError(f"no operation ended within {seconds:g} s: measure longer")
-    # Little: no more can be in flight than were asked for.
+    # Little's law: no more operations can be in flight than requested.
     if n_ios * latency > 1.05 * iodepth * taken:
         raise ValueError(f"a mean latency of {latency} s needs more than {iodepth} operations in flight")
     return Metrics(
@@ -205,7 +205,7 @@ def _figures(ended: Ended, run: CellRun, seconds: int) -> _Figures:
 
 
 def _with_counts(found: Mapping[str, _Figures], count: OsdCount, run: CellRun) -> dict[str, ClientOutcome]:
-    """The OSDs count for all clients together: each gets its part of what was found."""
+    """Divide the OSDs' count, which is of all clients together, among the clients."""
     op = run.cell.pattern.op
     moved = {n: f.metrics.n_ios * run.cell.size.benchmark_nbytes for n, f in found.items() if f.metrics}
     total = count.nbytes(op)
@@ -229,7 +229,7 @@ def _with_counts(found: Mapping[str, _Figures], count: OsdCount, run: CellRun) -
 
 
 def _number(document: Mapping[str, Any], key: str) -> float:
-    """A number that rados bench wrote, as text; finite and not negative."""
+    """Return a number that rados bench wrote as text; finite and not negative."""
     try:
         value = float(document[key])
     except (KeyError, TypeError, ValueError):

@@ -1,8 +1,8 @@
-"""``rbd bench`` as the engine: an image through librbd, by Ceph's own program.
+"""``rbd bench`` as the engine: an image through librbd, by Ceph's benchmark program.
 
-It has no run time, only a number of bytes: how many is chosen by the rate that the cell had before, at first in a
-short trial run before caches are made cold. It tells no latencies; with a fixed number of I/Os in flight their
-mean follows from Little's law: in flight x time / I/Os. There is no ramp.
+The program takes a number of bytes instead of a run time. The number follows from the cell's earlier rate; the
+first rate comes from a short trial run before the caches are made cold. The program reports no latencies. With a
+fixed number of I/Os in flight their mean follows from Little's law: in flight x time / I/Os. There is no ramp.
 """
 
 import json
@@ -21,7 +21,7 @@ from cephfit.measure.ceph_bench.bench_process import (
     Ended,
     image_of,
     place_of,
-    refuse_trouble,
+    require_success,
     run_together,
     version_of,
 )
@@ -29,7 +29,7 @@ from cephfit.measure.counters.block_device import in_flight_nbytes
 from cephfit.measure.counters.image_watch import ImageWatch
 from cephfit.measure.counters.osd_watch import watch_osds
 from cephfit.measure.engine import (
-    LOOK_AT_STORAGE,
+    CHECK_STORAGE,
     CellOutcome,
     CellRun,
     ClientOutcome,
@@ -46,19 +46,18 @@ _HEADING = re.compile(
     r"^bench\s+type (?P<type>\w+) io_size (?P<size>\d+) io_threads (?P<threads>\d+) ", re.MULTILINE
 )
 _IN_NO_TIME = re.compile(r"^elapsed:\s+0\s+ops:\s+\d+\s+ops/sec:\s+(?:inf|-?nan)\b", re.MULTILINE)
-"""Its summary where the I/Os were too few for its clock."""
+"""The summary of a run with too few I/Os for the program's clock."""
 _TRIAL_SECONDS = 0.5
 _LEAST_PART = 0.3
-"""A run that took less of the time that was asked for is taken again, with more bytes."""
+"""A run that took a smaller part of the requested time is repeated with more bytes."""
 _SLOWER = 20
-"""So many times longer than asked for may a run take: the trial may have found everything in a cache."""
+"""Limit of a run's time, in requested times: the trial may have read everything from a cache."""
 
 
 class RbdBenchEngine(Engine, PreparesCells, KnowsItsLimits):
     """Measures by ``rbd bench``.
 
-    It remembers how fast each client was in each cell, to choose how much to ask for next time; no figure comes
-    from that.
+    It keeps each client's rate in each cell, to choose the next run's number of bytes. No figure comes from it.
     """
 
     def __init__(self) -> None:
@@ -69,11 +68,11 @@ class RbdBenchEngine(Engine, PreparesCells, KnowsItsLimits):
         return {"name": RBD_BENCH, "version": version_of("rbd")}
 
     def cannot(self, cell: Cell, measurement: Measurement) -> str:
-        """See KnowsItsLimits: it can do all cells."""
+        """See KnowsItsLimits: all cells can be measured."""
         return ""
 
     def prepare(self, run: CellRun) -> None:
-        """Find out about how fast the cell is, where that is not known. See PreparesCells."""
+        """Estimate the cell's rate where it is unknown. See PreparesCells."""
         n_ios = {c.name: 4 * run.measurement.iodepth for c in run.clients if _key(run, c) not in self._rates}
         while n_ios:
             commands = {c.name: _command(run, c, n_ios[c.name]) for c in run.clients if c.name in n_ios}
@@ -86,7 +85,7 @@ class RbdBenchEngine(Engine, PreparesCells, KnowsItsLimits):
                     metrics = metrics_of(ended, run.cell, iodepth=run.measurement.iodepth)
                 except ValueError as error:
                     raise ClusterError(
-                        f"client {name}: {error}", where=place_of(client), remedy=LOOK_AT_STORAGE
+                        f"client {name}: {error}", where=place_of(client), remedy=CHECK_STORAGE
                     ) from None
                 if metrics.runtime_ns >= _TRIAL_SECONDS * 1e9:
                     self._rates[_key(run, client)] = metrics.iops
@@ -105,8 +104,8 @@ class RbdBenchEngine(Engine, PreparesCells, KnowsItsLimits):
             )
         commands = {}
         for client in run.clients:
-            wanted = max(run.measurement.iodepth, math.ceil(self._rates[_key(run, client)] * seconds))
-            commands[client.name] = _command(run, client, wanted)
+            n_ios = max(run.measurement.iodepth, math.ceil(self._rates[_key(run, client)] * seconds))
+            commands[client.name] = _command(run, client, n_ios)
         op = run.cell.pattern.op
         images = ImageWatch(run.clients, op, run_seconds=seconds)
         with images, watch_osds(run.clients) as watch:
@@ -127,7 +126,7 @@ class RbdBenchEngine(Engine, PreparesCells, KnowsItsLimits):
         commands = {c.name: (*_access(c), *how, str(c.nbytes)) for c in run.clients}
         nbytes = sum(client.nbytes for client in run.clients)
         ended = run_together(commands, timeout_seconds=GRACE_SECONDS + nbytes / MIB)
-        refuse_trouble(run.clients, ended, "the volume", "read")
+        require_success(run.clients, ended, "the volume", "read")
 
     def _outcome(self, run: CellRun, client: Client, ended: Ended, evidence: Mapping[str, Any]) -> ClientOutcome:
         try:
@@ -137,7 +136,7 @@ class RbdBenchEngine(Engine, PreparesCells, KnowsItsLimits):
         self._rates[_key(run, client)] = metrics.iops
         if metrics.runtime_ns < _LEAST_PART * run.measurement.run_seconds * 1e9:
             taken = f"{metrics.runtime_ns / 1e9:.2f} s of the {run.measurement.run_seconds:g} s to measure"
-            return ClientOutcome(None, f"rbd bench was done after {taken}", evidence=evidence)
+            return ClientOutcome(None, f"rbd bench ended after {taken}", evidence=evidence)
         return ClientOutcome(metrics, evidence=evidence)
 
 
@@ -152,7 +151,7 @@ def _access(client: Client) -> tuple[str, ...]:
 
 def _command(run: CellRun, client: Client, n_ios: int) -> tuple[str, ...]:
     size, depth = run.cell.size.benchmark_nbytes, run.measurement.iodepth
-    # With several I/Os in flight, `seq` gives each a stream of its own; `full-seq` is one stream for all.
+    # With several I/Os in flight, `seq` gives each a separate stream; `full-seq` is one stream for all.
     pattern = "rand" if run.cell.pattern.is_random else "full-seq" if depth > 1 else "seq"
     return (
         *_access(client),
@@ -162,10 +161,10 @@ def _command(run: CellRun, client: Client, n_ios: int) -> tuple[str, ...]:
 
 
 def metrics_of(ended: Ended, cell: Cell, *, iodepth: int) -> Metrics:
-    """The metrics of one process.
+    """Return the metrics of one process.
 
     Raises:
-        ValueError: it failed, did something else, or its figures cannot be.
+        ValueError: the process failed, ran another cell, or reports impossible figures.
     """
     if ended.trouble:
         raise ValueError(f"rbd bench: {ended.trouble}")

@@ -1,1 +1,1 @@
-"""Independent counters of the I/O that an engine did."""
+"""Independent counters of an engine's I/O."""

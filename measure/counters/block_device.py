@@ -1,33 +1,27 @@
-"""A block device: its caches, the kernel's counters as an independent count, and steadiness of the rate.
+"""A block device: its caches, the kernel's counters as an independent count, and the steadiness of the rate.
 
-A block device's caches: emptied by ioctl, and warmed behind it by reading.
-
-Whether the rate was steady over the measured time, from a counter that was sampled during it. Pure.
-
-The terms are those of SNIA's test specification for solid state storage (PTS, "steady state"): the slope of a
-straight line through the rates moves by no more than 10 % of their mean over the window, and no rate is further
-than 20 % from it. The specification looks at five rounds of a minute; here the window is cut into ten parts.
-
-The kernel's own counters of a block device, as the independent count of what fio did.
-
-``/sys/class/block/DEVICE/stat`` counts what the device completed, in 512-byte sectors, whoever asked. fio starts
-its measured time at the end of its ramp and does not say when that was; but it ends when its last I/O is back,
-which the counter shows, and it says how long it took. So the counter is sampled during the run:
+Independent count. ``/sys/class/block/DEVICE/stat`` counts the device's completed I/O in 512-byte sectors, for all
+users. fio starts its measured time at the end of its ramp and does not report that moment. But fio ends when its
+last I/O completes, which the counter shows, and it reports its run time. So the counter is sampled during the run:
 
     end   = moment of the counter's last change
     start = end - fio's runtime
     count = counter(end) - counter(start), linear between two samples
 
-What can differ for known reasons, all of it at the start (at the end nothing is in flight):
+Known differences occur at the start only (at the end nothing is in flight):
 
-- fio counts an I/O when it is whole, the kernel each part of it as it completes. The measured time begins when an
-  I/O is back, with the other ``iodepth`` - 1 under way: none at depth 1, where a run of few large I/Os would
-  otherwise be allowed to be wrong by as much as it moved;
-- ``start`` is known only as well as the counter is sampled (and fio's milliseconds allow). Whatever moved within
-  that uncertainty around ``start`` may belong to either side. On a device that the kernel throttles in slices
-  of 100 ms this can be one slice's worth.
+- fio counts an I/O when all of it is complete, the kernel counts each part as it completes. The measured time
+  begins when an I/O completes, with the other ``iodepth`` - 1 in flight. At depth 1 there are none: otherwise a
+  run of few large I/Os would be allowed an error as large as its total.
+- ``start`` is only as exact as the sampling interval and fio's milliseconds. Bytes that moved within that
+  uncertainty around ``start`` may belong to either side. On a device that the kernel throttles in slices of
+  100 ms this can be one slice.
 
-So the allowed difference follows from the run itself: some per cent of 2 s, nearly nothing of 300 s.
+So the allowed difference follows from the run: some per cent of 2 s, nearly nothing of 300 s.
+
+Steadiness. The terms are those of SNIA's test specification for solid state storage (PTS, "steady state"). The
+straight line through the rates changes by at most 10 % of their mean over the window, and no rate differs from the
+mean by more than 20 %. The specification uses five rounds of a minute; here the window is split into ten parts.
 """
 
 import bisect
@@ -51,33 +45,36 @@ from cephfit.core.values.cells import Op
 from cephfit.measure.engine import IndependentCount, MovedBytes
 
 _BLKFLSBUF = 0x1261
-"""Of linux/fs.h."""
+"""From linux/fs.h."""
 
 
 def flush_buffers(descriptor: int) -> None:
     """Write out and drop the page cache of an open block device.
 
     Raises:
-        OSError: it is none, or it does not take what is written.
+        OSError: it is no block device, or writing to it fails.
     """
     fcntl.ioctl(descriptor, _BLKFLSBUF, 0)
 
 
 def read_through(device: Path) -> int:
-    """Read a device once from its begin to its end, past the page cache of this machine; the bytes read.
+    """Read a whole device once, bypassing this machine's page cache.
+
+    Returns:
+        Number of bytes read.
 
     Raises:
         ClusterError: it cannot be read.
     """
     nbytes = 0
     try:
-        # An anonymous mapping lies on the borders of pages, as direct reads want it.
+        # An anonymous mapping is aligned to pages, which direct reads require.
         direct = os.open(device, os.O_RDONLY | os.O_DIRECT)
         with mmap.mmap(-1, 4 * MIB) as block, os.fdopen(direct, "rb", 0) as file:
             while n := file.readinto(block):
                 nbytes += n
     except OSError as error:
-        raise ClusterError(f"it could not be read once through: {error.strerror}", where=str(device)) from None
+        raise ClusterError(f"the device could not be read: {error.strerror}", where=str(device)) from None
     return nbytes
 
 
@@ -85,16 +82,16 @@ N_PARTS = 10
 MOST_DRIFT = 0.10
 MOST_EXCURSION = 0.20
 LEAST_CHANGES_PER_PART = 5.0
-"""With fewer steps of the counter in a part, the parts differ by where the steps fall, not by the rate."""
+"""With fewer steps of the counter in a part, the parts differ by the position of the steps, not by the rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steadiness:
-    """How a rate moved over the measured time, relative to its mean.
+    """Change of a rate over the measured time, relative to its mean.
 
     Attributes:
         drift: change of the straight line through the parts' rates from the window's start to its end.
-        excursion: largest distance of a part's rate from the mean.
+        excursion: largest difference of a part's rate from the mean.
     """
 
     drift: float
@@ -109,7 +106,7 @@ class Steadiness:
 
 
 def steadiness_of(times: Sequence[float], values: Sequence[int], *, runtime_ns: int) -> Steadiness | None:
-    """How steady the counter rose over the last ``runtime_ns`` before its last change.
+    """Return how steadily the counter rose over the last ``runtime_ns`` before its last change.
 
     Args:
         times: seconds, rising, shape (n,), n >= 2.
@@ -117,7 +114,7 @@ def steadiness_of(times: Sequence[float], values: Sequence[int], *, runtime_ns: 
         runtime_ns: length of the window.
 
     Returns:
-        None where the counter moved in too few steps to tell, as with few large blocks.
+        The steadiness; None where the counter has too few steps for it, as with few large blocks.
     """
     moved = [i for i in range(1, len(values)) if values[i] != values[i - 1]]
     if not moved:
@@ -139,11 +136,11 @@ SAMPLING_SECONDS = 0.02
 _SYSFS = Path("/sys/class/block")
 _FIO_ROUNDING_SECONDS = 0.002
 _FIO_REAPING_SECONDS = 0.02
-"""Between the last completion and fio's look at its clock; seen below 10 ms on a busy machine."""
+"""Time between the last completion and fio's reading of its clock; below 10 ms on a busy machine."""
 
 
 def counters_of(device: Path) -> MovedBytes:
-    """The counters now: bytes that a device has completed since it is there.
+    """Read the bytes that a device has completed since its creation.
 
     Raises:
         HostError: it is no block device, or the kernel does not count (``queue/iostats`` is 0).
@@ -160,29 +157,29 @@ def counters_of(device: Path) -> MovedBytes:
 
 
 def why_uncounted(device: Path) -> str:
-    """Why the kernel does not count for this device; empty if it does."""
+    """Return why the kernel does not count for this device; empty if it does."""
     try:
         counters_of(device)
-        # A partition has no queue of its own; its disk's is one level up.
+        # A partition has no queue; the queue of its disk is one level up.
         folder = (_SYSFS / device.resolve().name).resolve()
         queue = folder / "queue" if (folder / "queue").is_dir() else folder.parent / "queue"
         if (queue / "iostats").read_text().strip() == "0":
-            return f"the kernel's counting is off for {device} (queue/iostats is 0)"
+            return f"the kernel does not count I/O of {device} (queue/iostats is 0)"
     except HostError as error:
         return error.what
     except OSError as error:
-        return f"the kernel does not say whether it counts for {device}: {error}"
+        return f"unknown whether the kernel counts I/O of {device}: {error}"
     return ""
 
 
 class CounterWatch(Generic[_Key]):
-    """Samples some counters while a ``with`` block runs.
+    """Samples counters while a ``with`` block runs.
 
     Args:
-        readers: ask for a counter, by what it belongs to; each may raise CephfitError.
-        op: the direction that counts.
-        source: who counts, for people.
-        sampling_seconds: between two questions.
+        readers: key to a function that reads its counter; each may raise CephfitError.
+        op: the measured direction.
+        source: returns the name of a key's source, for people.
+        sampling_seconds: sampling interval.
     """
 
     def __init__(
@@ -197,7 +194,7 @@ class CounterWatch(Generic[_Key]):
         self._op = op
         self._source = source
         self._sampling_seconds = sampling_seconds
-        # seconds, bytes in the direction that counts, bytes in both
+        # seconds, bytes in the measured direction, bytes in both
         self._series: dict[_Key, tuple[list[float], list[int], list[int]]]
         self._series = {key: ([], [], []) for key in self._readers}
         self._over = threading.Event()
@@ -219,12 +216,12 @@ class CounterWatch(Generic[_Key]):
             self._sample()
 
     def count(self, key: _Key, *, runtime_ns: int, in_flight_nbytes: int) -> IndependentCount:
-        """What was completed within fio's measured time; to be asked after the ``with`` block.
+        """Return the bytes completed within fio's measured time. Call it after the ``with`` block.
 
         Args:
-            key: one of those watched.
+            key: of a counter.
             runtime_ns: fio's measured time.
-            in_flight_nbytes: at most so much was under way when the measured time began.
+            in_flight_nbytes: upper limit of the bytes in flight when the measured time began.
         """
         times, values, moved = self._series[key]
         return window_count(
@@ -237,7 +234,7 @@ class CounterWatch(Generic[_Key]):
         )
 
     def steadiness(self, key: _Key, *, runtime_ns: int) -> Steadiness | None:
-        """How steady the device was busy over fio's measured time; None where too few steps tell."""
+        """Return the rate's steadiness over fio's measured time; None where there are too few steps."""
         times, values, _ = self._series[key]
         return steadiness_of(times, values, runtime_ns=runtime_ns)
 
@@ -246,7 +243,7 @@ class CounterWatch(Generic[_Key]):
             try:
                 self._sample()
             except CephfitError:
-                return  # What is counted has gone; fio's own error says so.
+                return  # The counter no longer exists; fio reports the error.
 
     def _sample(self) -> None:
         for key, read in self._readers.items():
@@ -258,7 +255,7 @@ class CounterWatch(Generic[_Key]):
 
 
 class DeviceWatch(CounterWatch[Path]):
-    """Samples the kernel's counters of some devices while a ``with`` block runs."""
+    """Samples the kernel's counters of devices while a ``with`` block runs."""
 
     def __init__(self, devices: Iterable[Path], op: Op) -> None:
         readers = {device: partial(counters_of, device) for device in devices}
@@ -266,7 +263,7 @@ class DeviceWatch(CounterWatch[Path]):
 
 
 def in_flight_nbytes(iodepth: int, block_nbytes: int) -> int:
-    """Bytes that may be under way, partly counted by the kernel already, when fio's measured time begins."""
+    """Return the bytes that may be in flight, partly counted by the kernel, at the begin of the measured time."""
     return (iodepth - 1) * block_nbytes
 
 
@@ -279,15 +276,15 @@ def window_count(
     in_flight_nbytes: int,
     moved: list[int] | None = None,
 ) -> IndependentCount:
-    """The count over the last ``runtime_ns`` before the counter's last change. Pure.
+    """Return the count over the last ``runtime_ns`` before the counter's last change. Pure.
 
     Args:
         times: seconds, rising, shape (n,), n >= 2.
         values: bytes, never falling, shape (n,).
-        source: who counted.
+        source: of the count, for people.
         runtime_ns: length of the window.
-        in_flight_nbytes: at most so much was under way when it began.
-        moved: bytes in both directions, shape (n,): of a mix the last I/O may be of the other one.
+        in_flight_nbytes: upper limit of the bytes in flight when it began.
+        moved: bytes in both directions, shape (n,): in a mix the last I/O may be in the other direction.
     """
     moved = moved or values
     last = next((i for i in range(len(moved) - 1, 0, -1) if moved[i] != moved[i - 1]), 0)
@@ -309,7 +306,7 @@ def window_count(
 
 
 def _at(times: list[float], values: list[int], moment: float) -> float:
-    """The counter at a moment, linear between samples."""
+    """Return the counter at a moment, linear between samples."""
     if moment <= times[0]:
         return float(values[0])
     if moment >= times[-1]:

@@ -1,14 +1,13 @@
-"""The counters of the clients' images while something runs: asked for, read until all have come, held ready.
+"""The OSDs' counts for single images (``rbd perf image counters``) during a run, as its independent count.
 
-What the OSDs count for single images: ``rbd perf image counters``, of the manager's module ``rbd_support``.
+The counters come from the manager's module ``rbd_support``; `rbd perf image iostat` and `iotop` show their rates.
+After the first query, every OSD counts the bytes that operations on an image's data objects moved. It reports
+them once per period (``mgr_stats_period``: 5 s; a lab: 1 s), and the manager adds them up. The manager stops
+counting a minute after the last query. Nothing is sampled and nothing is lost: two periods after the last I/O the
+sum is exact. The time of the I/O is known to two periods only, because each OSD reports at its own time. Short
+runs are too short for that.
 
-`rbd perf image iostat` and `iotop` show its rates. Behind them are sums: since somebody began to ask (the manager
-forgets a minute after the last question), every OSD counts what operations on an image's data objects moved and
-sends that once per report period (``mgr_stats_period``: 5 s; a lab: 1 s), and the manager adds it up as often. So
-nothing is sampled and nothing is lost: two periods after the last I/O the sum is exact. But *when* it happened is
-known to two periods only, because OSDs report each at its own time; short runs are too short for that.
-
-Operations are those of OSDs: a block over several objects makes several. So bytes are compared.
+The counted operations are those of OSDs: a block that spans several objects causes several. So bytes are compared.
 """
 
 import bisect
@@ -33,15 +32,15 @@ from cephfit.measure.engine import ClientOutcome, IndependentCount
 
 SOURCE = "the OSDs, for this image alone (rbd perf image counters)"
 COMMAND = "rbd perf image counters"
-"""To the manager itself: through a monitor it would not know whose key asks, and refuse."""
+"""Must be sent to the manager itself: through a monitor it does not know the caller's key and refuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageIo:
-    """What was done to an image's data objects since the manager began to count.
+    """I/O of an image's data objects since the manager began to count.
 
     Attributes:
-        written_nbytes, read_nbytes: that operations carried, whatever the number of copies.
+        written_nbytes, read_nbytes: bytes that operations carried, without the replicas.
         write_ops, read_ops: operations of OSDs.
     """
 
@@ -61,12 +60,12 @@ class ImageIo:
 
 
 def parse(answer: Mapping[str, Any]) -> dict[tuple[str, str], ImageIo]:
-    """(pool, image) to its counters, from the answer to ``rbd perf image counters``. Pure.
+    """Parse the output of ``rbd perf image counters`` into (pool, image) to counters. Pure.
 
-    An image that was deleted is listed for some minutes more: one that was made anew under its name counts on.
+    A deleted image is listed for some minutes more. A new image with the same name continues its counts.
 
     Raises:
-        KeyError, TypeError, ValueError: it is no such answer.
+        KeyError, TypeError, ValueError: the output has another form.
     """
     names = list(answer["counter_descriptors"])
     places = [names.index(word) for word in ("write_ops", "read_ops", "write_bytes", "read_bytes")]
@@ -88,19 +87,19 @@ def image_count(
     in_flight_nbytes: int,
     period_seconds: float,
 ) -> IndependentCount:
-    """The count over the measured time, which ends with the counter's last change. Pure.
+    """Return the count over the measured time, which ends with the counter's last change. Pure.
 
-    Counters rise in steps, each OSD's at its own time within a period, and the manager lies up to another one
-    behind. Begin and end are behind alike, but for a period: so much of what moved around the begin may belong to
-    either side.
+    Counters rise in steps, each OSD's at its own time within a period, and the manager is up to another period
+    behind. Begin and end are equally late, to within one period. So the bytes that moved within a period of the
+    begin may belong to either side of it.
 
     Args:
         times: seconds, rising, shape (n,), n >= 2.
         values: bytes, never falling, shape (n,).
         moved: bytes in both directions, shape (n,).
-        runtime_ns: of the measured time.
-        in_flight_nbytes: at most so much was under way when it began.
-        period_seconds: of reports.
+        runtime_ns: length of the measured time.
+        in_flight_nbytes: upper limit of the bytes in flight when it began.
+        period_seconds: interval of reports.
     """
     count = window_count(
         list(times),
@@ -123,26 +122,27 @@ def image_count(
 
 
 LEAST_PERIODS = 10
-"""Of reports, that a run must last: the window's ends are uncertain by one each, a fifth of such a run."""
+"""Shortest run, in report periods: both ends of the window are uncertain by one period, a fifth of that run."""
 _USUAL_PERIOD_SECONDS = 5.0
 _QUIET_PERIODS = 2.5
-"""So long without a change, and all reports have come: one for the OSDs', one for the manager's, and a half."""
+"""Periods without a change after which all reports have arrived: one for the OSDs, one for the manager, and half a
+period more."""
 _BUSY_SECONDS = 3.0
-"""By which a busy manager may be late."""
-_TOLD_PERIODS = 0.2
+"""Delay of a busy manager."""
+_FIRST_QUERY_PERIODS = 0.2
 _THROUGH = frozenset({"writearound"})
 """Policies of librbd's cache under which every I/O reaches the OSDs once."""
 
 
 class ImageWatch:
-    """Reads the counters of the clients' images while a ``with`` block runs, and until all reports have come.
+    """Reads the counters of the clients' images while a ``with`` block runs, and until all reports have arrived.
 
-    That nobody can count is no error: ``why_not`` says why.
+    A missing count is no error: ``why_not`` returns the reason.
 
     Args:
         clients: of one run.
-        op: the direction that is measured.
-        run_seconds: how long is measured.
+        op: the measured direction.
+        run_seconds: length of the measured time.
     """
 
     def __init__(self, clients: Sequence[Client], op: Op, *, run_seconds: float) -> None:
@@ -160,24 +160,26 @@ class ImageWatch:
         self._thread = threading.Thread(target=self._read_until_over, name="image counters", daemon=True)
 
     def why_not(self, client: Client) -> str:
-        """Why nobody counted for a client; empty if somebody did."""
+        """Return the reason why no independent count exists for a client; empty if one does."""
         if why := self._why_not.get(client.name, self._fault):
             return why
         series = self._series.get(client.name, [])
         if any(now.of(op) < before.of(op) for before, now in itertools.pairwise(series) for op in Op):
             return "the manager restarted its count of the images' I/O in between"
         if len(series) < 2 or series[-1] == series[0]:
-            # A cache tier's or a data pool's PGs, which are of another pool than the image.
-            return "the manager counted nothing for the image: its data lie behind another pool"
+            # The PGs of a cache tier or a data pool belong to another pool than the image.
+            return "the manager counted nothing for the image: its data are in another pool"
         return ""
 
     def counted(self, outcome: ClientOutcome, client: Client, *, in_flight_nbytes: int) -> ClientOutcome:
-        """A client's outcome with what was counted in its measured time, or why nobody did; after the block.
+        """Return a client's outcome with its independent count, or the reason why none exists.
+
+        Call it after the ``with`` block.
 
         Args:
             outcome: of a program that opened the image.
-            client: whose image.
-            in_flight_nbytes: at most so much was under way when the measured time began.
+            client: of the image.
+            in_flight_nbytes: upper limit of the bytes in flight when the measured time began.
         """
         if outcome.metrics is None:
             return outcome
@@ -224,22 +226,22 @@ class ImageWatch:
         clients = [self._clients[name] for name in self._images]
         admin = self._admin = admin_of(clients)
         if admin is None:
-            self._fault = "the clients are not of one cluster that could be asked"
+            self._fault = "the clients do not belong to one cluster that can be queried"
             return
         self._period_seconds = _period_of(admin)
         least_seconds = LEAST_PERIODS * self._period_seconds
         if self._run_seconds < least_seconds:
             self._give_up(
                 f"OSDs report images' I/O every {self._period_seconds:g} s, and only {self._run_seconds:g} s were "
-                f"measured: from {least_seconds:g} s on the two would be compared"
+                f"measured: the comparison needs at least {least_seconds:g} s"
             )
             return
         for name, image in self._images.items():
             if why := _why_other_bytes(admin, image):
                 self._why_not[name] = why
         self._read()
-        # The OSDs hear of a first question from the manager, which takes milliseconds; nothing is to be missed.
-        time.sleep(_TOLD_PERIODS * self._period_seconds)
+        # The manager passes the first query to the OSDs within milliseconds. The count must not begin later.
+        time.sleep(_FIRST_QUERY_PERIODS * self._period_seconds)
 
     def _give_up(self, why: str) -> None:
         self._fault = why
@@ -250,7 +252,7 @@ class ImageWatch:
     def _read(self) -> None:
         found: dict[tuple[str, str], ImageIo] = {}
         for pool in dict.fromkeys(image.pool for image in self._images.values()):
-            assert self._admin is not None, "only what is watched is read"
+            assert self._admin is not None, "only watched images are read"
             found |= parse(self._admin.tell("mgr", COMMAND, pool_spec=pool))
         self._times.append(time.monotonic())
         for name, image in self._images.items():
@@ -260,7 +262,7 @@ class ImageWatch:
         try:
             self._read()
         except (CephfitError, KeyError, TypeError, ValueError) as error:
-            self._fault = f"the manager ceased to count images' I/O: {_words(error)}"
+            self._fault = f"the manager stopped counting images' I/O: {_words(error)}"
 
     def _read_until_over(self) -> None:
         while not self._fault and not self._over.wait(self._period_seconds / 2):
@@ -270,37 +272,37 @@ class ImageWatch:
         quiet_seconds = max(_QUIET_PERIODS * self._period_seconds, self._period_seconds + _BUSY_SECONDS)
         quiet_since = time.monotonic()
 
-        def look() -> str:
+        def check() -> str:
             nonlocal quiet_since
             self._try_to_read()
             if self._fault:
                 return ""
             if any(series[-1] != series[-2] for series in self._series.values()):
                 quiet_since = time.monotonic()
-            return "reports may come" if time.monotonic() < quiet_since + quiet_seconds else ""
+            return "reports may still arrive" if time.monotonic() < quiet_since + quiet_seconds else ""
 
-        still_amiss(look, seconds=4 * quiet_seconds, poll_seconds=self._period_seconds / 4)
+        still_amiss(check, seconds=4 * quiet_seconds, poll_seconds=self._period_seconds / 4)
 
 
 def is_image(client: Client) -> bool:
-    """Whether a program of this machine opens the client's volume through librbd."""
+    """Return whether a program on this machine opens the client's volume through librbd."""
     return client.device is None and client.address is None and "rbdname" in client.fio_options
 
 
 def _period_of(admin: CephAdmin) -> float:
-    """Seconds between reports; the active manager runs with it and tells the OSDs."""
+    """Return the seconds between reports, an option of the active manager, which passes it to the OSDs."""
     name = admin.command("mgr dump")["active_name"]
-    said = admin.command("config show", who=f"mgr.{name}", key="mgr_stats_period")
-    return float(said) if said else _USUAL_PERIOD_SECONDS
+    value = admin.command("config show", who=f"mgr.{name}", key="mgr_stats_period")
+    return float(value) if value else _USUAL_PERIOD_SECONDS
 
 
 def _why_other_bytes(admin: RadosAdmin, image: Image) -> str:
-    """Why the OSDs see other bytes than the program that uses the image; empty if they see the same."""
+    """Return why the OSDs count other bytes than the program that uses the image; empty if they count the same."""
     rados, rbd, cluster = optional_module("rados"), optional_module("rbd"), admin.cluster
     if str(cluster.conf_get("rbd_cache")).lower() in ("true", "1", "yes"):
-        policy = cluster.conf_get("rbd_cache_policy") or "writeback"  # the only one before there was a choice
+        policy = cluster.conf_get("rbd_cache_policy") or "writeback"  # the only policy of older releases
         if policy not in _THROUGH:
-            return f"librbd's cache ({policy}) answers and gathers I/O on its own, so OSDs count something else"
+            return f"librbd's cache ({policy}) serves and merges I/O, so OSDs count other bytes"
     if (cluster.conf_get("rbd_persistent_cache_mode") or "disabled") != "disabled":
         return "librbd's persistent cache takes writes before the OSDs do"
     try:
@@ -308,7 +310,7 @@ def _why_other_bytes(admin: RadosAdmin, image: Image) -> str:
             if opened.features() & rbd.RBD_FEATURE_JOURNALING:
                 return "OSDs count an image's journal with its data"
     except (rados.Error, rbd.Error) as error:
-        return f"the image cannot be looked at: {error}"
+        return f"the image cannot be opened: {error}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What the OSDs counted of clients' I/O: the other end of every operation, for programs without a block device."""
+"""The OSDs' counts of clients' I/O: an independent count for programs without a block device."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,9 +18,9 @@ class OsdCount:
     """Bytes that client operations moved between two moments, over all OSDs and clients of the cluster.
 
     Attributes:
-        read_nbytes: None where nobody could count.
+        read_nbytes: None where there is no count.
         written_nbytes: likewise.
-        why_not: why nobody could.
+        why_not: reason why there is no count.
     """
 
     read_nbytes: int | None = None
@@ -33,22 +33,22 @@ class OsdCount:
 
 @dataclass(slots=True)
 class OsdWatch:
-    """``count`` is filled in when the ``with`` block is over."""
+    """Holds ``count``, which is set at the end of the ``with`` block."""
 
     count: OsdCount
 
 
 @contextmanager
 def watch_osds(clients: Sequence[Client]) -> Iterator[OsdWatch]:
-    """Count what the OSDs do while the block runs. That nobody can count is no error: the count says why."""
-    watch = OsdWatch(OsdCount(why_not="the clients are not of one cluster that could be asked"))
+    """Count the OSDs' I/O while the block runs. A missing count is no error: it carries the reason."""
+    watch = OsdWatch(OsdCount(why_not="the clients do not belong to one cluster that can be queried"))
     admin = None
     try:
         try:
             admin = admin_of(clients)
             before = _counters(admin) if admin is not None else {}
         except CephfitError as error:
-            watch.count = OsdCount(why_not=f"the OSDs could not be asked: {error.what}")
+            watch.count = OsdCount(why_not=f"the OSDs could not be queried: {error.what}")
             before = {}
         yield watch
         if admin is not None and before:
@@ -59,7 +59,7 @@ def watch_osds(clients: Sequence[Client]) -> Iterator[OsdWatch]:
 
 
 def admin_of(clients: Sequence[Client]) -> RadosAdmin | None:
-    """A connection as the clients have it; None where they are not of one cluster.
+    """Connect to the clients' cluster with their key; None where they do not share one cluster.
 
     Raises:
         ClusterError: the cluster does not answer.
@@ -72,7 +72,7 @@ def admin_of(clients: Sequence[Client]) -> RadosAdmin | None:
 
 
 def _counters(admin: CephAdmin) -> dict[int, OsdCounters]:
-    """By OSD."""
+    """Read the counters of every OSD."""
     return {int(osd): counters_of_osd(admin, int(osd)) for osd in admin.command("osd ls")}
 
 
@@ -80,9 +80,9 @@ def _difference(admin: CephAdmin, before: Mapping[int, OsdCounters]) -> OsdCount
     try:
         after = _counters(admin)
     except CephfitError as error:
-        return OsdCount(why_not=f"the OSDs could not be asked: {error}")
+        return OsdCount(why_not=f"the OSDs could not be queried: {error}")
     if set(after) != set(before) or any(_restarted(before[osd], after[osd]) for osd in before):
-        return OsdCount(why_not="an OSD came, went or restarted in between")
+        return OsdCount(why_not="an OSD was added, removed or restarted in between")
     moved = [after[osd].since(before[osd]) for osd in before]
     return OsdCount(sum(osd.read_nbytes for osd in moved), sum(osd.written_nbytes for osd in moved))
 

@@ -1,1 +1,1 @@
-"""fio as the engine: locally, and on fio servers."""
+"""fio as the engine: on this machine and on fio servers."""

@@ -1,4 +1,4 @@
-"""The fio job of one cell on all clients: one job section per client, started together by one process."""
+"""The fio job file of one cell: one job section per client, started together by one process."""
 
 from pathlib import Path
 
@@ -11,23 +11,23 @@ from cephfit.core.values.measurement import RBD_OBJECT_NBYTES
 from cephfit.measure.engine import CellRun
 
 CONF_OPTION = "conf"
-"""Not fio's own: path of the ceph.conf for ``ioengine=rbd``. fio has no option for it, librados a variable."""
+"""Path of the ceph.conf for ``ioengine=rbd``. This is not an option of fio; librados reads it from a variable."""
 
 
 def render_job(run: CellRun) -> str:
-    """The job file of a measurement.
+    """Return the job file of a measurement.
 
-    Sections are not grouped (every client keeps its own figures) and run as threads of one process, so that the
-    death of the process is the death of all of them.
+    Sections are not grouped, so every client has separate figures. They run as threads of one process, so that all
+    end with it.
 
     Raises:
-        InputError: a client option that no job file can hold, or an engine that the client cannot be reached by.
+        InputError: a client option that a job file cannot contain, or an I/O engine that cannot reach the client.
     """
     return _render("fio.j2", run)
 
 
 def render_warming(run: CellRun) -> str:
-    """The job file that reads every client's volume once through.
+    """Return the job file that reads every client's volume once.
 
     Raises:
         InputError: as ``render_job``.
@@ -36,11 +36,12 @@ def render_warming(run: CellRun) -> str:
 
 
 def region_of(run: CellRun, client: Client) -> tuple[int, int]:
-    """Offset and size, in bytes, of the part of a client's volume that a measurement uses.
+    """Return the offset and size, in bytes, of the part of a client's volume that a measurement uses.
 
-    A short sequential run stays within an RBD object or two, and so on an OSD or two: which ones is luck that no
-    repeat would show if every repeat began at the same place. So each begins at a place of its own in the first
-    half of the volume, the same for all configurations of a round. Random runs use the whole volume.
+    A short sequential run uses only one or two RBD objects, and so one or two OSDs. If every repeat began at the
+    same place, the repeats would not show the effect of that choice. So each repeat begins at a different place in
+    the first half of the volume, which is the same for all configurations of a round. Random runs use the whole
+    volume.
     """
     base = int(client.fio_options.get("offset", 0))
     if run.cell.pattern.is_random:
@@ -51,10 +52,10 @@ def region_of(run: CellRun, client: Client) -> tuple[int, int]:
 
 
 def ceph_conf(run: CellRun) -> str | None:
-    """The ceph.conf of the clients that fio reaches through librbd; None where there is none.
+    """Return the ceph.conf of the clients that fio reaches through librbd; None where there is none.
 
     Raises:
-        InputError: they have different ones, which one process cannot have.
+        InputError: the clients have different files, but one process can use only one.
     """
     paths = {c.fio_options[CONF_OPTION] for c in run.clients if CONF_OPTION in c.fio_options}
     if len(paths) > 1:
@@ -63,7 +64,7 @@ def ceph_conf(run: CellRun) -> str | None:
 
 
 def escaped_filename(path: Path) -> str:
-    """A path as fio's ``filename`` takes it: a colon would begin another file."""
+    """Escape a path for fio's ``filename``, where a colon separates files."""
     return str(path).replace(":", r"\:")
 
 
@@ -91,14 +92,14 @@ def _render(template: str, run: CellRun) -> str:
 
 
 def _direction(run: CellRun) -> str:
-    """fio's ``rw``: of a mix the cell says only whether offsets are sequential or random."""
+    """Return fio's ``rw``. Of a mix, the cell determines only whether offsets are sequential or random."""
     if run.measurement.read_pct is None:
         return run.cell.pattern.value
     return "randrw" if run.cell.pattern.is_random else "rw"
 
 
 def _rates(run: CellRun) -> list[tuple[str, str]]:
-    """fio limits each direction by itself: of a mix each gets its part, so that the sum is the limit."""
+    """Return fio's rate limits. fio limits each direction separately, so a mix divides the limit between them."""
     measurement = run.measurement
     rates = []
     for key, limit in (("rate_iops", measurement.rate_iops), ("rate", measurement.rate_nbytes_per_s)):
@@ -117,7 +118,7 @@ def _check(client: Client, run: CellRun) -> None:
     engine = client.fio_options.get("ioengine", run.measurement.ioengine)
     if engine == "rbd" and "rbdname" not in client.fio_options:
         raise InputError(
-            f"client {client.name} is not an RBD image that fio can open by itself",
+            f"client {client.name} is not an RBD image that fio can open through librbd",
             where="measurement.ioengine: rbd",
             remedy="write ioengine: libaio, or choose a target whose clients are reached through librbd",
         )

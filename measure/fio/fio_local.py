@@ -1,4 +1,4 @@
-"""Runs fio: one process per cell, one job per client, started together."""
+"""The engine that runs fio on this machine: one process per cell, one job per client, started together."""
 
 import errno
 import json
@@ -14,7 +14,7 @@ from cephfit.core.values.sample import Metrics
 from cephfit.measure.counters.block_device import DeviceWatch, in_flight_nbytes, why_uncounted
 from cephfit.measure.counters.image_watch import ImageWatch, is_image
 from cephfit.measure.engine import (
-    LOOK_AT_STORAGE,
+    CHECK_STORAGE,
     SLOWEST_NBYTES_PER_S,
     CellOutcome,
     CellRun,
@@ -33,12 +33,12 @@ from cephfit.measure.fio.fio_output import (
 from cephfit.measure.telemetry.bottleneck import CPU, thread_cpu
 
 GRACE_SECONDS = 120.0
-"""How much longer than ramp and run time fio may take: a cluster that lost an OSD stands still for half a minute
-before it goes on, and such a run should end as an invalid sample rather than a killed program."""
+"""Time that fio may take in addition to ramp and run time. A cluster that lost an OSD stops I/O for half a minute;
+that run should become an invalid sample and not a killed program."""
 
 
 class FioEngine(Engine):
-    """Measures by the real fio. It dies with the thread that calls ``run``, however that ends."""
+    """Measures with fio. fio dies with the thread that calls ``run``."""
 
     def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
         self._grace_seconds = grace_seconds
@@ -67,7 +67,7 @@ class FioEngine(Engine):
             jobs = jobs_by_client(document := read_output(output), [c.name for c in run.clients])
         except UnusableOutputError as error:
             _refuse_full_disk(errors)
-            failure = _with_fio_words(str(error), errors)
+            failure = _with_fio_message(str(error), errors)
             return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, None)
         outcomes = {
             c.name: _outcome(c, jobs.get(c.name), run, errors=errors, watch=watch, uncounted=uncounted[c.name])
@@ -75,7 +75,7 @@ class FioEngine(Engine):
         }
         for client in filter(is_image, run.clients):
             outcomes[client.name] = images.counted(outcomes[client.name], client, in_flight_nbytes=_in_flight(run))
-        # Without the lines before it, such as fio's note on a depth for ioengine=psync: readers expect JSON.
+        # Omit lines before the document, such as fio's note on iodepth with ioengine=psync: readers expect JSON.
         return CellOutcome(outcomes, json.dumps(document))
 
     def warm(self, run: CellRun) -> None:
@@ -90,22 +90,22 @@ class FioEngine(Engine):
             read = sum(int(job["read"]["io_bytes"]) for job in jobs.values() if not error_of(job))
         except UnusableOutputError as error:
             raise ClusterError(
-                _with_fio_words(f"the volumes could not be read: {error}", errors),
+                _with_fio_message(f"the volumes could not be read: {error}", errors),
                 where=names,
-                remedy=LOOK_AT_STORAGE,
+                remedy=CHECK_STORAGE,
             ) from None
         if read < nbytes:
             raise ClusterError(
-                _with_fio_words(f"only {read} of the volumes' {nbytes} bytes could be read", errors),
+                _with_fio_message(f"only {read} of the volumes' {nbytes} bytes could be read", errors),
                 where=names,
-                remedy=LOOK_AT_STORAGE,
+                remedy=CHECK_STORAGE,
             )
 
 
 def _run_fio(job: str, *, conf: str | None, timeout_seconds: float) -> tuple[str, str]:
-    """Run a job file; fio's standard output and error.
+    """Run a job file; return fio's standard output and error.
 
-    The job goes in and the result comes out through pipes, so that a kill leaves no files behind.
+    Job and result pass through pipes, so that a kill leaves no files.
     """
     process = start(
         (find_program("fio", package="fio"), "--output-format=json", "--eta=never", "-"),
@@ -129,15 +129,15 @@ def _outcome(
     watch: DeviceWatch,
     uncounted: str,
 ) -> ClientOutcome:
-    """Metrics and independent count of one client."""
+    """Return the metrics and the independent count of one client."""
     if job is None:
-        return ClientOutcome(None, _with_fio_words("fio did not run this client", errors))
+        return ClientOutcome(None, _with_fio_message("fio did not run this client", errors))
     try:
         if error_of(job) == errno.ENOSPC:
             raise _full_disk(client.name, errors)
         metrics, evidence = figures_of(job, run)
     except UnusableOutputError as error:
-        return ClientOutcome(None, _with_fio_words(str(error), errors))
+        return ClientOutcome(None, _with_fio_message(str(error), errors))
     if uncounted or client.device is None:
         return ClientOutcome(metrics, uncounted=uncounted, evidence=evidence)
     count = watch.count(client.device, runtime_ns=metrics.runtime_ns, in_flight_nbytes=_in_flight(run))
@@ -148,14 +148,14 @@ def _outcome(
 
 
 def _in_flight(run: CellRun) -> int:
-    """Bytes that may be under way when fio's measured time begins, or back before its end under a rate limit."""
+    """Return the bytes that may be in flight at the begin of fio's measured time, or complete before its end."""
     block = run.cell.size.benchmark_nbytes
-    # Under a rate limit fio's last I/O is back up to one interval before its end, which a counter cannot show.
+    # Under a rate limit fio's last I/O completes up to one interval before fio's end, which a counter cannot show.
     return in_flight_nbytes(run.measurement.iodepth, block) + (block if run.measurement.is_limited else 0)
 
 
 def figures_of(job: Mapping[str, Any], run: CellRun) -> tuple[Metrics, dict[str, Any]]:
-    """One job's metrics, and what else it says, for the sample's evidence.
+    """Return the metrics of one job, and its other figures for the sample's evidence.
 
     Raises:
         UnusableOutputError: see ``metrics_of``.
@@ -175,7 +175,7 @@ def figures_of(job: Mapping[str, Any], run: CellRun) -> tuple[Metrics, dict[str,
         "fio_says": {
             "iops": by_fio["iops"],
             "total_ios": by_fio["total_ios"],
-            # With blocks that the kernel must cut up, submitting takes long; completion alone would hide it.
+            # With blocks that the kernel must split, submission takes long; completion latency alone hides it.
             "latency_with_submission_mean_ns": by_fio.get("lat_ns", {}).get("mean"),
         }
     }
@@ -187,11 +187,11 @@ def figures_of(job: Mapping[str, Any], run: CellRun) -> tuple[Metrics, dict[str,
 
 
 def _refuse_remote(run: CellRun) -> None:
-    """A client of another host has a path there; here it may be somebody's disk."""
+    """Refuse clients of other hosts: their path may be an unrelated disk on this machine."""
     for client in run.clients:
         if client.address is not None:
             raise HostError(
-                f"client {client.name} is on another host, and fio was to be run on this one",
+                f"client {client.name} is on another host, but this engine runs fio on this machine",
                 where=client.address,
                 remedy="the target must bring the engine for its clients (measure/fio/fio_remote.py)",
             )
@@ -201,14 +201,14 @@ def _why_uncounted(client: Client, *, direct: bool) -> str:
     if client.device is None:
         return "the client has no block device on this machine, so there is no independent count"
     if not direct:
-        return "I/O went through the page cache, where the device's counters see something else"
+        return "I/O went through the page cache, so the device's counters differ"
     return why_uncounted(client.device)
 
 
 def _full_disk(client: str, errors: str) -> HostError:
     return HostError(
-        f"no room left under client {client}: {_first_line(errors)}",
-        remedy="make room, then run the same command again: it continues where it stopped",
+        f"no space left for client {client}: {_first_line(errors)}",
+        remedy="free space, then run the same command again: it continues where it stopped",
     )
 
 
@@ -221,6 +221,6 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _with_fio_words(failure: str, errors: str) -> str:
-    said = _first_line(errors)
-    return f"{failure}; it said: {said}" if said and said not in failure else failure
+def _with_fio_message(failure: str, errors: str) -> str:
+    message = _first_line(errors)
+    return f"{failure}; its message: {message}" if message and message not in failure else failure

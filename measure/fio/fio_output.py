@@ -1,16 +1,18 @@
-"""fio's JSON output to metrics. Impossible values are refused: a figure that cannot be is no figure.
+"""Metrics from fio's JSON output. Impossible values are refused.
 
-What fio 3 counts after a ramp (found by holding it against the kernel's counters): at the end of ``ramp_time``
-it sets its counters to zero. From then on ``io_bytes`` and the latencies count what is *completed*, but
-``total_ios``, and with it ``iops``, what is *issued*. With ``iodepth`` d there are d-1 in flight at that moment,
-so fio's ``iops`` is (d-1)/runtime too low: nothing at 30,000 IOPS, but 2.2 instead of 3.1 for blocks of 32M at
-depth 4 over 3 s. So the rate here is ``io_bytes`` over block size over run time. ``runtime`` begins at the first
-completion after the ramp and ends when the last I/O in flight is back. At depth 1 both ends are whole, and
-completed and issued agree. At depth d the d-1 in flight at the beginning may be partly done: of n I/Os the rate
-is at most (d-1)/n too high. Where one I/O takes as long as the run, depth 1 is the right depth.
+fio 3 counts as follows after a ramp (found by comparison with the kernel's counters). At the end of ``ramp_time``
+it sets its counters to zero. From then on ``io_bytes`` and the latencies count *completed* I/O, but ``total_ios``,
+and so ``iops``, count *issued* I/O. With ``iodepth`` d there are d-1 I/Os in flight at that moment, so fio's
+``iops`` is (d-1)/runtime too low. This is nothing at 30,000 IOPS, but gives 2.2 instead of 3.1 for blocks of 32M
+at depth 4 over 3 s. So the rate here is ``io_bytes`` over block size over run time.
 
-When every I/O that ended was issued before the ramp was over, fio has no latency at all. Then the mean follows
-from Little's law, depth x run time / I/Os, and there are no percentiles.
+``runtime`` begins at the first completion after the ramp and ends when the last I/O in flight completes. At
+depth 1 both ends are exact, and completed and issued I/O agree. At depth d the d-1 I/Os in flight at the beginning
+may be partly complete: for n I/Os the rate is at most (d-1)/n too high. Where one I/O takes as long as the run,
+depth 1 is the right depth.
+
+If every completed I/O was issued before the end of the ramp, fio reports no latency. Then the mean follows from
+Little's law, depth x run time / I/Os, and there are no percentiles.
 """
 
 import json
@@ -25,23 +27,23 @@ from cephfit.core.values.sample import Metrics
 
 
 class UnusableOutputError(Exception):
-    """fio's output, or one job of it, gives no metrics; the text says why."""
+    """fio's output, or one job of it, contains no usable metrics; the text states why."""
 
 
 def read_output(text: str, *, jobs: str = "jobs") -> dict[str, Any]:
-    """fio's JSON document, also where fio wrote other lines before it.
+    """Return fio's JSON document, which may follow other lines.
 
     Args:
         text: fio's standard output.
-        jobs: key of the list that must be there.
+        jobs: key of the required list.
 
     Raises:
-        UnusableOutputError: there is none, it is cut off, or is not fio's.
+        UnusableOutputError: there is no document, it is truncated, or it is not fio's.
     """
     start = 0 if text.startswith("{") else text.find("\n{") + 1
     if not text.startswith("{", start):
-        said = text.strip().splitlines()
-        raise UnusableOutputError(f"fio wrote no JSON{': ' + said[0] if said else ''}")
+        lines = text.strip().splitlines()
+        raise UnusableOutputError(f"fio wrote no JSON{': ' + lines[0] if lines else ''}")
     try:
         document, _ = json.JSONDecoder(parse_constant=_no_constant).raw_decode(text, start)
     except ValueError as error:
@@ -52,22 +54,22 @@ def read_output(text: str, *, jobs: str = "jobs") -> dict[str, Any]:
 
 
 def jobs_by_client(document: Mapping[str, Any], clients: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """fio's jobs by name; a client that has none is left out.
+    """Return fio's jobs by client; omits clients without a job.
 
     Raises:
-        UnusableOutputError: two jobs of one name, or a name that is no client's.
+        UnusableOutputError: two jobs with one name, or a name that is not a client's.
     """
     jobs: dict[str, Mapping[str, Any]] = {}
     for job in document["jobs"]:
         name = str(job.get("jobname")) if isinstance(job, dict) else ""
         if name not in clients or name in jobs:
-            raise UnusableOutputError(f"fio reports a job {name!r} that was not asked for, or twice")
+            raise UnusableOutputError(f"fio reports job {name!r} twice, or it was not requested")
         jobs[name] = job
     return jobs
 
 
 def error_of(job: Mapping[str, Any]) -> int:
-    """The job's error number; 0 if it went well."""
+    """Return the job's error number; 0 if it succeeded."""
     error = job.get("error")
     if not isinstance(error, int):
         raise UnusableOutputError(f"fio's error number is {error!r}")
@@ -84,33 +86,33 @@ def metrics_of(
     mixed: bool = False,
     limited: bool = False,
 ) -> Metrics:
-    """The metrics of one job, in the cell's own direction.
+    """Return the metrics of one job, in the cell's direction.
 
     Args:
         job: an entry of fio's ``jobs``.
-        cell: what was asked for.
+        cell: the requested cell.
         iodepth: per thread.
-        run_seconds: the measured time that was asked for.
-        n_threads: that the entry stands for (more than one only where fio grouped them).
-        mixed: the other direction was asked for too.
-        limited: a rate was asked for, so that fewer than ``iodepth`` I/Os may be in flight.
+        run_seconds: the requested measured time.
+        n_threads: number of threads in the entry (more than one only where fio grouped them).
+        mixed: whether I/O in the other direction was requested, too.
+        limited: whether a rate limit was requested, so that fewer than ``iodepth`` I/Os may be in flight.
 
     Raises:
-        UnusableOutputError: the job failed, ended early, did something else, or its figures cannot be.
+        UnusableOutputError: the job failed, ended early, did other I/O, or reports impossible figures.
     """
     error = error_of(job)
     if error:
         raise UnusableOutputError(f"fio: {os.strerror(error)} (error {error})")
     side, other = _part(job, cell.pattern.op.value), _part(job, "write" if cell.pattern.op == "read" else "read")
     if _number(other, "io_bytes") and not mixed:
-        raise UnusableOutputError(f"fio did I/O that {cell} does not have")
+        raise UnusableOutputError(f"fio did I/O that does not belong to {cell}")
     nbytes, runtime_ms = _number(side, "io_bytes"), _number(side, "runtime")
     if nbytes == 0:
         raise UnusableOutputError(f"no I/O ended within the measured {run_seconds:g} s: measure longer")
     if runtime_ms < 0.95 * run_seconds * 1000 - 1:
         raise UnusableOutputError(f"fio ended after {runtime_ms / 1000:g} s of the {run_seconds:g} s to measure")
     if _number(side, "short_ios") or _number(side, "drop_ios"):
-        raise UnusableOutputError("fio did I/Os that were cut short or dropped")
+        raise UnusableOutputError("fio reports short or dropped I/Os")
     block = cell.size.benchmark_nbytes
     n_ios, rest = divmod(nbytes, block)
     if rest:
@@ -132,7 +134,7 @@ def metrics_of(
     else:
         mean_ns, percentiles = _latency(clat)
     longest_ns = _number(clat, "max")
-    # No more I/Os can be in flight than fio was told (Little); those of the ramp may have begun before it ended.
+    # Little's law: no more I/Os can be in flight than the depth; those of the ramp may have begun before its end.
     if n_ios * mean_ns > 1.01 * in_flight * (runtime_ms * NS_PER_MS + longest_ns):
         raise UnusableOutputError(f"a mean latency of {mean_ns:.0f} ns needs more than {in_flight} I/Os in flight")
     seconds = runtime_ms / 1000
@@ -147,17 +149,17 @@ def metrics_of(
 
 
 def other_direction_of(job: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
-    """What a mix did in the direction that is not the cell's, for a sample's evidence.
+    """Return a mix's figures in the direction that is not the cell's, for a sample's evidence.
 
     Raises:
-        UnusableOutputError: nothing, or figures that cannot be.
+        UnusableOutputError: there was no I/O, or figures are impossible.
     """
     own = cell.pattern.op.value
     name = "write" if own == "read" else "read"
     side = _part(job, name)
     nbytes, runtime_ms = _number(side, "io_bytes"), _number(side, "runtime")
     if nbytes == 0 or runtime_ms == 0:
-        raise UnusableOutputError(f"a mix of which no {name} ended in the measured time: measure longer")
+        raise UnusableOutputError(f"no {name} of the mix ended in the measured time: measure longer")
     n_ios = nbytes / cell.size.benchmark_nbytes
     reads = n_ios if name == "read" else _number(_part(job, "read"), "io_bytes") / cell.size.benchmark_nbytes
     both = n_ios + _number(_part(job, own), "io_bytes") / cell.size.benchmark_nbytes
@@ -174,7 +176,7 @@ def other_direction_of(job: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
 
 
 def _latency(clat: Mapping[str, Any]) -> tuple[float, dict[float, float]]:
-    """Mean and percentiles of the completion latency in ns."""
+    """Return the mean and the percentiles of the completion latency in ns."""
     low, mean, high = (_number(clat, word) for word in ("min", "mean", "max"))
     if mean <= 0 or not low <= mean * 1.0001 or not mean <= high * 1.0001:
         raise UnusableOutputError(f"a mean latency of {mean} ns is not between {low} and {high}")
@@ -183,7 +185,7 @@ def _latency(clat: Mapping[str, Any]) -> tuple[float, dict[float, float]]:
     ordered = [percentiles[key] for key in sorted(percentiles)]
     if ordered != sorted(ordered):
         raise UnusableOutputError("latency percentiles fall")
-    # fio keeps latencies in bins of up to 1/64 of their value and lists unused percentiles as 0.
+    # fio's latency bins have a width of up to 1/64 of their value; unused percentiles are listed as 0.
     if ordered and ordered[-1] > high * (1 + 1 / 32):
         raise UnusableOutputError(f"a latency percentile of {ordered[-1]} ns is above the largest, {high}")
     return mean, {key: value for key, value in percentiles.items() if value > 0}
@@ -197,7 +199,7 @@ def _part(mapping: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _number(mapping: Mapping[str, Any], key: str) -> float:
-    """A number that is finite and not negative."""
+    """Return a number that is finite and not negative."""
     value = mapping.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         raise UnusableOutputError(f"fio's {key} is {value!r}")

@@ -1,10 +1,10 @@
-"""fio in many clients: one fio here drives the fio servers that run where the clients are.
+"""The engine for many clients: one local fio drives the fio servers at the clients.
 
-``fio --client`` sends each server the job of its own client, starts all of them together and brings back what each
-found. What it makes of that itself is not used: its entry "All clients" holds, depending on fio's version, the sum
-of one client only, no latencies or a run time that is the sum of all, and is not there at all for jobs of several
-sections (github.com/axboe/fio, issues 1918 and 1881, and what 3.33 was seen to write). A client that cannot be
-reached, or whose job dies, is no error to fio, which goes on without it and ends with 0: here it is a failure.
+``fio --client`` sends each server its client's job, starts all jobs together and returns their results. Its
+summary "All clients" is not used. Depending on fio's version, it contains the sum of one client only, no
+latencies, or a run time that is the sum of all; it is missing for jobs of several sections
+(github.com/axboe/fio, issues 1918 and 1881, and the output of 3.33). fio ignores a client that cannot be reached
+or loses its job, and ends with 0; here that is a failure.
 """
 
 import json
@@ -20,7 +20,7 @@ from cephfit.core.protocols import Client
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.counters.block_device import CounterWatch, in_flight_nbytes
 from cephfit.measure.engine import (
-    LOOK_AT_STORAGE,
+    CHECK_STORAGE,
     SLOWEST_NBYTES_PER_S,
     CellOutcome,
     CellRun,
@@ -31,7 +31,13 @@ from cephfit.measure.engine import (
 from cephfit.measure.fio.fio_job import render_job, render_warming
 from cephfit.measure.fio.fio_local import GRACE_SECONDS, FioEngine, figures_of
 from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, read_output
-from cephfit.measure.fio.fio_servers import Spoken, host_of, speak, why_unreachable, with_trouble
+from cephfit.measure.fio.fio_servers import (
+    ServerOutput,
+    drive_servers,
+    host_of,
+    why_unreachable,
+    with_fio_messages,
+)
 from cephfit.measure.fio.guest_clocks import (
     WINDOW_SECONDS,
     Offset,
@@ -42,23 +48,23 @@ from cephfit.measure.fio.guest_clocks import (
 )
 
 AGGREGATE = "All clients"
-"""fio's own sum over the clients, never used."""
+"""Name of fio's sum over the clients, which is never used."""
 BY_CLIENTS = "by_the_clients_clocks"
 _CONNECT_SECONDS = 5.0
 MOST_SKEW = 0.1
-"""Clients that start, or end, further apart than this part of the measured time did not run together."""
+"""Part of the measured time. Clients that start, or end, further apart did not run together."""
 
 
 class RemoteFioEngine(Engine):
-    """Measures by fio servers at the clients' addresses.
+    """Measures with fio servers at the clients' addresses.
 
-    The local fio ends with the thread that calls ``run``, and has the servers end their jobs before: nothing runs
-    on after ``run`` is over. Only where this machine or its network fails, a server goes on to its job's end.
+    The local fio ends with the thread that calls ``run``, and stops the servers' jobs first: no job runs after
+    ``run`` returns. Only if this machine or its network fails does a server continue to its job's end.
 
     Args:
-        counts: who says independently what a client moved; None where nobody can.
-        clocks: compares the clients' clocks with ours before runs; None where they have no other clock.
-        grace_seconds: how much longer than ramp and run time a run may take.
+        counts: source of independent counts; None where there is none.
+        clocks: compares the clients' clocks with this machine's before runs; None where they share its clock.
+        grace_seconds: time that a run may take in addition to ramp and run time.
         most_skew: part of the measured time by which clients may start, or end, apart.
     """
 
@@ -93,18 +99,22 @@ class RemoteFioEngine(Engine):
         try:
             with TemporaryDirectory(prefix="cephfit-fio-") as folder, self._watch(countable, run) as watch:
                 timeout_seconds = seconds + self._grace_seconds
-                spoken = speak(run.clients, jobs, timeout_seconds=timeout_seconds, folder=Path(folder))
+                server_output = drive_servers(
+                    run.clients, jobs, timeout_seconds=timeout_seconds, folder=Path(folder)
+                )
                 parts = measured_parts(Path(folder), run.clients)
-        except ClusterError as error:  # who counts has ceased to
+        except ClusterError as error:  # from the independent count
             return CellOutcome({c.name: ClientOutcome(None, str(error)) for c in run.clients}, None)
         try:
-            document = read_output(spoken.output, jobs="client_stats")
+            document = read_output(server_output.output, jobs="client_stats")
             found = jobs_of(document, run.clients)
         except UnusableOutputError as error:
-            failure = with_trouble(str(error), spoken, "")
+            failure = with_fio_messages(str(error), server_output, "")
             return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, None)
-        simultaneity = {**_together(spoken, len(run.clients)), **_by_guests(parts, offsets, run)}
-        outcomes = {client.name: _outcome(client, found.get(client.name), run, spoken) for client in run.clients}
+        simultaneity = {**_together(server_output, len(run.clients)), **_by_guests(parts, offsets, run)}
+        outcomes = {
+            client.name: _outcome(client, found.get(client.name), run, server_output) for client in run.clients
+        }
         run_seconds = run.measurement.run_seconds
         drain = drain_seconds((outcome.metrics for outcome in outcomes.values()), run_seconds)
         doubt = why_not_together(simultaneity, run_seconds, most_skew=self._most_skew, drain=drain)
@@ -114,7 +124,7 @@ class RemoteFioEngine(Engine):
                 outcome = replace(outcome, doubt=doubt, evidence={**outcome.evidence, "together": simultaneity})
                 outcome = _counted(outcome, client, run, watch, uncounted)
             outcomes[client.name] = outcome
-        # Without the servers' lines before it: who reads the store expects JSON.
+        # Omit the servers' lines before the document: readers of the store expect JSON.
         return CellOutcome(outcomes, json.dumps(document))
 
     def warm(self, run: CellRun) -> None:
@@ -124,32 +134,32 @@ class RemoteFioEngine(Engine):
             raise ClusterError(
                 f"client {name} cannot be reached: {why}",
                 where=_place_of([client for client in run.clients if client.name == name]),
-                remedy="see whether its fio server runs and the network lets this machine reach it",
+                remedy="check that its fio server runs and that the network lets this machine reach it",
             )
         jobs = {client.name: render_warming(replace(run, clients=[client])) for client in run.clients}
         largest = max(client.nbytes for client in run.clients)
         timeout_seconds = self._grace_seconds + largest * len(run.clients) / SLOWEST_NBYTES_PER_S
-        spoken = speak(run.clients, jobs, timeout_seconds=timeout_seconds)
+        server_output = drive_servers(run.clients, jobs, timeout_seconds=timeout_seconds)
         try:
-            found = jobs_of(read_output(spoken.output, jobs="client_stats"), run.clients)
+            found = jobs_of(read_output(server_output.output, jobs="client_stats"), run.clients)
             read = {name: 0 if error_of(job) else int(job["read"]["io_bytes"]) for name, job in found.items()}
         except UnusableOutputError as error:
             raise ClusterError(
-                with_trouble(f"the volumes could not be read: {error}", spoken, ""),
+                with_fio_messages(f"the volumes could not be read: {error}", server_output, ""),
                 where=_place_of(run.clients),
-                remedy=LOOK_AT_STORAGE,
+                remedy=CHECK_STORAGE,
             ) from None
         for client in run.clients:
             if read.get(client.name, 0) < client.nbytes:
                 raise ClusterError(
-                    with_trouble(
+                    with_fio_messages(
                         f"only {read.get(client.name, 0)} of the {client.nbytes} bytes of client {client.name} "
                         "could be read",
-                        spoken,
+                        server_output,
                         host_of(client),
                     ),
                     where=_place_of([client]),
-                    remedy=LOOK_AT_STORAGE,
+                    remedy=CHECK_STORAGE,
                 )
 
     def _unreachable(self, clients: Sequence[Client]) -> dict[str, str]:
@@ -157,9 +167,9 @@ class RemoteFioEngine(Engine):
         return {name: why for name, why in reasons.items() if why}
 
     def _countable(self, clients: Sequence[Client]) -> tuple[list[Client], dict[str, str]]:
-        """The clients that somebody counts for, and why nobody does for the others."""
+        """Return the clients with an independent count, and the reason why the others have none."""
         if self._counts is None:
-            reason = "the I/O is done on another host, whose counters are not read"
+            reason = "the I/O is done on another host, where counters are not read"
             return [], {client.name: reason for client in clients}
         countable, uncounted = [], {}
         for client in clients:
@@ -187,10 +197,10 @@ def _place_of(clients: Sequence[Client]) -> str:
 
 
 def jobs_of(document: Mapping[str, Any], clients: Sequence[Client]) -> dict[str, Mapping[str, Any]]:
-    """What each client's server found, by client; one that brought nothing is left out. fio's sum is passed over.
+    """Return each client's job result; omits clients without a result, and fio's sum.
 
     Raises:
-        UnusableOutputError: a job that was not asked for, two of one client, or one from another host.
+        UnusableOutputError: a job that was not requested, two jobs of one client, or one from another host.
     """
     addresses = {client.name: host_of(client) for client in clients}
     jobs: dict[str, Mapping[str, Any]] = {}
@@ -199,7 +209,7 @@ def jobs_of(document: Mapping[str, Any], clients: Sequence[Client]) -> dict[str,
         if name == AGGREGATE:
             continue
         if name not in addresses or name in jobs:
-            raise UnusableOutputError(f"fio reports a job {name!r} that was not asked for, or twice")
+            raise UnusableOutputError(f"fio reports job {name!r} twice, or it was not requested")
         if job.get("hostname") != addresses[name]:
             raise UnusableOutputError(
                 f"fio reports the job of client {name} from {job.get('hostname')}, not {addresses[name]}"
@@ -209,25 +219,25 @@ def jobs_of(document: Mapping[str, Any], clients: Sequence[Client]) -> dict[str,
 
 
 def drain_seconds(metrics: Iterable[Metrics | None], run_seconds: float) -> float:
-    """How long at most clients waited for what was in flight when the measured time was over, which fio counts."""
+    """Return the longest wait of a client for I/O in flight at the end of the measured time, which fio counts."""
     return max((found.runtime_ns / 1e9 - run_seconds for found in metrics if found is not None), default=0.0)
 
 
 def why_not_together(
     together: Mapping[str, Any], run_seconds: float, *, most_skew: float = MOST_SKEW, drain: float = 0.0
 ) -> str:
-    """Why the clients did not run at the same time; empty if they did, or nobody can tell.
+    """Return why the clients did not run at the same time; empty if they did, or if it is unknown.
 
     Args:
-        together: how far apart they began and ended.
+        together: skew of their begins and ends.
         run_seconds: measured time.
-        most_skew: part of it by which they may begin, or stop to issue I/O, apart.
-        drain: they may end so many seconds further apart, see ``drain_seconds``. An access of 32M to slow disks
-            takes seconds, and who has just begun one ends that much later: by chance, and not as a straggler.
+        most_skew: part of it by which clients may begin, or stop issuing I/O, apart.
+        drain: more seconds by which they may end apart, see ``drain_seconds``. An access of 32M to slow disks
+            takes seconds. A client that has just begun one ends that much later by chance, and is no straggler.
     """
     by_clients = together.get(BY_CLIENTS) or {}
     for word, end, more in (("began", "start", 0.0), ("ended", "end", max(0.0, drain))):
-        # By our own clock, and what the clients' clocks leave no doubt about.
+        # By this machine's clock, and the lower bound by the clients' clocks.
         seen = [together.get(f"{end}_skew_seconds"), by_clients.get(f"{end}_skew_at_least_seconds")]
         skew = max((found for found in seen if found is not None), default=None)
         if skew is not None and skew > most_skew * run_seconds + more:
@@ -238,19 +248,19 @@ def why_not_together(
     return ""
 
 
-def _together(spoken: Spoken, n_clients: int) -> dict[str, float | None]:
-    """How far apart the clients began and ended, by the clock of this machine; None where fio did not say."""
+def _together(server_output: ServerOutput, n_clients: int) -> dict[str, float | None]:
+    """Return the skew of the clients' begins and ends by this machine's clock; None where fio reported none."""
 
     def skew(moments: Sequence[float]) -> float | None:
         return max(moments) - min(moments) if len(moments) == n_clients else None
 
-    return {"start_skew_seconds": skew(spoken.starts), "end_skew_seconds": skew(spoken.ends)}
+    return {"start_skew_seconds": skew(server_output.starts), "end_skew_seconds": skew(server_output.ends)}
 
 
 def _by_guests(
     parts: Mapping[str, tuple[float, float]], offsets: Mapping[str, Offset | None], run: CellRun
 ) -> dict[str, Any]:
-    """What the clients say themselves of when they began and ended; nothing where not all do."""
+    """Return the skew by the clients' own clocks; empty unless it is known for all clients."""
     if len(parts) != len(run.clients) or any(offsets.get(client.name) is None for client in run.clients):
         return {}
     began, ended = ({name: part[end] for name, part in parts.items()} for end in (0, 1))
@@ -258,20 +268,22 @@ def _by_guests(
 
 
 def _none_ran(clients: Sequence[Client], unreachable: Mapping[str, str]) -> dict[str, ClientOutcome]:
-    """fio would measure the others alone, under a load that nobody asked for."""
+    """Return failures of all clients: without the unreachable ones, the others would run under another load."""
     first = next(iter(unreachable))
     other = f"not run, because client {first} cannot be reached"
     return {c.name: ClientOutcome(None, unreachable.get(c.name, other)) for c in clients}
 
 
-def _outcome(client: Client, job: Mapping[str, Any] | None, run: CellRun, spoken: Spoken) -> ClientOutcome:
+def _outcome(
+    client: Client, job: Mapping[str, Any] | None, run: CellRun, server_output: ServerOutput
+) -> ClientOutcome:
     if job is None:
-        words = "its fio server gave no result: the job died, or the connection was lost"
-        return ClientOutcome(None, with_trouble(words, spoken, host_of(client)))
+        failure = "its fio server returned no result: the job died, or the connection was lost"
+        return ClientOutcome(None, with_fio_messages(failure, server_output, host_of(client)))
     try:
         metrics, evidence = figures_of(job, run)
     except UnusableOutputError as error:
-        return ClientOutcome(None, with_trouble(str(error), spoken, host_of(client)))
+        return ClientOutcome(None, with_fio_messages(str(error), server_output, host_of(client)))
     return ClientOutcome(metrics, evidence={**evidence, "address": client.address, "results_by": "server"})
 
 
@@ -282,7 +294,7 @@ def _counted(
     watch: CounterWatch[str],
     uncounted: Mapping[str, str],
 ) -> ClientOutcome:
-    assert outcome.metrics is not None, "only what was measured can be counted"
+    assert outcome.metrics is not None, "only a measurement can be counted"
     if client.name in uncounted:
         return replace(outcome, uncounted=uncounted[client.name])
     blocks = run.measurement.iodepth + (1 if run.measurement.is_limited else 0)

@@ -1,9 +1,4 @@
-"""The fio that drives fio servers: addresses, arguments, and its output line by line.
-
-Addresses of fio servers: what they mean, and whether anybody answers there.
-
-The one fio that drives fio servers: how it is run, and what it says line by line.
-"""
+"""The local fio that drives fio servers: their addresses, its arguments, and its output line by line."""
 
 import os
 import re
@@ -22,32 +17,32 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import Client
 
 DEFAULT_PORT = 8765
-"""Where ``fio --server`` listens unless it is told otherwise."""
+"""Default port of ``fio --server``."""
 
 _NETWORK = re.compile(r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:,(?P<port>[0-9]{1,5}))?")
 _SOCKET = re.compile(r"sock:(?P<path>/[^\s,]+)")
 
 
 def host_of(client: Client) -> str:
-    """The host of a client's server as fio reports it: the name or number, or the path of a socket.
+    """Return the host of a client's server as fio reports it: a name, an address, or the path of a socket.
 
     Raises:
-        InputError: the client has no address, or one that ``fio --client`` would take for something else.
+        InputError: the client has no address, or one that ``fio --client`` would interpret differently.
     """
     return _parsed(client)[0]
 
 
 def why_unreachable(client: Client, *, timeout_seconds: float) -> str:
-    """Why no server can be reached for a client; empty if one can. Connects, and says nothing.
+    """Return why a client's server cannot be reached; empty if it can. Connects without sending data.
 
     Raises:
-        InputError: the address cannot be.
+        InputError: the address is invalid.
     """
     _, connect = _parsed(client)
     try:
         connect(timeout_seconds).close()
     except TimeoutError:
-        return f"nothing answers at {client.address} within {timeout_seconds:g} s; is a fio server there?"
+        return f"no answer from {client.address} within {timeout_seconds:g} s; is a fio server running there?"
     except OSError as error:
         return f"no fio server at {client.address}: {error.strerror or error}"
     return ""
@@ -82,19 +77,19 @@ def _connect_socket(path: str, timeout_seconds: float) -> socket.socket:
 _STARTS = re.compile(r"^<[^>]*> Starting \d+ (?:thread|process)")
 _ENDS = re.compile(r"^<[^>]*>\s*$")
 _QUIT_SECONDS = 5
-"""For the servers to answer that they have ended their jobs; that took 1.3 s here (fio 3.33)."""
+"""Time for the servers to confirm the end of their jobs; it took 1.3 s in a test (fio 3.33)."""
 _TROUBLE = re.compile(r"\bfio: |\berr(?:or)?=|mismatch|refused|failed|not loadable")
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
-    """What one fio client process said.
+class ServerOutput:
+    """Output of one fio client process.
 
     Attributes:
         output: its standard output.
         errors: its standard error, or why it was killed.
-        starts: when each server began its job, seconds of the monotonic clock.
-        ends: when each server's job was over.
+        starts: time at which each server began its job, seconds of the monotonic clock.
+        ends: time at which each server's job ended.
     """
 
     output: str
@@ -103,20 +98,20 @@ class Spoken:
     ends: tuple[float, ...]
 
 
-def speak(
+def drive_servers(
     clients: Sequence[Client], jobs: Mapping[str, str], *, timeout_seconds: float, folder: Path = Path("/")
-) -> Spoken:
-    """Run the local fio that drives the servers; its lines get the moment at which they came.
+) -> ServerOutput:
+    """Run the local fio that drives the servers, and note the time of each line of its output.
 
-    The jobs lie in memory files, so that a kill leaves nothing behind. A server whose connection breaks goes on
-    with its job to the end of it, so fio is asked to stop before it is killed, also when this process is killed:
-    it tells the servers. timeout(1) sees to it that it does not wait for ever for one that hangs.
+    The jobs are in memory files, so that a kill leaves no files. A server that loses its connection continues its
+    job to the end. So fio gets a signal to stop before it is killed, also when this process is killed, and stops
+    the servers. timeout(1) limits how long it waits for a server that hangs.
 
     Args:
-        clients: whose servers are driven.
-        jobs: by client.
-        timeout_seconds: how long all of it may take.
-        folder: where logs go that the jobs ask for.
+        clients: of the servers.
+        jobs: client name to job file.
+        timeout_seconds: limit for the whole run.
+        folder: for logs that the jobs request.
     """
     with ExitStack() as stack:
         bound = find_program("timeout", package="coreutils"), f"--kill-after={_QUIT_SECONDS}", "infinity"
@@ -142,7 +137,7 @@ def speak(
             process.wait(timeout=timeout_seconds)
         except subprocess.TimeoutExpired:
             errors.append(f"fio did not end within {timeout_seconds:.0f} s and was killed\n")
-            in_time = tuple(lines)  # what it finds of jobs that are cut off is no result
+            in_time = tuple(lines)  # figures of stopped jobs, which fio writes later, are no result
         finally:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -150,7 +145,7 @@ def speak(
             end(process, "fio")
             for reader in readers:
                 reader.join(timeout=10)
-    return Spoken(
+    return ServerOutput(
         output="".join(line for _, line in in_time),
         errors="".join(errors),
         starts=tuple(at for at, line in in_time if _STARTS.match(line)),
@@ -168,14 +163,14 @@ def _read_all(stream: Any, texts: list[str]) -> None:
         texts.append(line)
 
 
-def with_trouble(failure: str, spoken: Spoken, host: str) -> str:
-    """The failure, with what fio said of it: of this host where it names one."""
-    said = [
+def with_fio_messages(failure: str, server_output: ServerOutput, host: str) -> str:
+    """Return the failure with fio's messages about it, of this host where a message names one."""
+    messages = [
         line.strip()
-        for text in (spoken.errors, spoken.output.split("\n{", 1)[0])
+        for text in (server_output.errors, server_output.output.split("\n{", 1)[0])
         for line in text.splitlines()
         if _TROUBLE.search(line) or "killed" in line
     ]
-    named = [line for line in said if host and host in line] or said
-    words = "; ".join(dict.fromkeys(named[:3]))
-    return f"{failure}; fio said: {words}" if words else failure
+    named = [line for line in messages if host and host in line] or messages
+    text = "; ".join(dict.fromkeys(named[:3]))
+    return f"{failure}; fio's messages: {text}" if text else failure

@@ -1,17 +1,13 @@
-"""Clocks of guests and fio servers against this machine's clock.
+"""Clocks of guests and fio servers, compared with this machine's clock.
 
-Guests' clocks against the clock of this machine.
+A guest prints its clock repeatedly. The time of each query and of its answer are known by this machine's clock. A
+reading that is new in an answer was printed between the previous query and that answer. So each query bounds the
+offset of the guest's clock from below and above, and all bounds hold together.
 
-A guest shows its clock again and again; we know when we asked for what it showed, and when the answer came. A
-reading that was not there when we asked before, and is there now, was made between the two, so each look bounds by
-how much the guest's clock is ahead of ours, from below and from above. All looks hold at once.
-
-What fio servers say of time: their clocks against ours, and when each one's measured part began and ended.
-
-A server's log with fio's ``log_unix_epoch`` carries moments of that host's clock, and comes back with the results.
-A single read, made at a moment that we know to lie between our asking and its answer, tells what the clock shows;
-the log of the measured run itself, a line in every half second, tells where the run lay. Servers at unix sockets
-have our own clock, and are not asked.
+A fio server's log with ``log_unix_epoch`` contains times of that host's clock, and is returned with the results.
+A single read shows the clock at a moment between the request and its answer. The log of the measured run, a line
+per half second, shows when the run began and ended. Servers at unix sockets share this machine's clock and are not
+queried.
 """
 
 import tempfile
@@ -22,22 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.core.protocols import Client
-from cephfit.measure.fio.fio_servers import host_of, speak
+from cephfit.measure.fio.fio_servers import drive_servers, host_of
 
 _DRIFT_SECONDS = 0.05
-"""By so much bounds may miss each other before that is a clock which was set meanwhile."""
+"""Contradiction of bounds up to which it is drift; beyond it, the clock was set in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """By how many seconds a guest's clock is ahead of ours: between ``low`` and ``high``."""
+    """Seconds by which a guest's clock is ahead of this machine's: between ``low`` and ``high``."""
 
     low: float
     high: float
 
     @property
     def middle(self) -> float:
-        """The best guess; off by ``uncertainty`` at most."""
+        """Best estimate; wrong by ``uncertainty`` at most."""
         return (self.low + self.high) / 2
 
     @property
@@ -45,7 +41,7 @@ class Offset:
         return (self.high - self.low) / 2
 
     def narrowed(self, other: "Offset") -> "Offset":
-        """What both say; if they contradict each other, the clock was set meanwhile: the later one holds."""
+        """Return the intersection; on a contradiction the clock was set in between, and the later one holds."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         return other if low > high + _DRIFT_SECONDS else Offset(min(low, high), max(low, high))
 
@@ -55,16 +51,16 @@ class Offset:
 
 
 def between(reading: float, after: float, before: float) -> Offset:
-    """The offset of a clock that showed ``reading`` at a moment of ours between ``after`` and ``before``."""
+    """Return the offset of a clock that showed ``reading`` between ``after`` and ``before`` of this machine."""
     return Offset(reading - before, reading - after)
 
 
 class ClockWatch:
-    """One guest's clock, from what it showed at each look.
+    """One guest's clock, from its readings.
 
     Attributes:
-        offset: as far as it is known by now.
-        first: what it showed first.
+        offset: known so far; None without bounds.
+        first: the first reading.
     """
 
     def __init__(self) -> None:
@@ -74,12 +70,12 @@ class ClockWatch:
         self._last = float("-inf")
 
     def see(self, readings: Sequence[float], *, asked: float, answered: float) -> None:
-        """What the guest has shown so far.
+        """Add the readings of a query.
 
         Args:
-            readings: of its clock, oldest first; seconds since 1970.
-            asked: when we asked, by our clock.
-            answered: when the answer was here.
+            readings: all of the guest's readings so far, oldest first; seconds since 1970.
+            asked: time of the query, by this machine's clock.
+            answered: time of its answer.
         """
         new = [reading for reading in readings if reading > self._last]
         if new and self._asked is not None:
@@ -99,17 +95,17 @@ def together(
     unknown: float,
     slack: float = 0.0,
 ) -> dict[str, Any]:
-    """How far apart clients began and ended, from what they say themselves and what their clocks are known to be.
+    """Return the skew of the clients' begins and ends, from their own times and the offsets of their clocks.
 
     Args:
-        began: by client, by its own clock.
-        ended: the same.
-        offsets: of the clocks; None where nothing is known of one.
-        unknown: by how many seconds such a clock may be off.
-        slack: by how many seconds ``began`` and ``ended`` may be wrong in themselves.
+        began: client to its begin, by its own clock.
+        ended: client to its end, by its own clock.
+        offsets: client to its clock's offset; None where unknown.
+        unknown: seconds by which a clock of unknown offset may be off.
+        slack: seconds by which ``began`` and ``ended`` may be inexact.
 
     Returns:
-        ``start_skew_seconds`` and ``end_skew_seconds``, each with the bounds that hold whatever the clocks were
+        ``start_skew_seconds`` and ``end_skew_seconds``, each with bounds that hold for all possible offsets
         (``..._at_most``, ``..._at_least``), and the clocks.
     """
     known = {name: offset or Offset(-unknown, unknown) for name, offset in offsets.items()}
@@ -130,18 +126,18 @@ _PROBE_NBYTES = 4096
 _PROBE_SECONDS = 30.0
 _LOG = "cephfit-{}"
 _KEPT_SECONDS = 60.0
-"""How long a comparison holds: clocks drift by less than a millisecond in a minute."""
+"""Validity of a comparison: clocks drift by less than a millisecond in a minute."""
 
 
 class ServerClocks:
-    """Compares the clocks of fio servers with ours, and not again within a minute."""
+    """Compares the clocks of fio servers with this machine's, at most once a minute."""
 
     def __init__(self) -> None:
         self._offsets: dict[str, Offset | None] = {}
         self._at: float | None = None
 
     def compared(self, clients: Sequence[Client]) -> Mapping[str, Offset | None]:
-        """By client: how far its host's clock is ahead of ours; None where its server did not say."""
+        """Return by client the offset of its host's clock; None where its server reported none."""
         stale = self._at is None or time.monotonic() - self._at > _KEPT_SECONDS
         if stale or any(str(client.address) not in self._offsets for client in clients):
             found = _probed([client for client in clients if has_clock(client)])
@@ -151,12 +147,12 @@ class ServerClocks:
 
 
 def has_clock(client: Client) -> bool:
-    """Whether a client's server may have another clock than ours."""
+    """Return whether a client's server may have another clock than this machine."""
     return bool(client.address) and not str(client.address).startswith("sock:")
 
 
 def with_log(job: str, client: Client) -> str:
-    """A job of this client that also tells when its measured part began and ended."""
+    """Return the client's job with a log that shows when its measured part began and ended."""
     if not has_clock(client):
         return job
     options = (
@@ -168,11 +164,11 @@ def with_log(job: str, client: Client) -> str:
 
 
 def measured_parts(folder: Path, clients: Sequence[Client]) -> dict[str, tuple[float, float]]:
-    """When each client's measured part began and ended, by the clock of its host, in seconds since 1970.
+    """Return when each client's measured part began and ended, by its host's clock, in seconds since 1970.
 
     Args:
-        folder: in which fio ran, and left the servers' logs.
-        clients: whose jobs had ``with_log``; one whose log is not there is left out.
+        folder: fio's working folder, with the servers' logs.
+        clients: with jobs from ``with_log``; clients without a log are omitted.
     """
     found = {}
     for client in clients:
@@ -188,11 +184,11 @@ def _probed(clients: Sequence[Client]) -> dict[str, Offset]:
     with tempfile.TemporaryDirectory(prefix="cephfit-clocks-") as text:
         folder = Path(text)
         asked = time.time()
-        speak(clients, jobs, timeout_seconds=_PROBE_SECONDS, folder=folder)
+        drive_servers(clients, jobs, timeout_seconds=_PROBE_SECONDS, folder=folder)
         answered = time.time()
         moments = {client.name: _moments(folder, client, "clat") for client in clients}
     # fio writes whole milliseconds.
-    return {name: between(said[0], asked, answered + 0.001) for name, said in moments.items() if said}
+    return {name: between(times[0], asked, answered + 0.001) for name, times in moments.items() if times}
 
 
 def _probe(client: Client) -> str:

@@ -1,1 +1,1 @@
-"""What hosts and OSDs did during a run, and what limited it."""
+"""Utilization of hosts and OSDs during a run, and its bottleneck."""

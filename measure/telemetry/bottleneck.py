@@ -1,12 +1,9 @@
-"""What limited a run, from its counters. Pure.
+"""Bottleneck of a run, from its counters and fio's own CPU figures. Pure.
 
-What a run was bound by, as far as its counters tell. Pure.
-
-How busy the thread of each client was, by fio's own account. Pure.
-
-A client is one thread, which can have one CPU at most: on a machine of 32 CPUs a client at its limit keeps 3 % of
-them busy, and all configurations look alike behind it. The kernel's counters do not show it either, since fio
-begins and ends between two looks at them. Threads of libraries (librbd's) are not in it.
+A client is one thread, which can use one CPU at most. On a machine of 32 CPUs a client at its limit keeps 3 % of
+them busy, and hides the differences between configurations. The kernel's counters do not show this, because fio
+begins and ends between two readings of them. So the CPU of clients comes from fio's report. It does not include
+threads of libraries (librbd's).
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,17 +11,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 AT_LIMIT = 0.9
-"""A resource that is busy for this share of the time has no room for more."""
+"""Busy share of the time from which on a resource has no capacity left."""
 NEAR_LIMIT = 0.7
-"""With this share others already wait for it at times."""
+"""Busy share of the time from which on I/O waits for a resource at times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """What held a run back.
+    """The resource that limited a run.
 
     Attributes:
-        what: short, the same for the same cause in every run, so that runs can be counted by it: ``disks of hdd``.
+        what: short name, the same for the same cause in every run, so that runs can be counted by it, such as
+            ``disks of hdd``.
         sentence: for people, with the figures of this run.
     """
 
@@ -33,10 +31,10 @@ class Bottleneck:
 
 
 def bottleneck_of(used: Mapping[str, Any]) -> Bottleneck:
-    """The busiest resource, if one was near its limit; otherwise where an I/O's time went.
+    """Return the busiest resource, if one was near its limit; otherwise where an I/O's time went.
 
     Args:
-        used: as ``use.used_between`` gives it.
+        used: as returned by ``telemetry_collector.used_between``.
     """
     busiest = max(_resources(used), key=lambda one: one[0], default=None)
     if busiest is not None and busiest[0] >= NEAR_LIMIT:
@@ -48,7 +46,7 @@ def bottleneck_of(used: Mapping[str, Any]) -> Bottleneck:
 
 
 def _resources(used: Mapping[str, Any]) -> Iterator[tuple[float, str, str]]:
-    """(share of its time, what kind, name) of everything that has a limit."""
+    """Yield (busy share of the time, kind, name) of every resource that has a limit."""
     for host, figures in used["hosts"].items():
         yield figures["cpu_busy"], "CPU", f"the CPU of {host}"
         for disk, figure in figures["disks"].items():
@@ -58,7 +56,7 @@ def _resources(used: Mapping[str, Any]) -> Iterator[tuple[float, str, str]]:
         for device, share in figures["links_busy"].items():
             yield share, "network", f"{device} of {host}"
     for client, shares in used.get("clients", {}).items():
-        # A thread has all that it can use of a CPU or not: what waits at 70 % waits for somebody else.
+        # A thread below its limit waits for something else, so "near its limit" does not apply to it.
         if (share := min(1.0, sum(shares.values()))) >= AT_LIMIT:
             yield share, "CPU of clients", _thread_of(client)
 
@@ -68,11 +66,11 @@ def _thread_of(client: str) -> str:
 
 
 def _by(used: Mapping[str, Any], name: str) -> str:
-    """Which programs had a CPU: the cluster's own, or somebody else's; of a client's thread, what it did."""
+    """Return what used a CPU: programs on a host, or modes of a client's thread."""
     for client, shares in used.get("clients", {}).items():
         if name == _thread_of(client):
-            said = ", ".join(f"{mode} {100 * share:.0f} %" for mode, share in shares.items())
-            return f" of one CPU ({said}); only more clients can use what the storage has left"
+            modes = ", ".join(f"{mode} {100 * share:.0f} %" for mode, share in shares.items())
+            return f" of one CPU ({modes}); only more clients can use the storage's remaining capacity"
     for host, figures in used["hosts"].items():
         if name == f"the CPU of {host}" and figures.get("cpu_by_program"):
             return f" ({', '.join(f'{p} {100 * s:.0f} %' for p, s in figures['cpu_by_program'].items())})"
@@ -98,14 +96,14 @@ def _latency(used: Mapping[str, Any], least: str) -> Bottleneck:
 
 
 CPU = "cpu"
-"""Key of a client's evidence."""
+"""Key in a client's evidence."""
 
 
 def thread_cpu(job: Mapping[str, Any]) -> dict[str, float]:
-    """Shares of one CPU that a job of fio had, in user and in kernel mode; empty where fio does not say.
+    """Return the shares of one CPU that a fio job used in user and kernel mode; empty where fio reports none.
 
     Args:
-        job: of fio's JSON; ``usr_cpu`` and ``sys_cpu`` are per cent of the time that its threads ran.
+        job: a job of fio's JSON; ``usr_cpu`` and ``sys_cpu`` are per cent of the time that its threads ran.
     """
     if "usr_cpu" not in job or "sys_cpu" not in job:
         return {}
@@ -113,12 +111,12 @@ def thread_cpu(job: Mapping[str, Any]) -> dict[str, float]:
 
 
 class HasEvidence(Protocol):
-    """What one client gave."""
+    """Outcome of one client."""
 
     @property
     def evidence(self) -> Mapping[str, Any]: ...
 
 
 def cpu_of_clients(outcomes: Mapping[str, HasEvidence]) -> dict[str, Mapping[str, float]]:
-    """Client to ``thread_cpu``, of those that have it."""
+    """Return client name to ``thread_cpu``, for the clients that have it."""
     return {name: outcome.evidence[CPU] for name, outcome in outcomes.items() if outcome.evidence.get(CPU)}

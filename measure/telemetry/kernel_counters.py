@@ -1,4 +1,4 @@
-"""A Linux host's own counters, read in one go and parsed. Times are of the host's own clock."""
+"""Counters of a Linux host's kernel, read at once and parsed. Times are by the host's clock."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,15 +16,15 @@ _HERTZ = 100.0
 
 @dataclass(frozen=True, slots=True)
 class DiskCounters:
-    """Of one block device since it is there (Documentation/admin-guide/iostats.rst).
+    """Counters of one block device since its creation (Documentation/admin-guide/iostats.rst).
 
     Attributes:
-        n_reads: completed.
-        read_nbytes: bytes.
-        n_writes: completed.
-        written_nbytes: bytes.
-        io_seconds: time of all I/Os, added up.
-        busy_seconds: time in which at least one was under way.
+        n_reads: completed reads.
+        read_nbytes: bytes read.
+        n_writes: completed writes.
+        written_nbytes: bytes written.
+        io_seconds: sum of the times of all I/Os.
+        busy_seconds: time in which at least one I/O was in flight.
     """
 
     n_reads: int
@@ -37,18 +37,18 @@ class DiskCounters:
 
 @dataclass(frozen=True, slots=True)
 class HostCounters:
-    """Of one host at one moment.
+    """Counters of one host at one moment.
 
     Attributes:
-        at_seconds: since the host's start.
-        n_cpus: online.
-        cpu_busy_seconds: of all CPUs together: neither idle nor waiting for I/O.
-        memory_nbytes: in all.
-        memory_available_nbytes: what programs could still get without swapping.
-        disks: by kernel name.
-        received_nbytes: by network device.
-        sent_nbytes: by network device.
-        processes: process number to the name of its program and the CPU time that it had, in seconds.
+        at_seconds: time since the host's start.
+        n_cpus: CPUs online.
+        cpu_busy_seconds: sum over all CPUs of the time that was neither idle nor waiting for I/O.
+        memory_nbytes: total memory.
+        memory_available_nbytes: memory that programs could get without swapping.
+        disks: kernel name to counters.
+        received_nbytes: network device to bytes received.
+        sent_nbytes: network device to bytes sent.
+        processes: process id to the name of its program and its CPU time in seconds.
     """
 
     at_seconds: float
@@ -63,18 +63,18 @@ class HostCounters:
 
 
 def counters_of_host(host: Host) -> HostCounters:
-    """The counters now.
+    """Read the counters of a host.
 
     Raises:
-        HostError: the host cannot be reached, or is no Linux.
+        HostError: the host cannot be reached, or does not run Linux.
     """
     counters = parse(checked(host, ("tail", "-v", "-n", "+1", *_FILES)))
-    # Processes end while they are listed: what find says of those is no error.
+    # Processes end while they are listed: find's messages on those are no error.
     return replace(counters, processes=parse_processes(host.run(_PROCESSES).stdout))
 
 
 def link_nbytes_per_s(host: Host, device: str) -> int | None:
-    """Speed of a network device in bytes/s; None where it has no true one (``lo``, bridges, virtual devices)."""
+    """Return the speed of a network device in bytes/s; None for ``lo``, bridges and virtual devices."""
     folder = PurePosixPath("/sys/class/net") / device
     try:
         if not host.exists(folder / "device"):
@@ -86,7 +86,7 @@ def link_nbytes_per_s(host: Host, device: str) -> int | None:
 
 
 def parse(text: str) -> HostCounters:
-    """From the files one after the other, each under a heading ``==> /proc/stat <==``. Pure."""
+    """Parse the concatenated files, each under a heading ``==> /proc/stat <==``. Pure."""
     sections: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
@@ -102,7 +102,7 @@ def parse(text: str) -> HostCounters:
     return HostCounters(
         at_seconds=float(sections["/proc/uptime"][0].split()[0]),
         n_cpus=sum(line.startswith("cpu") for line in sections["/proc/stat"]) - 1,
-        # guest and guest_nice (fields 9, 10) are in user and nice already.
+        # user and nice include guest and guest_nice (fields 9, 10).
         cpu_busy_seconds=(sum(cpu[:8]) - idle) / _HERTZ,
         memory_nbytes=memory["MemTotal"],
         memory_available_nbytes=memory["MemAvailable"],
@@ -113,15 +113,15 @@ def parse(text: str) -> HostCounters:
 
 
 def parse_processes(text: str) -> dict[int, tuple[str, float]]:
-    """From lines of ``/proc/PID/stat``: number to (program, CPU seconds). Pure."""
+    """Parse lines of ``/proc/PID/stat`` into process id to (program, CPU seconds). Pure."""
     processes = {}
     for line in text.splitlines():
-        # The program's name stands in parentheses and may have any characters, parentheses too.
+        # The program's name is in parentheses and may contain any characters, also parentheses.
         number, _, rest = line.partition(" (")
         name, _, fields = rest.rpartition(") ")
         words = fields.split()
         if number.isdigit() and len(words) > 12:
-            # Kernel workers change their names with their work: kworker/u8:1-loop12.
+            # Kernel workers are renamed after their work: kworker/u8:1-loop12.
             processes[int(number)] = (name.partition("/")[0], (int(words[11]) + int(words[12])) / _HERTZ)
     return processes
 

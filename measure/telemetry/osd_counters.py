@@ -1,4 +1,4 @@
-"""An OSD's own performance counters (``perf dump``), the few that say where its time goes."""
+"""Performance counters of an OSD (``perf dump``): the few that show how it spends its time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cephfit.core.protocols import CephAdmin
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """How often something was done, and the seconds it took in all."""
+    """Number of operations of a kind, and their total time in seconds."""
 
     n: int = 0
     seconds: float = 0.0
@@ -22,23 +22,23 @@ class Timed:
 
     @property
     def mean_seconds(self) -> float:
-        """0 if it was never done."""
+        """Mean time of an operation; 0 if there was none."""
         return self.seconds / self.n if self.n else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class OsdCounters:
-    """Of one OSD since its start.
+    """Counters of one OSD since its start.
 
     Attributes:
-        reads: of clients, from their arrival to the answer.
-        writes: of clients, likewise; replicas included, for which the primary waits.
-        read_nbytes: sent to clients.
-        written_nbytes: received from clients.
-        replica_writes: done for other OSDs.
+        reads: clients' reads, from arrival to reply.
+        writes: clients' writes, from arrival to reply; includes the replicas, which the primary waits for.
+        read_nbytes: bytes sent to clients.
+        written_nbytes: bytes received from clients.
+        replica_writes: writes for other OSDs.
         commits: transactions of the object store, until they are safe on the disk.
-        disk_reads: of the object store, waiting for the disk.
-        throttled: waits because a queue was full.
+        disk_reads: the object store's waits for reads of the disk.
+        throttled: waits for a full queue.
     """
 
     reads: Timed = Timed()
@@ -51,7 +51,7 @@ class OsdCounters:
     throttled: Timed = Timed()
 
     def since(self, before: "OsdCounters") -> "OsdCounters":
-        """What happened between two looks; all of it where the OSD was restarted in between."""
+        """Return the difference to an earlier reading; all of it where the OSD was restarted in between."""
         if self.reads.n < before.reads.n or self.commits.n < before.commits.n:
             return self
         return self._combined(before, -1)
@@ -76,16 +76,16 @@ class OsdCounters:
 
 
 def counters_of_osd(admin: CephAdmin, osd: int) -> OsdCounters:
-    """The counters now.
+    """Read the counters of an OSD.
 
     Raises:
-        ClusterError: it does not answer.
+        ClusterError: the OSD does not answer.
     """
     return parse(admin.tell(f"osd.{osd}", "perf dump"))
 
 
 def parse(dump: Mapping[str, Any]) -> OsdCounters:
-    """From the answer to ``perf dump``; what a release does not count stays 0. Pure."""
+    """Parse the output of ``perf dump``; counters that a release lacks are 0. Pure."""
     osd = dump.get("osd", {})
     store = dump.get("bluestore", {}) or dump.get("filestore", {})
     throttles = [value["wait"] for name, value in dump.items() if name.startswith("throttle-") and "wait" in value]
@@ -95,7 +95,7 @@ def parse(dump: Mapping[str, Any]) -> OsdCounters:
         read_nbytes=int(osd.get("op_out_bytes", 0)),
         written_nbytes=int(osd.get("op_in_bytes", 0)),
         replica_writes=_timed(osd.get("subop_w_latency")),
-        # BlueStore's name since Nautilus, BlueStore's before, FileStore's.
+        # The counter's name in BlueStore since Nautilus, in BlueStore before it, and in FileStore.
         commits=_timed(store.get("commit_lat") or store.get("txc_commit_lat") or store.get("journal_latency")),
         disk_reads=_timed(store.get("read_wait_aio_lat")),
         throttled=_sum(map(_timed, throttles)).plus(_timed(store.get("throttle_lat"))),

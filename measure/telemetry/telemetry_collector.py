@@ -1,9 +1,4 @@
-"""Counters of hosts and OSDs before and after a run, and the utilization in between.
-
-From counters before and after to what was used in between. Pure.
-
-Looks at a cluster's hosts and OSDs before and after a run.
-"""
+"""Counters of a cluster's hosts and OSDs before and after a run, and the utilization in between."""
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -30,13 +25,13 @@ _WORTH_NAMING = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CounterReading:
     """All counters at one moment.
 
     Attributes:
-        hosts: by name.
-        osds: by id.
-        missed: why a host or OSD is not among them, one sentence each.
+        hosts: host name to counters.
+        osds: OSD id to counters.
+        missed: reasons why a host or OSD is missing, one sentence each.
     """
 
     hosts: Mapping[str, HostCounters]
@@ -45,11 +40,11 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where OSDs live.
+class DeviceRoles:
+    """Disks and links that matter for a run.
 
     Attributes:
-        disks: host to kernel name of a disk to what it serves, such as ``osd.2 (hdd)`` or ``client c0``.
+        disks: host to kernel name of a disk to its user, such as ``osd.2 (hdd)`` or ``client c0``.
         link_nbytes_per_s: host to network device to its speed; only devices that have one.
     """
 
@@ -57,15 +52,17 @@ class Places:
     link_nbytes_per_s: Mapping[str, Mapping[str, int]]
 
 
-def used_between(before: Look, after: Look, places: Places, *, io_seconds: float) -> dict[str, Any]:
-    """What hosts and OSDs did between two looks. JSON values only.
+def used_between(
+    before: CounterReading, after: CounterReading, places: DeviceRoles, *, io_seconds: float
+) -> dict[str, Any]:
+    """Return the utilization of hosts and OSDs between two readings. JSON values only.
 
     Args:
-        before: the run.
-        after: the run.
-        places: which of the disks and links matter.
-        io_seconds: how long there was I/O in between. The looks lie outside of it, where nothing is going on,
-            so shares are of this time; they may be a little over 1 and are cut there.
+        before: reading before the run.
+        after: reading after the run.
+        places: disks and links that matter.
+        io_seconds: time with I/O in between. The readings are taken outside of it, when no I/O runs, so shares
+            are of this time. A share that is a little over 1 becomes 1.
     """
     hosts = {
         name: _host(before.hosts[name], counters, places, name, io_seconds)
@@ -82,7 +79,7 @@ def used_between(before: Look, after: Look, places: Places, *, io_seconds: float
 
 
 def _host(
-    before: HostCounters, after: HostCounters, places: Places, name: str, io_seconds: float
+    before: HostCounters, after: HostCounters, places: DeviceRoles, name: str, io_seconds: float
 ) -> dict[str, Any]:
     links = places.link_nbytes_per_s.get(name, {})
     nbytes = sum(after.sent_nbytes.get(d, 0) - before.sent_nbytes.get(d, 0) for d in after.sent_nbytes)
@@ -112,12 +109,12 @@ def _host(
 
 
 def _programs(before: HostCounters, after: HostCounters, io_seconds: float) -> dict[str, float]:
-    """Share of all CPUs by program, the busiest first; programs that ended meanwhile are not seen."""
+    """Return the share of all CPUs by program, the busiest first; omits programs that ended in between."""
     seconds: dict[str, float] = {}
     for number, (name, total) in after.processes.items():
-        _, had = before.processes.get(number, (name, 0.0))
-        # A number that was given away anew starts from less than its predecessor had.
-        seconds[name] = seconds.get(name, 0.0) + (total - had if total >= had else total)
+        _, earlier = before.processes.get(number, (name, 0.0))
+        # A lower total means that a new process has the number now.
+        seconds[name] = seconds.get(name, 0.0) + (total - earlier if total >= earlier else total)
     busiest = sorted(seconds.items(), key=lambda one: -one[1])[:_N_PROGRAMS]
     shares = {name: _share(one, io_seconds * after.n_cpus) for name, one in busiest}
     return {name: share for name, share in shares.items() if share >= _WORTH_NAMING}
@@ -154,38 +151,44 @@ def _share(part: float, whole: float) -> float:
 
 
 ClientCpu = Mapping[str, Mapping[str, float]]
-"""Client to the shares of one CPU that its thread had, in ``user`` and ``system`` mode."""
+"""Client name to the shares of one CPU that its thread used in ``user`` and ``system`` mode."""
 _AT_ONCE = 16
-"""OSDs and hosts that are asked side by side."""
+"""OSDs and hosts that are read concurrently."""
 
 
-class Witness(Protocol):
-    """Sees what hosts and daemons do. Its looks lie before and after a run, so they cost the run nothing."""
+class TelemetryCollector(Protocol):
+    """Reads counters of hosts and daemons before and after a run, so that it costs the run nothing."""
 
-    def look(self) -> Look:
-        """All counters now; what cannot be seen is said in ``Look.missed``, and is no error."""
+    def read_counters(self) -> CounterReading:
+        """Read all counters; hosts and OSDs that cannot be read are in ``missed``, and are no error."""
 
     def used(
-        self, before: Look, after: Look, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu
+        self,
+        before: CounterReading,
+        after: CounterReading,
+        *,
+        io_seconds: float,
+        clients: Iterable[Client],
+        cpu: ClientCpu,
     ) -> dict[str, Any]:
-        """What was used between two looks, and what the run was bound by. JSON values only.
+        """Return the utilization between two readings, and the run's bottleneck. JSON values only.
 
         Args:
-            before: the run.
-            after: the run.
-            io_seconds: how long there was I/O in between.
+            before: reading before the run.
+            after: reading after the run.
+            io_seconds: time with I/O in between.
             clients: that ran.
-            cpu: see ``client_cpu.cpu_of_clients``; of those that could do I/O as fast as they went.
+            cpu: see ``bottleneck.cpu_of_clients``; only of clients without a rate limit.
         """
 
 
-class ClusterWitness:
-    """Implements ``Witness`` for a Ceph cluster: every OSD, the hosts within reach, and this machine.
+class ClusterTelemetryCollector:
+    """Implements ``TelemetryCollector`` for a Ceph cluster: every OSD, the reachable hosts, and this machine.
 
     Args:
         admin: of the cluster.
-        hosts: those that may be reached.
-        device_class: of an OSD, to name its disk by.
+        hosts: access to the cluster's hosts.
+        device_class: OSD id to device class, to name its disk by.
     """
 
     def __init__(self, admin: CephAdmin, hosts: Hosts, device_class: Mapping[int, str]) -> None:
@@ -197,8 +200,8 @@ class ClusterWitness:
         self._unseen: dict[str, str] = {}
         self._links: dict[str, dict[str, int]] = {}
 
-    def look(self) -> Look:
-        """See Witness."""
+    def read_counters(self) -> CounterReading:
+        """See TelemetryCollector."""
         if not self._osds:
             self._find_places()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -209,17 +212,23 @@ class ClusterWitness:
         missed = [f"{name}: {why}" for name, why in self._unseen.items()]
         missed += [f"{n}: {c}" for n, c in by_host.items() if isinstance(c, str)]
         missed += [f"osd.{n}: {c}" for n, c in by_osd.items() if isinstance(c, str)]
-        return Look(
+        return CounterReading(
             hosts={n: c for n, c in by_host.items() if not isinstance(c, str)},
             osds={n: c for n, c in by_osd.items() if not isinstance(c, str)},
             missed=tuple(missed),
         )
 
     def used(
-        self, before: Look, after: Look, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu
+        self,
+        before: CounterReading,
+        after: CounterReading,
+        *,
+        io_seconds: float,
+        clients: Iterable[Client],
+        cpu: ClientCpu,
     ) -> dict[str, Any]:
-        """See Witness."""
-        places = Places(self._disks(clients), self._links)
+        """See TelemetryCollector."""
+        places = DeviceRoles(self._disks(clients), self._links)
         used = used_between(before, after, places, io_seconds=io_seconds)
         if cpu:
             used["clients"] = {name: dict(shares) for name, shares in cpu.items()}
@@ -258,9 +267,9 @@ class ClusterWitness:
         return disks
 
 
-def _tried(look: Any) -> Any:
-    """What a look gives, or why it gives nothing."""
+def _tried(read: Any) -> Any:
+    """Return the result of a reading, or the reason why it failed."""
     try:
-        return look()
+        return read()
     except (HostError, ClusterError) as error:
         return error.what

@@ -1,1 +1,1 @@
-"""Whether a sample can be trusted."""
+"""Validity of samples."""

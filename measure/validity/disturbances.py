@@ -1,7 +1,7 @@
-"""What happened to a cluster between two moments that its health does not show afterwards.
+"""Events between two moments that disturb a measurement and that the cluster's health does not show afterwards.
 
-An OSD that went and came back, a balancer that moved placement groups, a pool that was split, somebody else's
-clients: at both moments all may look well.
+Examples are an OSD that went down and came back, placement groups that the balancer moved, a pool that was split,
+and foreign clients. The cluster may be healthy at both moments.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephfit.core.protocols import CephAdmin
-from cephfit.measure.validity.foreign_io import SeesStrangers
-from cephfit.measure.validity.watched_target import TellsDisturbances
+from cephfit.measure.validity.foreign_io import SeesForeignIo
+from cephfit.measure.validity.watched_target import ReportsDisturbances
 
 FOREIGN_IOPS = 50.0
-"""I/Os per second of others, over all their pools and images, from which on a run is not trusted: half of what one
-hard disk does. Below it are monitoring, idle guests and device health."""
+"""Foreign I/Os per second, over all pools and images, above which a run is invalid. This is half of what one hard
+disk can do. Monitoring, idle guests and device health cause less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The cluster's map at a moment.
+    """The OSD map at one moment.
 
     Attributes:
         epoch: of the map.
@@ -30,13 +30,13 @@ class Mark:
     osd_map: Mapping[str, Any]
 
 
-class MapWatch(TellsDisturbances):
-    """What happened to a Ceph cluster, by its maps and its pools' I/O.
+class MapWatch(ReportsDisturbances):
+    """Reports disturbances of a Ceph cluster from its OSD maps and its pools' I/O.
 
     Args:
-        admin: one command each time; the whole map only when its epoch has changed.
-        is_ours: whether a pool is measured by us, by name.
-        strangers: sees what others do in such a pool; None where nobody else is in it.
+        admin: runs one command per call; reads the whole map only when its epoch has changed.
+        is_ours: whether a pool of this name is measured by the run.
+        foreign_io: counts foreign I/O in the measured pools; None where only the run uses them.
     """
 
     def __init__(
@@ -44,34 +44,34 @@ class MapWatch(TellsDisturbances):
         admin: CephAdmin,
         is_ours: Callable[[str], bool],
         *,
-        strangers: SeesStrangers | None = None,
+        foreign_io: SeesForeignIo | None = None,
     ) -> None:
         self._admin = admin
         self._is_ours = is_ours
-        self._strangers = strangers
+        self._foreign_io = foreign_io
         self._last: Mark | None = None
 
     def mark(self) -> Mark:
-        """See TellsDisturbances."""
-        if self._strangers is not None:
-            self._strangers.begin()
+        """See ReportsDisturbances."""
+        if self._foreign_io is not None:
+            self._foreign_io.begin()
         return self._now()
 
-    def keep_looking(self) -> None:
-        """To be called while something runs, as often as is convenient."""
-        if self._strangers is not None:
-            self._strangers.keep_looking()
+    def poll(self) -> None:
+        """Keep the count of foreign I/O alive; call it often while a measurement runs."""
+        if self._foreign_io is not None:
+            self._foreign_io.poll()
 
     def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
-        """See TellsDisturbances."""
+        """See ReportsDisturbances."""
         now = self._now()
         moved = () if now.epoch == mark.epoch else changes(mark.osd_map, now.osd_map)
-        images = self._strangers.rates() if self._strangers is not None else {}
+        images = self._foreign_io.rates() if self._foreign_io is not None else {}
         stats = self._admin.command("osd pool stats")
         return (*moved, *foreign_load(stats, self._is_ours, FOREIGN_IOPS, images))
 
     def osd_map(self) -> Mapping[str, Any]:
-        """``osd dump`` as it is now."""
+        """Return the current ``osd dump``."""
         return self._now().osd_map
 
     def _now(self) -> Mark:
@@ -87,9 +87,10 @@ class MapWatch(TellsDisturbances):
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """What differs between two ``osd dump`` that moves data or stops I/O. Pure.
+    """Return the differences between two ``osd dump`` that move data or stop I/O. Pure.
 
-    A new epoch alone is none: blocklists of clients, labels of pools and trimmed snapshots make epochs too.
+    A new epoch alone is no difference: blocklists of clients, labels of pools and trimmed snapshots also create
+    epochs.
     """
     reasons = []
     old = {osd["osd"]: osd for osd in before["osds"]}
@@ -123,13 +124,13 @@ def foreign_load(
     limit_iops: float,
     images: Mapping[str, float] | None = None,
 ) -> tuple[str, ...]:
-    """Why others' clients disturb. Pure.
+    """Return the reason why foreign I/O disturbs the run; empty if it is below the limit. Pure.
 
     Args:
         pool_stats: ``osd pool stats``: rates of the last seconds.
-        is_ours: whether a pool is measured by us, by name.
-        limit_iops: I/Os per second of all of them together that are too many.
-        images: I/Os per second on others' images in pools that are ours.
+        is_ours: whether a pool of this name is measured by the run.
+        limit_iops: total of foreign I/Os per second that is allowed.
+        images: I/Os per second on foreign images in the measured pools.
     """
     images = images or {}
     rates = {}
@@ -144,7 +145,7 @@ def foreign_load(
     places = "; ".join(
         f"{what} {_busiest(of_these)}" for what, of_these in (("pools", rates), ("images", images)) if of_these
     )
-    return (f"others' clients did {total:.0f} I/Os per second ({places})",)
+    return (f"foreign clients did {total:.0f} I/Os per second ({places})",)
 
 
 def _busiest(rates: Mapping[str, float]) -> str:

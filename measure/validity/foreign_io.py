@@ -1,4 +1,4 @@
-"""The I/O of others in the very pool that is measured, told apart by image: ``rbd perf image counters``."""
+"""Foreign I/O in the pool that is measured, by image: ``rbd perf image counters``."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -9,36 +9,37 @@ from cephfit.core.protocols import CephAdmin
 from cephfit.measure.counters.image_watch import COMMAND, ImageIo, parse
 
 
-class SeesStrangers(Protocol):
-    """Who tells others' I/O from ours where both are in the same pool."""
+class SeesForeignIo(Protocol):
+    """Distinguishes foreign I/O from the run's own I/O in the same pool."""
 
     def begin(self) -> None:
-        """From now on it counts."""
+        """Start counting from zero."""
 
-    def keep_looking(self) -> None:
-        """To be called while something runs, as often as is convenient."""
+    def poll(self) -> None:
+        """Keep the count alive; call it often while a measurement runs."""
 
     def rates(self) -> Mapping[str, float]:
-        """I/Os per second of others since ``begin``, by pool/image; of those that did any."""
+        """Return the foreign I/Os per second since ``begin``, by pool/image; only images that had any."""
 
 
-LOOK_SECONDS = 20.0
-"""How often the manager is asked while something runs: it ceases to count a minute after the last question."""
+POLL_SECONDS = 20.0
+"""Interval between queries during a run. The manager stops counting a minute after the last query."""
 
 
-class StrangersInPool:
-    """Watches all images of a pool but those that are measured, from ``begin`` on.
+class ForeignIoInPool:
+    """Counts the I/O of all images of a pool except the measured ones.
 
-    The OSDs report once per ``mgr_stats_period`` (5 s), so what is known lies up to two of these behind. Seen are
-    images in the pool's default namespace; not seen are objects of no image (of RADOS's own users, of CephFS) and
-    images whose data lie in another pool, whose load shows in that pool's.
+    The OSDs report once per ``mgr_stats_period`` (5 s), so counts are up to two periods behind. Only images in the
+    pool's default namespace are counted. Not counted are objects that belong to no image (of RADOS users, of
+    CephFS), and images with a data pool: their load shows in that pool.
 
     Args:
-        admin: commands to the manager itself; through a monitor it would not know whose key asks, and refuse.
-        pool: shared with others.
-        is_ours: whether an image in it is measured by us, by name.
-        note: hears once why nobody can see the others, where it is so; that is no error.
-        clock: seconds, rising.
+        admin: sends commands to the manager itself. Through a monitor, the manager does not know the caller's key
+            and refuses.
+        pool: shared with other users.
+        is_ours: whether an image of this name is one of the run's own.
+        note: receives one note if foreign I/O cannot be counted; that is no error.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -61,19 +62,19 @@ class StrangersInPool:
         self._began = self._looked = clock()
 
     def begin(self) -> None:
-        """From now on it counts."""
-        self._look()
+        """Start counting from zero."""
+        self._read()
         self._done.clear()
         self._began = self._looked
 
-    def keep_looking(self) -> None:
-        """To be called while something runs, as often as is convenient."""
-        if self._clock() >= self._looked + LOOK_SECONDS:
-            self._look()
+    def poll(self) -> None:
+        """Keep the count alive; call it often while a measurement runs."""
+        if self._clock() >= self._looked + POLL_SECONDS:
+            self._read()
 
     def rates(self) -> Mapping[str, float]:
-        """I/Os per second (the OSDs' operations) since ``begin``, by pool/image; of those that did any."""
-        self._look()
+        """Return the OSD operations per second since ``begin``, by pool/image; only images that had any."""
+        self._read()
         seconds = max(self._looked - self._began, 1e-3)
         return {
             f"{self._pool}/{image}": n_ios / seconds
@@ -81,13 +82,13 @@ class StrangersInPool:
             if n_ios and not self._is_ours(image)
         }
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         try:
             found = parse(self._admin.tell("mgr", COMMAND, pool_spec=self._pool))
         except (CephfitError, KeyError, TypeError, ValueError) as error:
             if not self._noted:
                 why = error.what if isinstance(error, CephfitError) else repr(error)
-                self._note(f"what others do on images in pool {self._pool} is not seen: {why}")
+                self._note(f"foreign I/O on images in pool {self._pool} cannot be counted: {why}")
             self._noted = True
             found = {}
         self._looked = self._clock()
@@ -97,37 +98,37 @@ class StrangersInPool:
 
     def _add(self, image: str, io: ImageIo) -> None:
         now, before = io.write_ops + io.read_ops, self._known.get(image, 0)
-        # Less than before: the manager had forgotten, and began anew.
+        # A lower count means that the manager restarted its count.
         self._done[image] = self._done.get(image, 0) + (now - before if now >= before else now)
         self._known[image] = now
 
 
-class StrangersInPools:
-    """The same for several pools, which become known as volumes are made in them.
+class ForeignIoInPools:
+    """Counts foreign I/O in several pools, which become known when volumes are created in them.
 
     Args:
-        pools: those that are shared with others, as far as they are known now.
-        watched: watches one pool.
+        pools: returns the shared pools that are known now.
+        watched: creates the counter of one pool.
     """
 
-    def __init__(self, pools: Callable[[], Iterable[str]], watched: Callable[[str], SeesStrangers]) -> None:
+    def __init__(self, pools: Callable[[], Iterable[str]], watched: Callable[[str], SeesForeignIo]) -> None:
         self._pools = pools
         self._watched = watched
-        self._by_pool: dict[str, SeesStrangers] = {}
+        self._by_pool: dict[str, SeesForeignIo] = {}
 
     def begin(self) -> None:
-        """From now on it counts, in the pools that are known now."""
+        """Start counting from zero, in the pools that are known now."""
         for pool in self._pools():
             if pool not in self._by_pool:
                 self._by_pool[pool] = self._watched(pool)
-        for strangers in self._by_pool.values():
-            strangers.begin()
+        for foreign_io in self._by_pool.values():
+            foreign_io.begin()
 
-    def keep_looking(self) -> None:
-        """To be called while something runs, as often as is convenient."""
-        for strangers in self._by_pool.values():
-            strangers.keep_looking()
+    def poll(self) -> None:
+        """Keep the counts alive; call it often while a measurement runs."""
+        for foreign_io in self._by_pool.values():
+            foreign_io.poll()
 
     def rates(self) -> Mapping[str, float]:
-        """I/Os per second of others since ``begin``, by pool/image."""
-        return {image: rate for strangers in self._by_pool.values() for image, rate in strangers.rates().items()}
+        """Return the foreign I/Os per second since ``begin``, by pool/image."""
+        return {image: rate for foreign_io in self._by_pool.values() for image, rate in foreign_io.rates().items()}

@@ -1,4 +1,4 @@
-"""From what a run of a cell gave to its samples: which may be trusted, and why not. Pure."""
+"""Turn the outcome of a cell's run into samples, and decide which are valid. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,31 +10,30 @@ from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, disagree
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What was around a run.
+    """Circumstances of a run.
 
     Attributes:
         started_ns: wall clock, ns since the epoch.
         finished_ns: wall clock; not before ``started_ns``.
-        monotonic_ns: monotonic clock at start and end: the wall clock may be set in between.
-        unhealthy: why the target was not healthy at some look; empty if it was at all of them.
-        n_health_looks: how often it was looked at.
-        used: what hosts and daemons did meanwhile; None where nobody saw it.
+        monotonic_ns: monotonic clock at start and end, because the wall clock may be set in between.
+        unhealthy: reasons why a health check failed; empty if all succeeded.
+        n_health_checks: number of health checks.
+        used: utilization of hosts and daemons; None without telemetry.
     """
 
     started_ns: int
     finished_ns: int
     monotonic_ns: tuple[int, int]
     unhealthy: Sequence[str]
-    n_health_looks: int
+    n_health_checks: int
     used: Mapping[str, Any] | None = None
 
 
 def judge(run: CellRun, outcome: CellOutcome, around: Circumstances) -> list[Sample]:
-    """One sample per client.
+    """Return one sample per client.
 
-    ``failed`` without a result; ``invalid`` when the target was unhealthy at any look, when the program
-    and the independent count disagree, or when another client of the same run is not ok: they shared the cluster,
-    so they share the run's fate.
+    A sample is ``failed`` if the client has no result. It is ``invalid`` if a health check failed, if the program
+    and the independent count disagree, or if another client of the same run is not ok: they shared the cluster.
     """
     verdicts = {
         client.name: _verdict(outcome.clients[client.name], outcome.program, around.unhealthy)
@@ -79,10 +78,10 @@ def _evidence(run: CellRun, client: str, given: ClientOutcome, around: Circumsta
         "cache": run.measurement.cache.value,
         "io_seed": run.seeds[client],
         "monotonic_ns": list(around.monotonic_ns),
-        "health": {"looks": around.n_health_looks, "unhealthy": list(around.unhealthy)},
-        # Of the whole run, so it is kept once: with its first client.
+        "health": {"looks": around.n_health_checks, "unhealthy": list(around.unhealthy)},
+        # Applies to the whole run, so it is kept once, with the first client.
         **({"used": around.used} if around.used is not None and client == run.clients[0].name else {}),
-        INDEPENDENT_COUNT: not_counted(given.uncounted or "nobody counted")
+        INDEPENDENT_COUNT: not_counted(given.uncounted or "no independent count")
         if count is None
         else counted(
             source=count.source,

@@ -1,4 +1,4 @@
-"""What a target may offer to those who watch it while a cell is measured."""
+"""Abilities that a target may offer to surveillance while a cell is measured."""
 
 from __future__ import annotations
 
@@ -6,50 +6,52 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from cephfit.measure.telemetry.telemetry_collector import Witness
+    from cephfit.measure.telemetry.telemetry_collector import TelemetryCollector
     from cephfit.measure.validity.disturbances import Mark
 
 
 @runtime_checkable
-class HasWitness(Protocol):
-    """Its hosts and daemons can be seen.
+class HasTelemetry(Protocol):
+    """Counters of the target's hosts and daemons can be read.
 
-    Asked: by ``surveillance.witness_of``, once before the first cell is measured. Without it: samples do not say
-    what hosts and daemons did, and reports name no bottleneck.
+    Used: by ``surveillance.telemetry_of``, once before the first cell is measured. Without it: samples have no
+    utilization of hosts and daemons, and reports name no bottleneck.
     """
 
     @abstractmethod
-    def witness(self) -> Witness:
-        """Who sees them."""
+    def telemetry(self) -> TelemetryCollector:
+        """Return the collector that reads them."""
 
 
 @runtime_checkable
-class VouchesForClients(Protocol):
-    """It can say whether what its clients write to is still theirs.
+class ChecksClients(Protocol):
+    """The target can check that the clients' devices are still their volumes.
 
-    Asked: by ``surveillance.Surveillance``, right before everything that is measured, whatever the caches'
-    condition. Without it: the clients' devices are taken for theirs.
+    Used: by ``surveillance.Surveillance``, right before every measurement, whatever the caches' condition.
+    Without it: the devices are assumed to be the clients' volumes.
     """
 
     @abstractmethod
     def require_served(self) -> None:
-        """Raises:
-        HostError: a client's device is its volume no longer.
+        """Require that every client's device is its volume.
+
+        Raises:
+            HostError: a client's device is no longer its volume.
         """
 
 
 @runtime_checkable
-class TellsDisturbances(Protocol):
-    """It can say what happened since a moment.
+class ReportsDisturbances(Protocol):
+    """The target reports disturbances since an earlier moment.
 
-    Asked: by ``surveillance.Surveillance``, before and after everything that is measured. Without it: only the
-    health that is seen meanwhile speaks against a sample.
+    Used: by ``surveillance.Surveillance``, before and after every measurement. Without it: only health checks can
+    make a sample invalid.
     """
 
     @abstractmethod
     def mark(self) -> Mark:
-        """Now."""
+        """Mark the current moment."""
 
     @abstractmethod
     def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
-        """What happened since then that a sample must not be trusted for; empty if nothing did."""
+        """Return the events since the mark that make a sample invalid; empty if there were none."""

@@ -18,9 +18,9 @@ from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Sample, SampleKey, State
 from cephfit.measure.engine import CellRun, Engine, KnowsItsLimits, PreparesCells
 from cephfit.measure.telemetry.bottleneck import cpu_of_clients
-from cephfit.measure.telemetry.telemetry_collector import Witness
+from cephfit.measure.telemetry.telemetry_collector import TelemetryCollector
 from cephfit.measure.validity.judgement import Circumstances, judge
-from cephfit.measure.validity.surveillance import Surveillance, wait_until_healthy, witness_of
+from cephfit.measure.validity.surveillance import Surveillance, telemetry_of, wait_until_healthy
 from cephfit.results.store.measuring_process import measured_by_this_process
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.preflight import limits_by, unsupported_by, without_effect_by
@@ -97,9 +97,9 @@ def run_sweep(
             m = sweep.measurement
             supported = [c for c in sweep.configurations if c.name not in unsupported]
             target.require_clients(supported, n_clients=m.most_clients, volume_nbytes=m.volume_nbytes)
-        witness = witness_of(target)
+        telemetry = telemetry_of(target)
         loop = _Loop(
-            sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported, witness
+            sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported, telemetry
         )
         loop.run_plan(goal)
         store.finish_run(run.run_id)
@@ -119,7 +119,7 @@ class _Loop:
     times: StepTimes
     health_limit_seconds: float
     unsupported: Mapping[str, tuple[str, ...]]
-    witness: Witness | None
+    telemetry: TelemetryCollector | None
 
     def run_plan(self, goal: Goal | None) -> None:
         """All that is left of the plan."""
@@ -242,14 +242,14 @@ class _Loop:
             )
             self._make_ready(run)
             wall, monotonic = time.time_ns(), time.monotonic_ns()
-            with Surveillance(self.target, self.witness) as watch:
+            with Surveillance(self.target, self.telemetry) as watch:
                 outcome = self.engine.run(run)
             ends = time.time_ns(), time.monotonic_ns()
             io_seconds = measurement.ramp_seconds + measurement.run_seconds
             # A limited client may spin while it waits: that is no limit of its own.
             cpu = {} if measurement.is_limited else cpu_of_clients(outcome.clients)
             used = watch.used(io_seconds=io_seconds, clients=clients, cpu=cpu)
-            around = Circumstances(wall, ends[0], (monotonic, ends[1]), watch.reasons, watch.n_looks, used)
+            around = Circumstances(wall, ends[0], (monotonic, ends[1]), watch.reasons, watch.n_health_checks, used)
             samples = judge(run, outcome, around)
             self.store.add_samples(self.run.run_id, samples, fio_json=outcome.fio_json)
             standing.add(samples)

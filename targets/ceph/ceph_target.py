@@ -38,9 +38,9 @@ from cephfit.core.values.measurement import PlannedSweep
 from cephfit.core.values.preview import Preview, Undoing
 from cephfit.core.values.run import CLUSTER
 from cephfit.core.waiting import still_amiss
-from cephfit.measure.telemetry.telemetry_collector import ClusterWitness
+from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollector
 from cephfit.measure.validity.disturbances import MapWatch, Mark
-from cephfit.measure.validity.foreign_io import StrangersInPool
+from cephfit.measure.validity.foreign_io import ForeignIoInPool
 from cephfit.targets import abilities
 from cephfit.targets.ceph.cluster_changes import ClusterChanges, Forecast, Room
 from cephfit.targets.ceph.only_pool import OnlyPool
@@ -109,9 +109,9 @@ class CephTarget(
     abilities.Previews,
     abilities.KeepsToImages,
     abilities.WarnsOfSettings,
-    abilities.HasWitness,
-    abilities.VouchesForClients,
-    abilities.TellsDisturbances,
+    abilities.HasTelemetry,
+    abilities.ChecksClients,
+    abilities.ReportsDisturbances,
     abilities.KeepsNotes,
 ):
     """A Ceph cluster.
@@ -162,10 +162,10 @@ class CephTarget(
         self._clients = VolumeClients(name, access=access, folder=folder, volumes=self._volumes, adapters=adapters)
         self._health = CephHealth(admin)
         self._changes: ClusterChanges
-        strangers: StrangersInPool | None = None
+        foreign_io: ForeignIoInPool | None = None
         if only_pool:
             self._changes = within = OnlyPool(only_pool, admin, journal, self._volumes)
-            strangers = StrangersInPool(images, only_pool, within.has_made, note=self._progress.note)
+            foreign_io = ForeignIoInPool(images, only_pool, within.has_made, note=self._progress.note)
         else:
             self._changes = WholeCluster(
                 admin,
@@ -177,7 +177,7 @@ class CephTarget(
             )
         self.room = Room(name, health=self._health, changes=self._changes, below=adapters.require_room)
         self._map_watch = MapWatch(
-            admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX), strangers=strangers
+            admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX), foreign_io=foreign_io
         )
         self._forecast = Forecast(
             admin,
@@ -208,10 +208,10 @@ class CephTarget(
         """The options of this cluster."""
         return self._catalogue
 
-    def witness(self) -> ClusterWitness:
+    def telemetry(self) -> ClusterTelemetryCollector:
         """Who sees what the hosts within reach and the OSDs do."""
         classes = {int(d.id): d.device_class for d in running_daemons(self._admin) if d.kind == "osd"}
-        return ClusterWitness(self._admin, self._around.hosts, classes)
+        return ClusterTelemetryCollector(self._admin, self._around.hosts, classes)
 
     def require_served(self) -> None:
         self._clients.require_served()
@@ -320,7 +320,7 @@ class CephTarget(
         return f"only pool {self.only_pool} may be touched, while the caches of OSDs are everybody's"
 
     def health(self) -> Health:
-        self._map_watch.keep_looking()  # this is what is asked all the while a sample is taken
+        self._map_watch.poll()  # this is what is asked all the while a sample is taken
         return self._health.check()
 
     def note_on(self, client: Client, key: str) -> str | None:

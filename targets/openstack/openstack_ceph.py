@@ -25,10 +25,10 @@ from cephfit.core.protocols import Applied, Health, Progress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.measurement import PlannedSweep
 from cephfit.core.values.preview import Preview, Undoing
-from cephfit.measure.telemetry.telemetry_collector import ClusterWitness
+from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollector
 from cephfit.measure.validity.disturbances import MapWatch, Mark
-from cephfit.measure.validity.foreign_io import StrangersInPool, StrangersInPools
-from cephfit.targets.abilities import HasCatalogue, HasWitness, TellsDisturbances, WarnsOfSettings
+from cephfit.measure.validity.foreign_io import ForeignIoInPool, ForeignIoInPools
+from cephfit.targets.abilities import HasCatalogue, HasTelemetry, ReportsDisturbances, WarnsOfSettings
 from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.openstack.openstack_target import OpenStackTarget
 
@@ -144,7 +144,7 @@ def require_room_to_fill(
                 room.require(pool, left)
 
 
-class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasWitness, TellsDisturbances):
+class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelemetry, ReportsDisturbances):
     """An ``OpenStackTarget`` whose configurations may also set what a ``CephTarget`` sets on a cluster as a whole.
 
     Options of daemons and the hosts of OSDs are the Ceph target's: applied, read back, journalled and undone by
@@ -180,7 +180,7 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasWitne
         self._map_watch = MapWatch(
             self._admin,
             lambda pool: pool in self._volume_pools or pool.startswith(POOL_PREFIX),
-            strangers=StrangersInPools(lambda: self._volume_pools, self._strangers_in),
+            foreign_io=ForeignIoInPools(lambda: self._volume_pools, self._foreign_io_in),
         )
 
     def facts(self) -> Mapping[str, Any]:
@@ -254,21 +254,21 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasWitne
         )
 
     def health(self) -> Health:
-        self._map_watch.keep_looking()  # this is what is asked all the while a sample is taken
+        self._map_watch.poll()  # this is what is asked all the while a sample is taken
         guests, ceph = super().health(), self._ceph.health()
         reasons = (*guests.reasons, *ceph.reasons)
         return Health(guests.ok and ceph.ok, reasons, {**ceph.observed, **guests.observed})
 
-    def witness(self) -> ClusterWitness:
-        """See ``HasWitness``."""
-        return self._ceph.witness()
+    def telemetry(self) -> ClusterTelemetryCollector:
+        """See ``HasTelemetry``."""
+        return self._ceph.telemetry()
 
     def mark(self) -> Mark:
-        """See ``TellsDisturbances``."""
+        """See ``ReportsDisturbances``."""
         return self._map_watch.mark()
 
     def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
-        """See ``TellsDisturbances``. Others' volumes in the pools of ours are told apart by image."""
+        """See ``ReportsDisturbances``. Others' volumes in the pools of ours are told apart by image."""
         return self._map_watch.disturbances_since(mark)
 
     def reset(self) -> None:
@@ -286,8 +286,8 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasWitne
             self._admin.close()
             super().close()
 
-    def _strangers_in(self, pool: str) -> StrangersInPool:
-        return StrangersInPool(self._admin, pool, lambda image: image in self._images, note=self._progress.note)
+    def _foreign_io_in(self, pool: str) -> ForeignIoInPool:
+        return ForeignIoInPool(self._admin, pool, lambda image: image in self._images, note=self._progress.note)
 
     def _pools(self) -> Sequence[CinderPool] | None:
         """Of those on this cluster it says itself what room there is: Cinder asks it once in a minute only."""

@@ -12,13 +12,13 @@ from cephfit.cloud.capacity import cloud_preflight
 from cephfit.cloud.capacity.cloud_forecast import CloudForecast, facts_of, wanted_of
 from cephfit.cloud.capacity.pool_capacity import CinderPool, cinder_pools
 from cephfit.cloud.cleanup.ownership import stack_name
-from cephfit.cloud.cleanup.resource_journal import MadeThings
+from cephfit.cloud.cleanup.resource_journal import CreatedResources
 from cephfit.cloud.cloud_choice import CloudChoice, state_folder
 from cephfit.cloud.cloud_connection import connect
 from cephfit.cloud.guests import guests
 from cephfit.cloud.guests.guest_jobs import Answers
 from cephfit.cloud.guests.guest_placement import KnowsPlaces, Place, PlacedEngine, ServerDiagnostics, places_of
-from cephfit.cloud.guests.guest_transport import Reach
+from cephfit.cloud.guests.guest_transport import GuestTransport
 from cephfit.cloud.guests.own_address import reached_from
 from cephfit.cloud.stacks import Node, Stacks
 from cephfit.cloud.volumes import cinder_volumes, created_types
@@ -50,7 +50,7 @@ def stack_parameters(
         count: guests.
         reached_from: addresses (CIDR) from which their ports are open; empty without a network.
     """
-    # Which steps a verification takes, `errand` of the target says.
+    # Which steps a verification takes, `run_guest_job` of the target says.
     by_template: dict[str, dict[str, Any]] = {
         VERIFICATION: {"steps": ""},
         BENCHMARK: {"fio_port": choice.port, "user_data": guests.user_data(port=choice.port)},
@@ -84,7 +84,7 @@ class OpenStackTarget(
     abilities.BelongsToRun,
     abilities.ScalesClients,
     abilities.KeepsNotes,
-    abilities.DoesErrands,
+    abilities.RunsGuestJobs,
     CountsIo,
     KnowsPlaces,
 ):
@@ -123,7 +123,7 @@ class OpenStackTarget(
                 self._lock = TargetLock(folder / "lock", self.name)
                 opened.callback(self._lock.release)
             journal = Journal(folder / "journal.jsonl", read_only=not for_change)
-            self._made = MadeThings(self._cloud, journal, self._progress, name=self.name)
+            self._made = CreatedResources(self._cloud, journal, self._progress, name=self.name)
             if for_change:
                 self._made.require_here()
             opened.pop_all()
@@ -135,7 +135,7 @@ class OpenStackTarget(
         self._clients: tuple[Client, ...] = ()
         self._last_health: tuple[float, Health] | None = None
         self._diagnostics: ServerDiagnostics | None = None
-        self._reach = Reach(self._cloud, choice, self, self._progress)
+        self._transport = GuestTransport(self._cloud, choice, self, self._progress)
         self._template = BENCHMARK
         self._open_to = choice.reached_from
         self._said: set[str] = set()
@@ -146,7 +146,7 @@ class OpenStackTarget(
 
     def engine(self) -> Engine:
         """fio's servers in the guests, driven from here; where they cannot be reached, jobs by Nova."""
-        return PlacedEngine(self._reach.engine(), self)
+        return PlacedEngine(self._transport.engine(), self)
 
     def places(self) -> Mapping[str, Place]:
         """See ``placement.KnowsPlaces``."""
@@ -255,7 +255,7 @@ class OpenStackTarget(
         self._progress.note(f"filling {len(empty)} volumes of type {volume_type}")
         names = {node.name for node in empty}
         clients = [client for client in self._clients if client.name in names]
-        moved = self._reach.moved if self._is_for_errands else None
+        moved = self._transport.moved if self._runs_guest_jobs else None
         cinder_volumes.fill(self._cloud, empty, clients, nbytes, moved=moved, under=under)
 
     def _type_of(self, kind: VolumeKind) -> str:
@@ -275,12 +275,14 @@ class OpenStackTarget(
         """The guests of a stack, made or scaled, become the clients."""
         clients = None
         while clients is None:
-            signalling = self._reach.wants_handles(for_errands=self._is_for_errands)
+            signalling = self._transport.needs_handles(for_guest_jobs=self._runs_guest_jobs)
             there = stacks.ensure(name, self._template, {**parameters, "signal_handle": signalling})
             self._n_guests, self._nodes = len(there), there[:n_clients]
-            clients = self._reach.take_up(self._nodes, nbytes, stack=name, for_errands=self._is_for_errands)
+            clients = self._transport.adopt_guests(
+                self._nodes, nbytes, stack=name, for_guest_jobs=self._runs_guest_jobs
+            )
         self._clients = clients
-        if not self._is_for_errands:
+        if not self._runs_guest_jobs:
             self._diagnostics = ServerDiagnostics(self._cloud, self._nodes)
 
     def clients(self) -> Sequence[Client]:
@@ -297,17 +299,17 @@ class OpenStackTarget(
         """Whether the servers run, as Nova says; asked every few seconds at most."""
         now = time.monotonic()
         if self._last_health is None or now - self._last_health[0] >= _HEALTH_SECONDS:
-            found = guests.health_of(self._cloud, self._nodes, are_rebuilt=self._is_for_errands)
+            found = guests.health_of(self._cloud, self._nodes, are_rebuilt=self._runs_guest_jobs)
             self._last_health = (now, found)
         return self._last_health[1]
 
-    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
+    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
         """Have a client's guest run a shell script after a boot, with its volume at ``guests.VOLUME``.
 
         Raises:
             ClusterError: nothing came back within ``seconds`` and some more.
         """
-        return self._reach.errands.send([client], {client.name: script}, seconds=seconds)
+        return self._transport.guest_jobs.send([client], {client.name: script}, seconds=seconds)
 
     def note_on(self, client: Client, key: str) -> str | None:
         """See ``KeepsNotes``: in the volume's metadata, which goes with it."""
@@ -321,8 +323,8 @@ class OpenStackTarget(
         return next(node for node in self._nodes if node.name == client.name)
 
     @property
-    def _is_for_errands(self) -> bool:
-        return self._template == VERIFICATION or self._reach.is_by_errands
+    def _runs_guest_jobs(self) -> bool:
+        return self._template == VERIFICATION or self._transport.uses_guest_jobs
 
     def reset(self) -> None:
         self._must_be_for_change()

@@ -35,7 +35,7 @@ class Target:
 class Cloud(Target):
     """The same with guests."""
 
-    def errand(self, client: Any, script: str, *, seconds: float) -> Any:
+    def run_guest_job(self, client: Any, script: str, *, seconds: float) -> Any:
         raise AssertionError("no guest is asked here")
 
 

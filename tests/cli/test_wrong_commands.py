@@ -87,7 +87,7 @@ def test_place_names_the_configurations_that_there_are() -> None:
 def test_an_image_goes_to_no_folder_below_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(initramfs, "require_all", lambda: None)  # the programs are not what is tried here
     (tmp_path / "file").touch()
-    with pytest.raises(HostError, match="the folder cannot be made"):
+    with pytest.raises(HostError, match="the folder cannot be created"):
         guest_image.build(tmp_path / "file" / "image")
 
 

@@ -1,6 +1,6 @@
-"""Make the recordings of tests/cloud/recorded anew: python tests/cloud/record_cloud.py LAB_FOLDER [NAME...]
+"""Record tests/cloud/recorded again: python tests/cloud/record_cloud.py LAB_FOLDER [NAME...]
 
-The lab (`cephfit lab up --openstack`) must be one that nobody else uses: each trouble is made for real on it.
+The lab (`cephfit lab up --openstack`) must have no other user: each failure is caused for real on it.
 """
 
 import subprocess
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import openstack
-import test_cloud_beforehand
+import test_cloud_preflight
 import test_cloud_recorded as scenarios
 import test_cloud_stacks
 import test_volume_qos
@@ -20,7 +20,6 @@ from openstack.connection import Connection
 from recorded_cloud import FOLDER, recorded, usual_addresses
 
 from cephfit.cloud.cleanup import cloud_cleanup
-from cephfit.cloud.cleanup import cloud_cleanup as stuck_volumes
 from cephfit.cloud.cleanup.ownership import NAME_PREFIX, RUN_KEY
 from cephfit.cloud.stacks import template_path
 from cephfit.cloud.volumes import created_types
@@ -95,7 +94,7 @@ class Recorder:
 
 def main(folder: Path, names: list[str]) -> None:
     to = Recorder(Lab.open(folder=folder))
-    stuck_volumes._STUCK_SECONDS = stuck_volumes.DELETING_SECONDS = 0.0
+    cloud_cleanup._STUCK_SECONDS = cloud_cleanup._STUCK_DELETING_SECONDS = 0.0
     FOLDER.mkdir(exist_ok=True)
     for name, make in {
         "beforehand": lambda: before_anything(to),
@@ -116,18 +115,18 @@ def main(folder: Path, names: list[str]) -> None:
 
 def before_anything(to: Recorder) -> None:
     storage, project = to.admin.block_storage, to.user.current_project_id
-    storage.update_quota_set(project, **test_cloud_beforehand.QUOTA)
+    storage.update_quota_set(project, **test_cloud_preflight.QUOTA)
     to.admin.compute.update_quota_set(project, server_group_members=10)
-    to.record("enough", test_cloud_beforehand.enough)
-    storage.update_quota_set(project, **dict.fromkeys(test_cloud_beforehand.QUOTA, -1))
+    to.record("enough", test_cloud_preflight.enough)
+    storage.update_quota_set(project, **dict.fromkeys(test_cloud_preflight.QUOTA, -1))
     to.admin.compute.update_quota_set(project, server_group_members=24)
-    to.record("lacking", test_cloud_beforehand.lacking)
-    to.record("own_place", test_cloud_beforehand.own_place)
+    to.record("lacking", test_cloud_preflight.lacking)
+    to.record("own_place", test_cloud_preflight.own_place)
     for scenario in (
-        test_cloud_beforehand.room_on_hosts,
-        test_cloud_beforehand.too_few_processors,
-        test_cloud_beforehand.room_in_pools,
-        test_cloud_beforehand.what_a_run_would_make,
+        test_cloud_preflight.room_on_hosts,
+        test_cloud_preflight.too_few_processors,
+        test_cloud_preflight.room_in_pools,
+        test_cloud_preflight.what_a_run_would_make,
     ):
         to.record(scenario.__name__, scenario, as_admin=True)
 
@@ -202,8 +201,8 @@ def types_of_runs(to: Recorder) -> None:
 def log_in(to: Recorder) -> None:
     settings = {**to.user.config.config["auth"], "password": "wrong"}
     with recorded("wrong_password", FOLDER, to.addresses):
-        stranger = openstack.connect(auth=settings, region_name="RegionOne")
-        print("wrong_password", scenarios.error_of(lambda: scenarios.volume_types(stranger)), flush=True)
+        rejected = openstack.connect(auth=settings, region_name="RegionOne")
+        print("wrong_password", scenarios.error_of(lambda: scenarios.volume_types(rejected)), flush=True)
     to.record("revoked", lambda cloud: scenarios.in_between(cloud, lambda: to.revoke(cloud)))
 
 

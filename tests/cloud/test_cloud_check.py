@@ -47,22 +47,22 @@ def checked(
 def test_an_ordinary_user_is_told_what_could_not_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     said, _ = checked(BY_USER, "--clients", "2", monkeypatch=monkeypatch)
     (*_, last) = said.splitlines()
-    assert "has what 2 clients with volumes of 1 GiB need, as far as could be looked at: Nova shows only" in last
-    assert "; Cinder shows only administrators how much room its pools have" in last
+    assert "has what 2 clients with volumes of 1 GiB need, as far as it could be checked: Nova shows only" in last
+    assert "; Cinder shows only administrators the capacity of its pools" in last
     assert said.count("shows only administrators") == 2, "each once"
 
 
 def test_a_host_that_could_not_be_looked_at_is_told_whatever_may_be_promised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cloud_preflight, "require_zone", lambda _cloud, zone: f"nobody looked at {zone}")
+    monkeypatch.setattr(cloud_preflight, "require_zone", lambda _cloud, zone: f"{zone} was not checked")
     for more in ("", ",overcommit=yes"):
         said, _ = checked(BY_USER, target=f"{TARGET},zone=nova:compute1{more}", monkeypatch=monkeypatch)
-        assert "as far as could be looked at: nobody looked at nova:compute1; Nova" in said.splitlines()[-1]
+        assert "as far as it could be checked: nova:compute1 was not checked; Nova" in said.splitlines()[-1]
     with played(BY_USER):
         choice = parse_choice(f"{TARGET},zone=nova:compute1,overcommit=yes")
         found = cloud_preflight.require(player(), choice, [Wanted("hdd", 1)], nbytes=1, pools=None)
-    assert found.unseen == ("nobody looked at nova:compute1",), "a sweep says so, too"
+    assert found.unseen == ("nova:compute1 was not checked",), "a sweep says so, too"
 
 
 def test_an_administrator_is_told_that_all_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_an_administrator_is_told_that_all_is_there(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_overcommit_allows_is_told_as_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lab has two processors, and its pools have room for some GiB."""
+    """The lab has two processors, and its pools have some GiB free."""
     words = ("--clients", "3", "--volume-size", "100G")
     with pytest.raises(ClusterError, match="the compute hosts have processors free for 2"):
         checked(BY_ADMINISTRATOR, *words, monkeypatch=monkeypatch)
@@ -81,7 +81,7 @@ def test_what_overcommit_allows_is_told_as_too_little(monkeypatch: pytest.Monkey
     assert (
         "has less than what 3 clients with volumes of 100 GiB need, and overcommit=yes allows that: 3 more" in last
     )
-    assert "; there is too little room: 3 volumes of type hdd need 330G" in last
+    assert "; there is too little capacity: 3 volumes of type hdd need 330G" in last
     said, _ = checked(BY_ADMINISTRATOR, *words, "--json", target=allowed, monkeypatch=monkeypatch)
     document = json.loads(said)
     assert (document["guests_that_fit"], len(document["scarce"]), document["unseen"]) == (2, 2, [])
@@ -111,8 +111,8 @@ def test_quotas_that_are_not_shown_are_told(services: Services, scripted_cloud: 
     assert [said.partition(" does not show this user ")[0] for said in asked.unseen] == ["Cinder", "Neutron"]
     assert {need.quota.partition("'")[0] for need in asked.needs} == {"Nova", "Cinder"}
     assert len(asked_of(scripted_cloud, flavor, wanted, gib=1, has_network=False).unseen) == 1
-    assert Findings(unseen=("nobody knows",)).verdict("work", "what 2 clients need") == (
-        "work has what 2 clients need, as far as could be looked at: nobody knows"
+    assert Findings(unseen=("unknown",)).verdict("work", "what 2 clients need") == (
+        "work has what 2 clients need, as far as it could be checked: unknown"
     )
-    both = Findings(scarce=("too few",), unseen=("nobody knows",)).verdict("work", "what 2 clients need")
-    assert both.endswith("overcommit=yes allows that: too few. Not all could be looked at: nobody knows")
+    both = Findings(scarce=("too few",), unseen=("unknown",)).verdict("work", "what 2 clients need")
+    assert both.endswith("overcommit=yes allows that: too few. Not everything could be checked: unknown")

@@ -1,4 +1,4 @@
-"""Clean-up by ownership on the lab's OpenStack: half-made stacks, stuck volumes, others' things beside."""
+"""Cleanup by ownership on the lab's OpenStack: incomplete stacks, stuck volumes, and resources of other users."""
 
 import os
 import signal
@@ -33,13 +33,13 @@ measurement: {sizes: [4K], patterns: [read], clients: 2, volume_size: 16M, repea
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody works on the volumes that are stuck here, so nobody need be waited for."""
+    """No service works on the volumes that are stuck here, so there is nothing to wait for."""
     monkeypatch.setattr(cloud_cleanup, "_STUCK_SECONDS", 5.0)
-    monkeypatch.setattr(cloud_cleanup, "DELETING_SECONDS", 5.0)
+    monkeypatch.setattr(cloud_cleanup, "_STUCK_DELETING_SECONDS", 5.0)
 
 
 def stuck_volume(user: Connection, lab: Lab, run_id: str, status: str) -> str:
-    """The id of a volume of a run that Cinder thinks somebody is at work on."""
+    """The id of a volume of a run that is stuck in a transient status."""
     made = user.block_storage.create_volume(
         size=1, name=f"cephfit-{run_id}-0", volume_type="hdd", metadata={RUN_KEY: run_id}
     )
@@ -70,7 +70,7 @@ def test_a_stack_cut_off_while_it_is_made_is_found_by_its_tag(cloud_user: Connec
 def test_a_stuck_volume_is_listed_with_the_command_that_frees_it(
     openstack_lab: Lab, cloud_user: Connection, cloud_admin: Connection, own_run: str, status: str
 ) -> None:
-    """An ordinary user cannot tell Cinder that nobody is at work on it."""
+    """An ordinary user may not reset the status."""
     volume = stuck_volume(cloud_user, openstack_lab, own_run, status)
     gone, left = clean(cloud_user, own_run, Silence())
     assert gone == ()

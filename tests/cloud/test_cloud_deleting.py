@@ -104,7 +104,7 @@ def test_what_cannot_be_deleted_is_told_with_the_services_own_reason(
     said = {"messages": [{"user_message": "delete volume: Driver failed to delete it"}]}
     services.say("GET /block_storage/v3/messages", (200, said))
     _, (left,) = cloud_cleanup.clean(scripted_cloud, RUN, Silence())
-    assert left.why == ("it is still there, with status error_deleting: delete volume: Driver failed to delete it")
+    assert left.why == ("it still exists, with status error_deleting: delete volume: Driver failed to delete it")
 
 
 LISTS = {

@@ -1,4 +1,4 @@
-"""Guests that nobody reaches, guests' clocks, and a real workload in guests: on the lab's real OpenStack."""
+"""Guests that cannot be reached, guests' clocks, and a real workload in guests: on the lab's real OpenStack."""
 
 import json
 import re
@@ -157,8 +157,8 @@ def test_a_prediction_is_held_against_the_workload_in_guests(
     command += ["--configurations", "ssd", "--scale", str(SCALE), "--repeats", "1", "--seconds", "5", "--json"]
     verified = cephfit(*command)
     assert verified.returncode == 0, verified.stderr
-    told = json.loads(verified.stdout)
-    assert {row["configuration"] for row in told["rows"]} == {"A", "ssd"}
+    verdict = json.loads(verified.stdout)
+    assert {row["configuration"] for row in verdict["rows"]} == {"A", "ssd"}
     with Store.open(store) as opened:
         (run,) = opened.runs()
         samples = [sample for _, sample in opened.workload_samples(run.run_id) if sample.state is State.OK]

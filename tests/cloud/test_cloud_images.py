@@ -1,4 +1,4 @@
-"""The guests' image in Glance, on the lab's OpenStack: once, after a kill, of another build, beside others'."""
+"""The guests' image in Glance, on the lab's OpenStack: first upload, after a kill, another build, other images."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ PARTS = {NAME, f"{NAME}-kernel", f"{NAME}-ramdisk"}
 
 
 def build(folder: Path, *, ramdisk: bytes = b"ramdisk") -> Path:
-    """An image's files without an image in them: nobody boots it here."""
+    """An image's files without an image in them: it is never booted here."""
     document = {"folder": ".", "kernel_release": "6.1.0-1", "fio_version": "fio-3.33", "schema_version": 1}
     (folder / "image.json").write_text(json.dumps(document))
     for name, content in (("vmlinuz", b"kernel"), ("initrd.gz", ramdisk), ("disk.raw", b"disk")):
@@ -42,8 +42,8 @@ def images(cloud: Connection) -> dict[str, Any]:
 def uploaded(cloud: Connection, folder: Path) -> dict[str, Any]:
     done = cephfit("image", "upload", str(folder), "--cloud", str(cloud.config.name), "--name", NAME, "--json")
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    shown: dict[str, Any] = json.loads(done.stdout)
+    return shown
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_an_image_is_sent_once_and_another_build_takes_its_place(
     assert {one.status for one in before.values()} == {"active"}
     assert uploaded(cloud_user, folder) == {"name": NAME, "id": first["id"], "changed": []}
     again = cephfit("image", "upload", str(folder), "--cloud", str(cloud_user.config.name), "--name", NAME)
-    assert "it was there already" in again.stdout
+    assert "already exists there" in again.stdout
 
     build(folder, ramdisk=b"another ramdisk")
     second = uploaded(cloud_user, folder)
@@ -80,7 +80,7 @@ def test_an_image_is_sent_once_and_another_build_takes_its_place(
 def test_what_a_killed_upload_left_is_replaced(
     cloud_user: Connection, removed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not at once: somebody else may be sending it. The ten minutes are left out here."""
+    """Not at once: another upload may be running. The ten minutes are skipped here."""
     folder = build(tmp_path)
     with (folder / "initrd.gz").open("wb") as ramdisk:
         ramdisk.truncate(512 * MIB)
@@ -105,7 +105,7 @@ def test_what_a_killed_upload_left_is_replaced(
 def test_others_images_are_neither_taken_nor_touched(
     cloud_admin: Connection, cloud_user: Connection, removed: None, tmp_path: Path
 ) -> None:
-    """Another project's public image of the same name: by its name alone nobody could be told which is meant."""
+    """Another project's public image of the same name: the name alone would be ambiguous."""
     folder = build(tmp_path)
     theirs = []
     try:

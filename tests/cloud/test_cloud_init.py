@@ -48,7 +48,7 @@ def cloud_init(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "tree" / "usr" / "lib" / "python3" / "dist-packages"
 
 
-@pytest.mark.parametrize("which", ["server", "errand"])
+@pytest.mark.parametrize("which", ["server", "job"])
 def test_cloud_init_runs_the_user_data_as_the_script_that_it_is(
     cloud_init: Path, tmp_path: Path, which: str
 ) -> None:

@@ -12,7 +12,7 @@ from scripted_services import BUSY, GATEWAY, GONE, Answer, Services
 from cephfit.cloud import stacks
 from cephfit.cloud.cleanup.ownership import own_name
 from cephfit.cloud.guests import guest_jobs
-from cephfit.cloud.guests.guest_jobs import Errands, Handle
+from cephfit.cloud.guests.guest_jobs import GuestJobs, Handle
 from cephfit.cloud.guests.guest_placement import ServerDiagnostics
 from cephfit.cloud.stacks import Node
 from cephfit.cloud.volumes import cinder_volumes, created_types
@@ -91,7 +91,7 @@ ACTIONS = f"{SERVER}/os-instance-actions"
 
 
 def rebuild(cloud: Connection) -> None:
-    Errands(cloud, "image", {}, {})._rebuild("srv", "image-id", "#!/bin/sh\n")
+    GuestJobs(cloud, "image", {}, {})._rebuild("srv", "image-id", "#!/bin/sh\n")
 
 
 def test_a_rebuild_whose_answer_was_lost_is_not_asked_for_again(
@@ -140,7 +140,7 @@ def test_why_a_server_is_not_rebuilt_is_novas_own_reason(services: Services, scr
     services.say(ACTION, (409, locked))
     with pytest.raises(ClusterError) as error:
         rebuild(scripted_cloud)
-    assert sentence(error) == "it cannot be rebuilt: Instance srv is locked"
+    assert sentence(error) == "the server cannot be rebuilt: Instance srv is locked"
     assert services.n_asked(ACTION) == 1
 
 
@@ -156,7 +156,7 @@ def test_what_the_hypervisor_counts_is_asked_for_again(services: Services, scrip
         diagnostics.moved(Client("c0", {}, 1))
     sentence(error)
     services.say(counts, (200, GATEWAY[1]))
-    with pytest.raises(ClusterError, match="the hypervisor does not say what disk vdb moved"):
+    with pytest.raises(ClusterError, match="the hypervisor does not count the I/O of disk vdb"):
         diagnostics.moved(Client("c0", {}, 1))
 
 

@@ -115,6 +115,6 @@ def test_an_ordinary_user_gets_the_default_alone_and_the_reason(cloud_user: Conn
     assert states["A"][0] is State.OK
     assert states["capped"] == (
         State.SKIPPED,
-        "QoS is set by the cloud's administrators, and this user is none",
+        "QoS is set by the cloud's administrators, and this user is not one",
     )
     clean(cloud_user, done.run_id, Silence())

@@ -13,7 +13,6 @@ from openstack.connection import Connection
 from recorded_cloud import FOLDER, PASSWORD, TOKEN, played, player
 
 from cephfit.cloud.cleanup import cloud_cleanup
-from cephfit.cloud.cleanup import cloud_cleanup as stuck_volumes
 from cephfit.cloud.cleanup.owned_resources import owned
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.cloud_connection import connect, persistently
@@ -35,8 +34,8 @@ CAPPED = "cephfit-tests-capped"
 @pytest.fixture(autouse=True)
 def no_patience(no_waiting: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was waited for is in the recording."""
-    monkeypatch.setattr(stuck_volumes, "_STUCK_SECONDS", 0.0)
-    monkeypatch.setattr(stuck_volumes, "DELETING_SECONDS", 0.0)
+    monkeypatch.setattr(cloud_cleanup, "_STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(cloud_cleanup, "_STUCK_DELETING_SECONDS", 0.0)
 
 
 def error_of(call: Callable[[], Any]) -> str:

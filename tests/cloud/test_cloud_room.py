@@ -52,15 +52,13 @@ def test_what_does_not_fit_into_the_pools_is_refused_before_anything_is_made(
     ]
     notes = "\n".join(on_the_cluster["notes"])
     assert re.search(
-        r"a private volume type cephfit-RUN-hdd-qos-.* \(total_iops_sec = 60\) are made for capped", notes
+        r"a private volume type cephfit-RUN-hdd-qos-.* \(total_iops_sec = 60\) are created for capped", notes
     )
-    assert re.search(
-        r"2 volumes of type hdd need 88G .* Ceph pool volumes-hdd has room for .* nothing would", notes
-    )
+    assert re.search(r"2 volumes of type hdd need 88G .* Ceph pool volumes-hdd has .* free: .*would refuse", notes)
 
     run = cephfit("sweep", "run", str(large), "--target", target, "--store", str(tmp_path / "large.sqlite"))
     assert run.returncode == 2
-    assert re.search(r"too little room: 2 volumes of type hdd need 88G .* Ceph pool volumes-hdd", run.stderr)
+    assert re.search(r"too little capacity: 2 volumes of type hdd need 88G .* Ceph pool volumes-hdd", run.stderr)
     assert everything(cloud_admin) == before
 
 
@@ -82,7 +80,7 @@ def test_where_cinder_tells_no_room_the_cluster_does_before_volumes_are_filled(
     """And the guests that are there meanwhile are reached from this machine, and from nowhere else."""
     run = cephfit("sweep", "run", str(large), "--target", restored, "--store", str(tmp_path / "large.sqlite"))
     assert run.returncode == 2
-    assert "whether the volumes fit is not known before they are made" in run.stderr
+    assert "whether the volumes fit is not known before they are created" in run.stderr
     assert re.search(r"pool volumes-hdd: the volumes need 44G, the pool has room for", run.stderr)
     groups = cloud_user.network.security_groups(project_id=cloud_user.current_project_id)
     rules = [rule for group in groups if group.name.startswith("cephfit-") for rule in group.security_group_rules]

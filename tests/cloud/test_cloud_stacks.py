@@ -102,7 +102,7 @@ def test_lost_answers(played_cloud: Connection) -> None:
 
 
 def test_deleted_while_it_is_made(played_cloud: Connection) -> None:
-    """Nobody waits for what is not wanted any more."""
+    """Creation is not waited for before a deletion."""
     assert deleted_while_it_is_made(played_cloud) == 0
     asked = yaml.safe_load((FOLDER / "deleted_while_it_is_made.yaml").read_text())["interactions"]
     methods = [one["request"]["method"] for one in asked]
@@ -116,7 +116,7 @@ def test_somebody_elses(played_cloud: Connection) -> None:
     said, status = somebody_elses(played_cloud)
     assert len(said) == 4
     for sentence in said:
-        assert "somebody else's stack has this name: it has no tag cephfit-run=recorded" in sentence
+        assert "another stack has this name: it has no tag cephfit-run=recorded" in sentence
     assert status == "CREATE_COMPLETE"
 
 

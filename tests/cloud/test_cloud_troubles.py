@@ -66,7 +66,7 @@ def test_a_quota_that_others_used_up_meanwhile(
     finally:
         cloud_admin.compute.update_quota_set(cloud_user.current_project_id, instances=24)
     assert "Quota exceeded for instances" in said(error)
-    assert len(make_stack(cloud_user, own_run, count=1)) == 1, "the failed stack is made anew by the same command"
+    assert len(make_stack(cloud_user, own_run, count=1)) == 1, "the same command creates the failed stack again"
     cloud_admin.block_storage.update_quota_set(cloud_user.current_project_id, volumes=1)
     try:
         with pytest.raises(ClusterError) as error:

@@ -90,7 +90,7 @@ def test_a_mistyped_zone_is_told_with_the_one_that_may_be_meant(
         (
             "closed:compute9",
             "availability zone closed has no enabled compute host compute9; it has none",
-            "name another zone, or leave zone= out of the target",
+            "name another zone, or omit zone= in the target",
         ),
     ],
     ids=["mistyped", "of another zone", "of other services", "of a zone without any"],
@@ -107,7 +107,7 @@ def test_a_host_that_the_zone_does_not_have_is_told_with_those_that_it_has(
 def test_who_may_not_see_hosts_is_told_that_nobody_looked(services: Services, cloud: Connection) -> None:
     """Ordinary users may name no host anyway, unless the cloud's policy says otherwise."""
     services.say(f"{NOVA}/os-availability-zone/detail", FORBIDDEN)
-    said = "Nova shows only administrators its compute hosts: whether there is one compte1 was not looked at"
+    said = "Nova shows only administrators its compute hosts: whether host compte1 exists was not checked"
     assert cloud_preflight.require_zone(cloud, "nova:compte1") == said
     assert cloud_preflight.require_zone(cloud, "nova") == ""
 

@@ -73,8 +73,8 @@ def test_the_command_builds_an_image_with_fio_the_drivers_and_no_password(tmp_pa
         pytest.skip(f"needs Debian's mirror: {done.stderr}")
     assert done.returncode == 0, done.stderr
     built = GuestImage.read(tmp_path / "image")
-    told = json.loads(done.stdout)
-    assert (told["kernel"], told["nbytes"]) == (built.kernel_release, built.nbytes)
+    shown = json.loads(done.stdout)
+    assert (shown["kernel"], shown["nbytes"]) == (built.kernel_release, built.nbytes)
     assert sorted(p.name for p in built.folder.iterdir()) == ["disk.raw", "image.json", "initrd.gz", "vmlinuz"]
     tree = tmp_path / "tree"
     tree.mkdir()

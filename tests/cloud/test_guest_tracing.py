@@ -43,7 +43,7 @@ class Guests:
         self.output = output
         self.scripts: list[str] = []
 
-    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
+    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
         self.scripts.append(script)
         return Answers({client.name: Said(self.output, "", 0.0, 1.0, 0, SIGNAL)}, 0.0, {client.name: None})
 
@@ -77,7 +77,7 @@ def test_a_job_that_is_not_traced_has_no_such_functions() -> None:
     [
         ("CEPHFIT-TRACE-TOO-LARGE 2097152\n", "2048 KiB when packed"),
         ("CEPHFIT-TRACE-NONE the guest's kernel has no tracing folder\n", "no tracing folder"),
-        (RUN.partition("CEPHFIT-TRACE-END")[0], "took no trace"),
+        (RUN.partition("CEPHFIT-TRACE-END")[0], "recorded no trace"),
     ],
 )
 def test_no_trace_is_an_error_that_says_why(output: str, words: str) -> None:

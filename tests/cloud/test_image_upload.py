@@ -157,7 +157,7 @@ def test_a_snapshot_of_the_images_own_name_is_not_taken_for_the_image(
     copied = {key: value for key, value in glance.images[first.id].items() if key != "id"}
     snapshot = glance.has(**{**copied, "image_type": "snapshot"})
     remove(cloud, NAME)
-    with pytest.raises(InputError, match="an image guest of this project is there already") as error:
+    with pytest.raises(InputError, match="an image guest of this project already exists") as error:
         put(cloud, tmp_path)
     assert f"image={snapshot}" in str(error.value.remedy)
     assert glance.images[snapshot]["status"] == "active"
@@ -245,7 +245,7 @@ def test_what_somebody_is_sending_right_now_is_left_to_them(
     glance: Glance, cloud: Connection, tmp_path: Path, name: str
 ) -> None:
     theirs = glance.has(name, minutes_old=5, status="saving", cephfit_image=NAME)
-    with pytest.raises(ClusterError, match=f"somebody is sending image {name}") as error:
+    with pytest.raises(ClusterError, match=f"image {name} is being uploaded") as error:
         put(cloud, tmp_path)
     assert f"openstack image delete {theirs}" in str(error.value.remedy)
     assert glance.there() == [(name, "saving")]

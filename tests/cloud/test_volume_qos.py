@@ -184,7 +184,7 @@ def test_a_type_with_volumes_keeps_its_qos_and_goes_before_its_spec() -> None:
 def test_an_ordinary_user_is_told_who_sets_qos_and_shown_no_types() -> None:
     with played("own_types_of_user"):
         why, things = why_not_for_a_user(player())
-    assert why == "QoS is set by the cloud's administrators, and this user is none"
+    assert why == "QoS is set by the cloud's administrators, and this user is not one"
     assert things == ()
 
 

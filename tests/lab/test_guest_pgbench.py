@@ -42,7 +42,7 @@ class Guests:
         self.said = Said(output, "", 1795287020.5, 1795287071.0, code, SIGNAL)
         self.scripts: list[str] = []
 
-    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
+    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
         self.scripts.append(script)
         return Answers({client.name: self.said}, 1795287020.0, {client.name: Offset(0.1, 0.3)})
 

@@ -128,13 +128,13 @@ class Guests:
     def __init__(self) -> None:
         self.holds_database = False
         self.has_postgres = True
-        self.n_errands = 0
+        self.n_guest_jobs = 0
 
-    def errand(self, client: Client, script: str, *, seconds: float) -> Any:
+    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Any:
         from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, Said
         from cephfit.measure.fio.guest_clocks import Offset
 
-        self.n_errands += 1
+        self.n_guest_jobs += 1
         wanted = dict(re.findall(r"^export CEPHFIT_(\w+)='?([^'\n]*)'?$", script, re.M))
         output, errors, code = self._done(wanted)
         said = Said(output, errors, 1795287020.5, 1795287071.0, code, SIGNAL)
@@ -192,7 +192,7 @@ class TestPgBenchInGuests(WorkloadContract):
     def test_a_guest_is_not_booted_for_what_cannot_be(self, harness: Harness, guests: Guests) -> None:
         with pytest.raises(InputError, match="needs"):
             harness.open().prepare(replace(harness.client, nbytes=1))
-        assert guests.n_errands == 0
+        assert guests.n_guest_jobs == 0
 
 
 PROGRAM = """\

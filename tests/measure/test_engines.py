@@ -160,7 +160,7 @@ class TestFioServersThatAreNotThere(TestFioServers):
 
 
 class HereForThere:
-    """Errands that are done on this machine: the same script, run by the same shell, with the real fio."""
+    """Guest jobs that are done on this machine: the same script, run by the same shell, with the real fio."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -187,13 +187,13 @@ class HereForThere:
 @needs_fio
 @needs_openstacksdk
 @pytest.mark.fio
-class TestErrands(VolumesContract):
+class TestGuestJobs(VolumesContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> Harness:
-        from cephfit.cloud.guests.guest_transport import ErrandEngine
+        from cephfit.cloud.guests.guest_transport import GuestJobEngine
 
         clients = [volume(tmp_path, n) for n in range(2)]
-        engine = ErrandEngine(HereForThere(tmp_path))  # type: ignore[arg-type]
+        engine = GuestJobEngine(HereForThere(tmp_path))  # type: ignore[arg-type]
         return Harness(engine, clients, absent(clients[1]), cells=("4K-randread",), by_program=False)
 
 

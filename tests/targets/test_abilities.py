@@ -21,11 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("measure", "cloud", "targets", "sweep", "lab")
 
 CEPH = {
-    *("HasCatalogue", "HasWitness", "JudgesConfigurations", "KeepsNotes", "KeepsToImages", "MayKeepCaches"),
-    *("Previews", "TellsDisturbances", "VouchesForClients", "WarnsOfSettings"),
+    *("HasCatalogue", "HasTelemetry", "JudgesConfigurations", "KeepsNotes", "KeepsToImages", "MayKeepCaches"),
+    *("Previews", "ReportsDisturbances", "ChecksClients", "WarnsOfSettings"),
 }
 CLOUD = {
-    *("BelongsToRun", "BringsEngine", "DoesErrands", "JudgesConfigurations", "KeepsNotes", "MayKeepCaches"),
+    *("BelongsToRun", "BringsEngine", "RunsGuestJobs", "JudgesConfigurations", "KeepsNotes", "MayKeepCaches"),
     *("Previews", "ScalesClients", "TellsLimits"),
 }
 SIMULATION = {"BringsEngine", "JudgesConfigurations", "KnowsItsTimes", "KnowsTheSweep", "WarnsOfSettings"}
@@ -39,12 +39,12 @@ TARGETS = {
     "targets.openstack.openstack_target.OpenStackTarget": CLOUD,
     "targets.openstack.openstack_ceph.OpenStackWithCeph": {
         *CLOUD,
-        *("HasCatalogue", "HasWitness", "TellsDisturbances", "WarnsOfSettings"),
+        *("HasCatalogue", "HasTelemetry", "ReportsDisturbances", "WarnsOfSettings"),
     },
     "targets.simulated.SimulatedTarget": SIMULATION,
 }
 ENGINES: dict[str, set[str]] = {
-    "cloud.guests.guest_transport.ErrandEngine": set(),
+    "cloud.guests.guest_transport.GuestJobEngine": set(),
     "cloud.guests.guest_placement.PlacedEngine": set(),
     "cloud.guests.guest_transport._ChosenEngine": set(),
     "measure.fio.fio_local.FioEngine": set(),

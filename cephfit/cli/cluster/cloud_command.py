@@ -1,4 +1,4 @@
-"""`cephfit cloud`: what a sweep would find in an OpenStack cloud, what it left there, and deleting that."""
+"""`cephfit cloud`: check an OpenStack cloud, list the resources of runs, and delete them."""
 
 from dataclasses import asdict
 
@@ -20,9 +20,9 @@ _CLOUD = click.option(
 
 @click.group(cls=SentenceGroup)
 def command() -> None:
-    """OpenStack: check what a sweep needs, list what runs own, delete what a run left.
+    """OpenStack: check the needs of a sweep, list the resources of runs, delete those of one run.
 
-    Everything that cephfit makes in a cloud carries the id of its run. Nothing else is ever touched.
+    Every resource that cephfit creates in a cloud carries the id of its run. Other resources are never changed.
     """
 
 
@@ -32,9 +32,9 @@ def command() -> None:
 @click.option("--volume-size", default="1G", show_default=True, help="Size of each guest's volume.")
 @json_option
 def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
-    """Check whether a cloud has all that a sweep needs; creates nothing.
+    """Check whether a cloud meets the needs of a sweep; creates nothing.
 
-    TARGET is what `sweep run --target` takes: `openstack:CLOUD,flavor=NAME,volume_type=NAME,network=NAME`.
+    TARGET has the form of `sweep run --target`: `openstack:CLOUD,flavor=NAME,volume_type=NAME,network=NAME`.
     """
     if target.partition(":")[0] != "openstack":
         raise InputError(
@@ -56,7 +56,7 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
     try:
         pools = cinder_pools(cloud)
         wanted = [Wanted(choice.volume_type, clients)]
-        found = require(cloud, choice, wanted, nbytes=nbytes, pools=pools, looks_anyway=True)
+        found = require(cloud, choice, wanted, nbytes=nbytes, pools=pools, checks_all=True)
         qos = qos_of_types(cloud)[choice.volume_type]
     finally:
         cloud.close()
@@ -91,7 +91,7 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
 @_CLOUD
 @json_option
 def list_runs(cloud: str, as_json: bool) -> None:
-    """List what cephfit's runs own in this project, and all their volume types and QoS specs."""
+    """List the resources of cephfit's runs in this project, and all their volume types and QoS specs."""
     connection = connected(cloud)
     from cephfit.cloud.cleanup.owned_resources import runs
 
@@ -115,10 +115,11 @@ def list_runs(cloud: str, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @json_option
 def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
-    """Delete all that a run left in this project: stacks, servers, ports, groups, volumes, types with QoS.
+    """Delete all resources of a run in this project: stacks, servers, ports, groups, volumes, types with QoS.
 
-    It deletes at once; --dry-run only shows what would be deleted. Everything is found by the run's id, even if
-    this machine no longer knows the run. What cannot be deleted is listed with the reason, and the exit code is 2.
+    It deletes at once; --dry-run only shows what would be deleted. Resources are found by the run's id, even if
+    this machine no longer knows the run. Those that cannot be deleted are listed with the reason, and the exit
+    code is 2.
     """
     from cephfit.cloud.cleanup.ownership import is_run_id
 

@@ -13,11 +13,11 @@ from cephfit.core.units import MIB, format_seconds
 
 @click.group(cls=SentenceGroup)
 def command() -> None:
-    """A small image for benchmark guests, for clouds without internet and for guests that should boot in seconds.
+    """A small image for benchmark guests that boots in seconds and works without internet.
 
-    It is made of this Debian machine's own packages: the cloud kernel and, in memory, busybox, fio and an SSH
-    server. fio's server listens on port 8765; the keys of the cloud may log in as root; a script in the user data
-    is run. It does not touch its disks.
+    It is built from this Debian machine's packages: the cloud kernel and, in memory, busybox, fio and an SSH
+    server. fio's server listens on port 8765. The cloud's key pairs allow a log-in as root. A script in the user
+    data is run. The guest does not change its disks.
     """
 
 
@@ -67,9 +67,9 @@ def build(folder: Path, extra: str | None, as_json: bool) -> None:
 def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_json: bool) -> None:
     """Upload the image in FOLDER to a cloud's Glance, as NAME, NAME-kernel and NAME-ramdisk.
 
-    Safe to run again: the parts of this build that are already there stay, what a killed upload left is replaced
-    (after ten minutes, as somebody may still be uploading it until then), and another build replaces the former
-    one. Images that others uploaded, and snapshots of guests, are never touched.
+    Safe to run again: existing parts of this build are kept, and another build replaces the former one. Parts of
+    a killed upload are replaced after ten minutes, because until then another user may still be uploading them.
+    Images of other users, and snapshots of guests, are never changed.
     """
     from cephfit.cloud.image.guest_image import GuestImage
 
@@ -87,7 +87,7 @@ def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_j
     elif found.changed:
         click.echo(f"image {name} is {found.id}: {', '.join(found.changed)} uploaded or changed")
     else:
-        click.echo(f"image {name} is {found.id}: this build of it was there already")
+        click.echo(f"image {name} is {found.id}: this build of it already exists there")
 
 
 @command.command()
@@ -95,12 +95,12 @@ def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_j
 @click.option("--cloud", help="Name of the cloud in clouds.yaml.  [default: $OS_CLOUD]")
 @json_option
 def remove(name: str, cloud: str | None, as_json: bool) -> None:
-    """Delete the image NAME that `cephfit image upload` put into a cloud, with its kernel and RAM disk."""
+    """Delete the image NAME that `cephfit image upload` uploaded, with its kernel and RAM disk."""
     connection = connected(cloud or "")
-    from cephfit.cloud.image.image_upload import remove as take_away
+    from cephfit.cloud.image.image_upload import remove as delete_image
 
     try:
-        gone = take_away(connection, name)
+        gone = delete_image(connection, name)
     finally:
         connection.close()
     if as_json:

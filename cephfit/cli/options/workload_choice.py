@@ -76,7 +76,7 @@ def trial_of(
     from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec
     from cephfit.lab.workloads.program_workload import ProgramWorkload
     from cephfit.sweep.verification import Trial
-    from cephfit.targets.abilities import DoesErrands
+    from cephfit.targets.abilities import RunsGuestJobs
 
     if target.facts().get("simulated"):
         raise InputError(
@@ -90,7 +90,7 @@ def trial_of(
         where = f"--workload {workload}"
         if scale is not None:
             raise InputError("--scale is for pgbench only", where=where, remedy="omit it")
-        if isinstance(target, DoesErrands):
+        if isinstance(target, RunsGuestJobs):
             raise InputError(
                 "a program of yours runs on this machine, not in guests",
                 where=where,
@@ -101,7 +101,7 @@ def trial_of(
         )
         nbytes = -(-chosen.volume_nbytes // MIB) * MIB
     else:
-        if isinstance(target, DoesErrands):
+        if isinstance(target, RunsGuestJobs):
             spec = spec_of(scale)
             chosen = GuestPgBench(target, spec, collect=collect)
         else:

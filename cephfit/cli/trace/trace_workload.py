@@ -85,7 +85,7 @@ def command(
     from cephfit.core.values.measurement import CacheCondition
     from cephfit.core.values.sample import State
     from cephfit.sweep.verification import run_once
-    from cephfit.targets.abilities import BelongsToRun, DoesErrands, MayKeepCaches
+    from cephfit.targets.abilities import BelongsToRun, MayKeepCaches, RunsGuestJobs
     from cephfit.traces.capturing.capture import capturing
 
     captured: list[CaptureReport] = []
@@ -99,7 +99,7 @@ def command(
 
     with sigterm_as_interrupt(), progress_display() as progress:
         target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
-        in_guests = isinstance(target, DoesErrands)
+        in_guests = isinstance(target, RunsGuestJobs)
         try:
             cache = CacheCondition(cache_text)
             if cache is CacheCondition.COLD and isinstance(target, MayKeepCaches):

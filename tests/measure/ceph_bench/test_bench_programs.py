@@ -131,7 +131,7 @@ def test_osds_that_deny_what_rados_bench_says_make_a_sample_invalid_that_names_i
     run = CellRun("A", Cell.parse("4K-write"), 0, 0, sweep.measurement, [client], {"c0": 1})
     (sample,) = judge(run, rados_bench.RadosBenchEngine().run(run), Circumstances(1, 2, (1, 2), (), 1))
     assert sample.state is State.INVALID
-    assert sample.reason.startswith("rados bench says that it moved 2158592 bytes, the OSDs, for 1 clients")
+    assert sample.reason.startswith("rados bench reports 2158592 bytes moved, but the OSDs, for 1 clients")
 
 
 def test_rados_bench_keeps_to_a_namespace_of_its_own_so_that_cleaning_up_deletes_nobody_elses(

@@ -37,12 +37,12 @@ from cephfit.targets.simulated import SimulatedTarget
 pytestmark = [pytest.mark.fio, pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")]
 NBYTES = 4 * MIB
 ENGINE = RemoteFioEngine(most_skew=9)
-"""On a machine that is busy with other tests two servers may begin far apart; of that another test speaks."""
+"""On a machine that is busy with other tests two servers may begin far apart; another test covers that."""
 
 
 @dataclass
 class Servers:
-    """Real fio servers, each with a volume that it alone is told of."""
+    """Real fio servers, each with a separate volume."""
 
     folder: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -215,7 +215,7 @@ def test_a_client_that_dies_fails_and_the_others_are_not_trusted(
     outcome = ENGINE.run(run)
     deed.join()
     assert outcome.clients["c1"].metrics is None
-    assert "gave no result" in outcome.clients["c1"].failure
+    assert "returned no result" in outcome.clients["c1"].failure
     samples = judge(run, outcome, Circumstances(1, 2, (1, 2), (), 1))
     assert [s.state for s in samples] == [State.INVALID, State.FAILED]
     assert "client c1" in samples[0].reason
@@ -252,10 +252,10 @@ def test_a_server_that_hangs_ends_the_run_in_time_and_nothing_runs_on(
 _LONG_JOB = """
 import sys
 from cephfit.core.protocols import Client
-from cephfit.measure.fio.fio_servers import speak
+from cephfit.measure.fio.fio_servers import drive_servers
 job = "[c0]\\nioengine=psync\\nrw=randread\\nbs=4k\\nrate_iops=20\\ntime_based\\nruntime=120\\nsize=4m\\nfilename="
 client = Client("c0", {}, 4 << 20, address=sys.argv[1])
-speak([client], {"c0": job + sys.argv[2]}, timeout_seconds=float(sys.argv[3]))
+drive_servers([client], {"c0": job + sys.argv[2]}, timeout_seconds=float(sys.argv[3]))
 """
 
 
@@ -270,7 +270,7 @@ speak([client], {"c0": job + sys.argv[2]}, timeout_seconds=float(sys.argv[3]))
 def test_no_job_goes_on_in_a_client_when_its_sweep_is_over(
     end: signal.Signals | None, timeout_seconds: float, servers: Servers
 ) -> None:
-    """A server whose connection is gone ends its job no sooner: the next sweep would be measured beside it."""
+    """A server whose connection is gone ends its job no sooner: it would disturb the next sweep."""
     client = servers.client()
     command = [sys.executable, "-c", _LONG_JOB, str(client.address), client.fio_options["filename"]]
     with subprocess.Popen([*command, str(timeout_seconds)], start_new_session=True) as driver:

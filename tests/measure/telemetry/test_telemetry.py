@@ -13,7 +13,7 @@ from cephfit.measure.telemetry import kernel_counters, osd_counters
 from cephfit.measure.telemetry.bottleneck import bottleneck_of, cpu_of_clients, thread_cpu
 from cephfit.measure.telemetry.kernel_counters import DiskCounters, HostCounters
 from cephfit.measure.telemetry.osd_counters import OsdCounters, Timed
-from cephfit.measure.telemetry.telemetry_collector import Look, Places, used_between
+from cephfit.measure.telemetry.telemetry_collector import CounterReading, DeviceRoles, used_between
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.sweep_plan import Sweep
@@ -36,9 +36,9 @@ def host(busy: float = 0.0, disk_busy: float = 0.0, **more: object) -> HostCount
 
 
 def used(after: HostCounters, osd: OsdCounters | None = None) -> dict:
-    places = Places({"h": {"sdb": "osd.0 (hdd)"}}, {"h": {"eth0": 125_000_000}})
-    before = Look({"h": host()}, {0: OsdCounters()})
-    return used_between(before, Look({"h": after}, {0: osd or OsdCounters()}), places, io_seconds=10.0)
+    places = DeviceRoles({"h": {"sdb": "osd.0 (hdd)"}}, {"h": {"eth0": 125_000_000}})
+    before = CounterReading({"h": host()}, {0: OsdCounters()})
+    return used_between(before, CounterReading({"h": after}, {0: osd or OsdCounters()}), places, io_seconds=10.0)
 
 
 def test_the_counters_of_this_machine_are_read_and_only_grow():
@@ -94,7 +94,7 @@ def test_a_client_whose_one_thread_has_a_whole_cpu_is_the_bottleneck():
     assert found.what == "CPU of clients"
     assert found.sentence == (
         "the one thread of client c1 was at its limit: busy 95 % of the time of one CPU (user 60 %, system 35 %); "
-        "only more clients can use what the storage has left"
+        "only more clients can use the storage's remaining capacity"
     )
 
 
@@ -123,18 +123,18 @@ def test_clients_that_do_not_say_what_they_had_are_left_out():
 
 
 class Watcher:
-    """A witness that sees nothing itself; keeps what it was told of the clients."""
+    """A telemetry collector without readings; keeps the CPU shares of the clients."""
 
     def __init__(self) -> None:
-        self.told: list[dict[str, Mapping[str, float]]] = []
+        self.shares: list[dict[str, Mapping[str, float]]] = []
 
-    def look(self) -> Look:
-        return Look({}, {})
+    def read_counters(self) -> CounterReading:
+        return CounterReading({}, {})
 
     def used(
-        self, before: Look, after: Look, *, cpu: Mapping[str, Mapping[str, float]], **_: Any
+        self, before: CounterReading, after: CounterReading, *, cpu: Mapping[str, Mapping[str, float]], **_: Any
     ) -> dict[str, Any]:
-        self.told.append(dict(cpu))
+        self.shares.append(dict(cpu))
         found = bottleneck_of({"hosts": {}, "osds": {}, "clients": cpu})
         return {"bottleneck": {"what": found.what, "sentence": found.sentence}}
 
@@ -144,7 +144,7 @@ class Watched(SimulatedTarget):
         super().__init__()
         self._watcher = watcher
 
-    def witness(self) -> Watcher:
+    def telemetry(self) -> Watcher:
         return self._watcher
 
 
@@ -172,7 +172,7 @@ def test_a_sweep_names_clients_at_their_limit_unless_they_were_held_back(
     used = [s.evidence["used"] for s in store.samples(run.run_id) if s.key.client == "c0"]
     causes = {said["bottleneck"]["what"] for said in used}
     assert causes == ({"unknown"} if limited else {"CPU of clients"})
-    assert all(bool(told) is not limited for told in watcher.told)
+    assert all(bool(shares) is not limited for shares in watcher.shares)
 
 
 def test_queues_that_were_full_are_named():

@@ -7,7 +7,7 @@ import pytest
 
 from cephfit.core.errors import ClusterError
 from cephfit.measure.validity.disturbances import changes, foreign_load
-from cephfit.measure.validity.foreign_io import LOOK_SECONDS, StrangersInPool, StrangersInPools
+from cephfit.measure.validity.foreign_io import POLL_SECONDS, ForeignIoInPool, ForeignIoInPools
 
 OSD = {"osd": 0, "up": 1, "in": 1, "weight": 1, "up_from": 7}
 POOL = {"pool_name": "p", "pg_num": 32, "pg_placement_num": 32, "size": 3, "crush_rule": 0, "last_change": 5}
@@ -58,7 +58,7 @@ def test_load_of_others_disturbs_above_a_limit_and_our_own_never():
         return pool.startswith("cephfit-")
 
     assert foreign_load(stats, ours, 100) == ()
-    assert foreign_load(stats, ours, 50) == ("others' clients did 60 I/Os per second (pools vms 60)",)
+    assert foreign_load(stats, ours, 50) == ("foreign clients did 60 I/Os per second (pools vms 60)",)
 
 
 def test_load_on_others_images_in_our_own_pool_adds_to_that_of_other_pools():
@@ -71,14 +71,14 @@ def test_load_on_others_images_in_our_own_pool_adds_to_that_of_other_pools():
         return foreign_load(stats, "bench".__eq__, 50, {"bench/theirs": theirs})
 
     assert reasons(10) == ()
-    assert reasons(20) == ("others' clients did 60 I/Os per second (pools vms 40; images bench/theirs 20)",)
+    assert reasons(20) == ("foreign clients did 60 I/Os per second (pools vms 40; images bench/theirs 20)",)
     assert foreign_load([], "bench".__eq__, 50, {"bench/theirs": 60}) == (
-        "others' clients did 60 I/Os per second (images bench/theirs 60)",
+        "foreign clients did 60 I/Os per second (images bench/theirs 60)",
     )
 
 
 class Manager:
-    """Answers as ``rbd perf image counters`` does, for images of one pool; a clock besides."""
+    """Answers as ``rbd perf image counters`` does, for images of one pool, and a clock."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -109,40 +109,40 @@ def manager() -> Manager:
 
 
 @pytest.fixture
-def strangers(manager: Manager, notes: list[str]) -> StrangersInPool:
+def foreign_io(manager: Manager, notes: list[str]) -> ForeignIoInPool:
     admin: Any = manager
-    return StrangersInPool(admin, "bench", "ours".__eq__, note=notes.append, clock=lambda: manager.seconds)
+    return ForeignIoInPool(admin, "bench", "ours".__eq__, note=notes.append, clock=lambda: manager.seconds)
 
 
-def test_what_others_did_since_the_beginning_is_told_apart_from_ours(manager: Manager, strangers: StrangersInPool):
+def test_io_of_others_since_the_mark_is_counted_without_ours(manager: Manager, foreign_io: ForeignIoInPool):
     manager.ops = {"ours": 5000, "theirs": 700, "idle": 3}
-    strangers.begin()
+    foreign_io.begin()
     manager.seconds, manager.ops = 10, {"ours": 9000, "theirs": 1200, "idle": 3}
-    assert strangers.rates() == {"bench/theirs": 50.0}
-    strangers.begin()
+    assert foreign_io.rates() == {"bench/theirs": 50.0}
+    foreign_io.begin()
     manager.seconds, manager.ops = 20, {"ours": 9900, "theirs": 1200, "idle": 3, "new": 90}
-    assert strangers.rates() == {"bench/new": 9.0}
+    assert foreign_io.rates() == {"bench/new": 9.0}
 
 
 def test_the_manager_is_asked_so_often_that_it_does_not_cease_to_count(
-    manager: Manager, strangers: StrangersInPool
+    manager: Manager, foreign_io: ForeignIoInPool
 ):
-    strangers.begin()
+    foreign_io.begin()
     for second in range(120):
         manager.seconds = second
-        strangers.keep_looking()
-    assert manager.n_asked == 1 + 119 // LOOK_SECONDS
+        foreign_io.poll()
+    assert manager.n_asked == 1 + 119 // POLL_SECONDS
 
 
-def test_a_manager_that_began_anew_meanwhile_still_tells_of_strangers(
-    manager: Manager, strangers: StrangersInPool
+def test_a_manager_that_began_anew_meanwhile_still_reports_foreign_io(
+    manager: Manager, foreign_io: ForeignIoInPool
 ):
     manager.ops = {"theirs": 700}
-    strangers.begin()
+    foreign_io.begin()
     manager.seconds, manager.ops = 25, {"theirs": 900}
-    strangers.keep_looking()
+    foreign_io.poll()
     manager.seconds, manager.ops = 50, {"theirs": 300}
-    assert strangers.rates() == {"bench/theirs": (200 + 300) / 50}
+    assert foreign_io.rates() == {"bench/theirs": (200 + 300) / 50}
 
 
 def test_pools_are_watched_from_the_run_on_in_which_they_are_known(manager: Manager) -> None:
@@ -150,23 +150,23 @@ def test_pools_are_watched_from_the_run_on_in_which_they_are_known(manager: Mana
     admin: Any = manager
     known: list[str] = []
 
-    def watched(pool: str) -> StrangersInPool:
-        return StrangersInPool(admin, pool, "volume-1".__eq__, note=str, clock=lambda: manager.seconds)
+    def watched(pool: str) -> ForeignIoInPool:
+        return ForeignIoInPool(admin, pool, "volume-1".__eq__, note=str, clock=lambda: manager.seconds)
 
-    strangers = StrangersInPools(lambda: known, watched)
-    strangers.begin()
-    assert (strangers.rates(), manager.n_asked) == ({}, 0)
+    foreign_io = ForeignIoInPools(lambda: known, watched)
+    foreign_io.begin()
+    assert (foreign_io.rates(), manager.n_asked) == ({}, 0)
     known.append("bench")
     manager.ops = {"volume-1": 100, "volume-2": 100}
-    strangers.begin()
+    foreign_io.begin()
     manager.seconds, manager.ops = 10, {"volume-1": 900, "volume-2": 1100}
-    assert strangers.rates() == {"bench/volume-2": 100.0}
+    assert foreign_io.rates() == {"bench/volume-2": 100.0}
 
 
-def test_where_nobody_can_see_the_strangers_it_is_said_once(
-    manager: Manager, strangers: StrangersInPool, notes: list[str]
+def test_foreign_io_that_cannot_be_seen_is_noted_once(
+    manager: Manager, foreign_io: ForeignIoInPool, notes: list[str]
 ):
     manager.refuses = True
-    strangers.begin()
-    assert strangers.rates() == {}
-    assert notes == ["what others do on images in pool bench is not seen: module rbd_support is not there"]
+    foreign_io.begin()
+    assert foreign_io.rates() == {}
+    assert notes == ["foreign I/O on images in pool bench cannot be counted: module rbd_support is not there"]

@@ -94,7 +94,7 @@ def test_where_a_guest_was_is_with_its_sample(small_text: str) -> None:
 def test_a_guest_that_moved_meanwhile_is_not_trusted(small_text: str) -> None:
     outcomes = measured(Guests(moves_at=2), small_text)
     assert outcomes["c0"].doubt == ""
-    assert outcomes["c1"].doubt == "its guest was moved from compute1 to compute2 meanwhile"
+    assert outcomes["c1"].doubt == "its guest was moved from compute1 to compute2 during the run"
 
 
 @pytest.mark.parametrize("gone_at", [1, 2])

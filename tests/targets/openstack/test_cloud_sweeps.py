@@ -95,7 +95,7 @@ def test_guests_grow_with_the_loads_and_qos_is_told(cloud_admin: Connection, cap
         *(("two", client) for client in ("c0", "c1")),
         *(("three", client) for client in ("c0", "c1", "c2")),
     }
-    assert "is being made: 2 servers" in run.stderr
+    assert "is being created: 2 servers" in run.stderr
     assert run.stderr.count("is being scaled to 3 servers") == run.stderr.count("is being scaled") == 1
     for sample in good:
         assert sample.metrics is not None

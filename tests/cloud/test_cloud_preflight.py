@@ -1,4 +1,4 @@
-"""What is looked at before anything is made in a cloud, against what a real OpenStack (release Zed) said.
+"""The preflight of a cloud, against recorded answers of a real OpenStack (release Zed).
 
 tests/cloud/record_cloud.py records it.
 """
@@ -18,11 +18,11 @@ from test_cloud_recorded import error_of
 from cephfit.cloud.capacity import cloud_preflight, pool_capacity, quotas
 from cephfit.cloud.capacity.cloud_forecast import CloudForecast
 from cephfit.cloud.capacity.cloud_preflight import guests_that_fit
-from cephfit.cloud.capacity.pool_capacity import CinderPool, cinder_pools, fits, not_looked_at, pools_of
+from cephfit.cloud.capacity.pool_capacity import CinderPool, cinder_pools, fits, pools_of, why_unchecked
 from cephfit.cloud.capacity.quotas import Need, Wanted, asked_of
 from cephfit.cloud.cloud_choice import CloudChoice, parse_choice
 from cephfit.cloud.guests import own_address
-from cephfit.cloud.guests.own_address import NOBODY, reached_from
+from cephfit.cloud.guests.own_address import NO_HOST, reached_from
 from cephfit.cloud.stacks import LARGEST_STACK
 from cephfit.core.errors import InputError
 from cephfit.core.units import GIB
@@ -99,7 +99,7 @@ def lacking(cloud: Connection) -> list[str]:
 
 
 def test_enough(played_cloud: Connection) -> None:
-    """An ordinary user: quotas of three services are told, and what only administrators may see is said."""
+    """An ordinary user: quotas of three services are known, and hidden ones are named."""
     said, unseen = enough(played_cloud)
     assert said == [
         "37 more instances are needed, 24 of 24 are free (Nova's quota instances)",
@@ -148,7 +148,7 @@ def test_room_in_pools(played_cloud: Connection) -> None:
     assert {pool.ceph_pool for pool in pools} == {"volumes-hdd", "volumes-ssd"}
     assert all(len(pool.fsid) == 36 and pool.free_nbytes > GIB for pool in pools)
     assert [(fit.volume_type, fit.n, fit.is_enough) for fit in small] == [("hdd", 1, True)]
-    assert "2 volumes of type hdd need 220G when they are written, Ceph pool volumes-hdd has room for" in large
+    assert "2 volumes of type hdd need 220G when they are written, Ceph pool volumes-hdd has " in large
     assert "overcommit=yes" in large
 
 
@@ -160,12 +160,12 @@ def test_what_a_run_would_make(played_cloud: Connection) -> None:
         ("fast", "type", "ssd"),
     ]
     assert notes[0].startswith("a private volume type cephfit-RUN-hdd-qos-")
-    assert "like hdd, and a QoS spec of that name (total_iops_sec = 60) are made for capped" in notes[0]
+    assert "like hdd, and a QoS spec of that name (total_iops_sec = 60) are created for capped" in notes[0]
     assert [note.partition(" need ")[0] for note in notes[1:]] == [
         "6 volumes of type hdd",
         "3 volumes of type ssd",
     ]
-    assert all(note.endswith("that is too little, so nothing would be done") for note in notes[1:])
+    assert all(note.endswith("too little, so the run would refuse to start") for note in notes[1:])
 
 
 def test_own_place(played_cloud: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,11 +184,11 @@ def test_own_place(played_cloud: Connection, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_nobody_is_let_in_where_the_own_address_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And whoever runs it is told how to say who may."""
+    """And the note names the option that opens them."""
     monkeypatch.setattr(own_address, "source_towards", lambda there: None)
     with played("own_place"):
         found = own_place(player())
-    assert found.cidr == NOBODY
+    assert found.cidr == NO_HOST
     assert "ports stay closed" in found.note
 
 
@@ -276,7 +276,7 @@ def test_types_that_share_a_pool_share_its_room(monkeypatch: pytest.MonkeyPatch)
     }
     assert (found["only-x"].n_fitting, found["only-x"].is_enough) == (3, True)
     assert (found["any"].n_fitting, found["any"].is_enough) == (1, False)
-    assert "Cinder's pool a@x#x has room for" in found["any"].sentence
+    assert "Cinder's pool a@x#x has " in found["any"].sentence
 
 
 def test_hosts_of_one_ceph_pool_share_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,8 +289,8 @@ def test_hosts_of_one_ceph_pool_share_its_room(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(pool_capacity, "volume_types", lambda _: [OfTypes("x", "x"), OfTypes("y", "y")])
     of_x, of_y = fits(Named(), pools, [Wanted("x", 5), Wanted("y", 3)], nbytes=10 * GIB)  # type: ignore[arg-type]
     assert (of_x.n_fitting, of_y.n_fitting) == (3, 3)
-    assert of_x.sentence.count("Ceph pool volumes has room for") == 1
-    assert "room for 39G" in of_x.sentence, "the lesser of what two hosts say of one pool"
+    assert of_x.sentence.count("Ceph pool volumes has ") == 1
+    assert "has 39G free" in of_x.sentence, "the lesser of what two hosts say of one pool"
 
 
 def test_types_whose_room_nobody_knows_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,9 +301,9 @@ def test_types_whose_room_nobody_knows_are_named(monkeypatch: pytest.MonkeyPatch
     wanted = [Wanted("known", 1), Wanted("silent", 1), Wanted("lost", 1), Wanted("there", 1, n_there=1)]
     found = fits(Named(), pools, wanted, nbytes=GIB)  # type: ignore[arg-type]
     assert [fit.volume_type for fit in found] == ["known"]
-    said = not_looked_at(wanted, found)
-    assert said.startswith("whether volumes of type lost and silent fit is not known before they are made")
-    assert not_looked_at(wanted[:1], found) == ""
+    said = why_unchecked(wanted, found)
+    assert said.startswith("whether volumes of type lost and silent fit is not known before they are created")
+    assert why_unchecked(wanted[:1], found) == ""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a machine's journal knows of what runs made in a cloud: in which project it is, and whose."""
+"""A machine's journal of the resources that runs created in a cloud: their project and their run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
 from cephfit.cloud.cleanup import resource_journal
-from cephfit.cloud.cleanup.resource_journal import MadeThings
+from cephfit.cloud.cleanup.resource_journal import CreatedResources
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import Silence
@@ -29,11 +29,11 @@ class Recording:
         self._done.append(("deleted", self._run_id, name))
 
 
-def in_project(project: str, file: Path) -> MadeThings:
+def in_project(project: str, file: Path) -> CreatedResources:
     """What there is, seen by a cloud's name that means this project."""
     config = SimpleNamespace(auth={"auth_url": f"https://{project}.example:5000/v3"})
     cloud: Any = SimpleNamespace(current_project_id=project, config=config)
-    return MadeThings(cloud, Journal(file), Silence(), name="openstack:work")
+    return CreatedResources(cloud, Journal(file), Silence(), name="openstack:work")
 
 
 def stacks_of(done: list[tuple[str, str, str]]) -> Callable[[str], Any]:
@@ -47,8 +47,8 @@ def test_what_was_made_in_another_project_is_not_taken_for_gone(tmp_path: Path) 
     with pytest.raises(ClusterError) as error:
         in_project("two", file).require_here()
     assert error.value.what == (
-        "stack cephfit-r-hdd-1 was made in project one of https://one.example:5000/v3, and this cloud's name now "
-        "means project two of https://two.example:5000/v3"
+        "stack cephfit-r-hdd-1 was created in project one of https://one.example:5000/v3, and this cloud's name "
+        "now means project two of https://two.example:5000/v3"
     )
     assert "cephfit cloud clean r --cloud NAME" in (error.value.remedy or "")
     assert str(file) in (error.value.remedy or "")
@@ -94,7 +94,9 @@ def test_all_is_deleted_stacks_before_types_and_each_by_its_run(
     things.note_stack("cephfit-s-hdd-1", "s")
     done: list[tuple[str, str, str]] = []
     monkeypatch.setattr(
-        resource_journal.own_types, "delete", lambda _, run_id, name: done.append(("type deleted", run_id, name))
+        resource_journal.created_types,
+        "delete",
+        lambda _, run_id, name: done.append(("type deleted", run_id, name)),
     )
     in_project("one", file).delete(stacks_of(done))
     assert done == [

@@ -1,4 +1,4 @@
-"""fio by errands: what becomes of what guests brought back, which way it came, and what a straggler does."""
+"""fio by guest jobs: what becomes of what guests brought back, which way it came, and what a straggler does."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
 from cephfit.cloud.guests.guest_jobs import CONSOLE, SIGNAL, Answers, Said
-from cephfit.cloud.guests.guest_transport import ErrandEngine, script_of
+from cephfit.cloud.guests.guest_transport import GuestJobEngine, script_of
 from cephfit.core.protocols import Client
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics
@@ -22,7 +22,7 @@ KNOWN = Offset(-0.05, 0.05)
 
 
 class Guests:
-    """Errands whose guests say what a test gives them."""
+    """Guest jobs whose guests say what a test gives them."""
 
     def __init__(self, said: Mapping[str, Said]) -> None:
         self.answers = Answers(said, 100.0, dict.fromkeys(said, KNOWN))
@@ -47,7 +47,7 @@ def a_run(sweep: Sweep) -> CellRun:
 
 def test_a_job_goes_to_each_guest_as_a_script_of_its_own(small_sweep: Sweep) -> None:
     guests = Guests({"c0": said(100.0), "c1": said(100.0)})
-    ErrandEngine(guests).run(a_run(small_sweep))  # type: ignore[arg-type]
+    GuestJobEngine(guests).run(a_run(small_sweep))  # type: ignore[arg-type]
     assert set(guests.jobs) == {"c0", "c1"}
     assert "[c0]" in guests.jobs["c0"]
     assert "[c1]" not in guests.jobs["c0"]
@@ -57,7 +57,7 @@ def test_a_job_goes_to_each_guest_as_a_script_of_its_own(small_sweep: Sweep) -> 
 def test_guests_wait_for_each_other_to_be_measured_and_not_to_be_filled(small_sweep: Sweep) -> None:
     filled = '{"jobs": [{"jobname": "c0", "error": 0, "write": {"io_bytes": 512}}]}'
     guests = Guests({"c0": said(100.0, output=filled)})
-    engine = ErrandEngine(guests)  # type: ignore[arg-type]
+    engine = GuestJobEngine(guests)  # type: ignore[arg-type]
     assert engine.moved(CLIENTS[:1], {"c0": "[c0]\nrw=write\n"}, "write", 512) == {"c0": 512}
     assert guests.together is False
     engine.run(replace(a_run(small_sweep), clients=CLIENTS[:1]))
@@ -66,7 +66,7 @@ def test_guests_wait_for_each_other_to_be_measured_and_not_to_be_filled(small_sw
 
 def test_what_a_guest_said_besides_is_in_the_failure(small_sweep: Sweep) -> None:
     broken = said(100.0, output="", errors="fio: no such file /dev/cephfit-volume", by=CONSOLE)
-    outcome = ErrandEngine(Guests({"c0": broken, "c1": broken})).run(a_run(small_sweep))  # type: ignore[arg-type]
+    outcome = GuestJobEngine(Guests({"c0": broken, "c1": broken})).run(a_run(small_sweep))  # type: ignore[arg-type]
     assert outcome.fio_json is None
     assert "no such file /dev/cephfit-volume" in outcome.clients["c0"].failure
 
@@ -82,7 +82,7 @@ def test_a_guest_that_begins_late_makes_all_samples_invalid(
     monkeypatch.setattr(guest_transport, "figures_of", lambda job, run: (known, {}))
     texts = {c.name: json.dumps({"fio version": "fio-3.33", "jobs": [{"jobname": c.name}]}) for c in CLIENTS}
     guests = Guests({"c0": said(100.0, output=texts["c0"]), "c1": said(100.0 + late, output=texts["c1"])})
-    outcome = ErrandEngine(guests).run(a_run(small_sweep))  # type: ignore[arg-type]
+    outcome = GuestJobEngine(guests).run(a_run(small_sweep))  # type: ignore[arg-type]
     for client in CLIENTS:
         given = outcome.clients[client.name]
         assert given.failure == ""
