@@ -35,7 +35,7 @@ class Sweep:
         designs: that gave some of the configurations.
         search: an optimiser's task; its configurations are found on the way.
         stopping: when repeats are enough; None to take them all.
-        leaves_out_gone: whether options that a cluster does not have are left out of configurations; otherwise
+        omits_gone_options: whether options that a cluster does not have are left out of configurations; otherwise
             these are skipped whole.
     """
 
@@ -49,7 +49,7 @@ class Sweep:
     designs: tuple[Design, ...] = ()
     search: Search | None = None
     stopping: Stopping | None = None
-    leaves_out_gone: bool = False
+    omits_gone_options: bool = False
 
     def configuration(self, name: str) -> Configuration:
         return next(c for c in self.configurations if c.name == name)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class KnowsTheSweep(Protocol):
+class ChecksSweep(Protocol):
     """It was told something about the configurations of one sweep, such as which will be refused.
 
     Asked: by ``leaving_out.fitted_to``, before all else, when a sweep is planned for the target or run on it.
@@ -124,7 +124,7 @@ class BringsEngine(Protocol):
 
 
 @runtime_checkable
-class KnowsItsTimes(Protocol):
+class EstimatesStepTimes(Protocol):
     """It says how long the steps of a sweep take on it, where this has little to do with Ceph and fio.
 
     Asked: by ``step_times.times_on``, for plans and progress displays. Without it: earlier runs in the store say
@@ -165,7 +165,7 @@ class WarnsOfSettings(Protocol):
 
 
 @runtime_checkable
-class TellsLimits(Protocol):
+class ReportsLimits(Protocol):
     """It says which limits lie on clients that are not those of the storage.
 
     Asked: by ``beforehand.limits_by``, when a run begins or goes on. Without it: reports show no such limits.

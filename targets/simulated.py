@@ -36,9 +36,9 @@ from cephfit.core.yaml_lines import nearest
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
 from cephfit.targets.abilities import (
     BringsEngine,
+    ChecksSweep,
+    EstimatesStepTimes,
     JudgesConfigurations,
-    KnowsItsTimes,
-    KnowsTheSweep,
     WarnsOfSettings,
 )
 
@@ -233,7 +233,9 @@ def simulated_target(text: str) -> "SimulatedTarget":
     return SimulatedTarget(Simulation(**values), name=text)
 
 
-class SimulatedTarget(Target, KnowsTheSweep, JudgesConfigurations, BringsEngine, KnowsItsTimes, WarnsOfSettings):
+class SimulatedTarget(
+    Target, ChecksSweep, JudgesConfigurations, BringsEngine, EstimatesStepTimes, WarnsOfSettings
+):
     """A Target that touches nothing."""
 
     def __init__(self, simulation: Simulation | None = None, *, name: str = "sim") -> None:

@@ -93,7 +93,7 @@ class CloudForecast:
         return reasons
 
     def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """See ``TellsLimits``: the QoS of volume types, and what the sweep declares."""
+        """See ``ReportsLimits``: the QoS of volume types, and what the sweep declares."""
         found = qos_of_types(self._cloud)
         said = {}
         for configuration in configurations:

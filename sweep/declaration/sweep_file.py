@@ -216,7 +216,7 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
         designs=designs,
         search=search,
         stopping=stopping,
-        leaves_out_gone=leaves_out,
+        omits_gone_options=leaves_out,
     )
 
 

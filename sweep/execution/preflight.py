@@ -16,7 +16,7 @@ from cephfit.targets.abilities import (
     JudgesConfigurations,
     MayKeepCaches,
     Previews,
-    TellsLimits,
+    ReportsLimits,
     WarnsOfSettings,
 )
 
@@ -111,7 +111,7 @@ def without_effect_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, .
 
 def limits_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
     """Configurations whose clients are limited by something else than the storage, such as QoS of a cloud."""
-    return target.limits(sweep.configurations) if isinstance(target, TellsLimits) else {}
+    return target.limits(sweep.configurations) if isinstance(target, ReportsLimits) else {}
 
 
 def _line_of(key: str, text: str) -> int:

@@ -19,12 +19,12 @@ from cephfit.core.values.sample import OWN_LOAD, Sample, State
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.sweep_plan import Sweep, warmed_nbytes
-from cephfit.targets.abilities import KnowsItsTimes
+from cephfit.targets.abilities import EstimatesStepTimes
 
 
 def times_on(target: Target, store: Store | None) -> StepTimes:
     """What steps take on a target: by itself, by earlier runs in ``store``, or as assumed of any cluster."""
-    if isinstance(target, KnowsItsTimes):
+    if isinstance(target, EstimatesStepTimes):
         return target.step_times()
     return (None if store is None else times_of(store, target.name)) or ASSUMED_TIMES
 
@@ -76,7 +76,7 @@ TOOK_EFFECT = "configuration_took_effect"
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigurationStanding:
+class ConfigurationProgress:
     """How far one configuration is. All figures count samples, of which a fio run gives one for each client.
 
     Attributes:
@@ -103,7 +103,7 @@ class ConfigurationStanding:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-class Standing:
+class RunProgress:
     """Keeps count of a run's samples. What is in the store is all it knows; half a run leaves no trace in it."""
 
     def __init__(
@@ -151,7 +151,7 @@ class Standing:
             return True
         return bool(ends & {State.OK, State.SKIPPED}) or len(attempts) >= self._sweep.measurement.max_attempts
 
-    def of_configuration(self, configuration: str) -> ConfigurationStanding:
+    def of_configuration(self, configuration: str) -> ConfigurationProgress:
         measurement = self._sweep.measurement
         rounds = self._rounds.get(configuration, range(measurement.repeats))
         planned = [
@@ -169,7 +169,7 @@ class Standing:
             for state in states.values()
         ]
         n_planned, n_needed = (sum(clients[load] for _, _, load in some) for some in (planned, places))
-        return ConfigurationStanding(
+        return ConfigurationProgress(
             configuration=configuration,
             planned=n_planned,
             ok=ends.count(State.OK),
@@ -180,7 +180,7 @@ class Standing:
             saved=n_planned - n_needed,
         )
 
-    def all(self) -> list[ConfigurationStanding]:
+    def all(self) -> list[ConfigurationProgress]:
         """Every configuration of the sweep, in its order."""
         return [self.of_configuration(c.name) for c in self._sweep.configurations]
 

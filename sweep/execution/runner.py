@@ -25,7 +25,7 @@ from cephfit.results.store.measuring_process import measured_by_this_process
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.preflight import limits_by, unsupported_by, without_effect_by
 from cephfit.sweep.execution.run_begin import begun, engine_of, facts_of
-from cephfit.sweep.execution.run_progress import TOOK_EFFECT, Standing
+from cephfit.sweep.execution.run_progress import TOOK_EFFECT, RunProgress
 from cephfit.sweep.execution.schedule import full_plan, rounds_of
 from cephfit.sweep.execution.unsupported_options import fitted_to
 from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
@@ -72,14 +72,14 @@ def run_sweep(
     """
     check_goal(sweep, goal)
     fitted = fitted_to(target, sweep)
-    sweep, left_out, unsupported = fitted.sweep, fitted.left_out, fitted.unsupported
+    sweep, omitted, unsupported = fitted.sweep, fitted.omitted, fitted.unsupported
     engine = engine or engine_of(target, sweep.measurement)
     facts = facts_of(target, engine)
     if goal is not None and needs_goal(sweep):
         facts[GOAL] = goal.to_json()
-    if left_out:
-        facts["left_out"] = {name: list(reasons) for name, reasons in left_out.items()}
-        for name, reasons in left_out.items():
+    if omitted:
+        facts["left_out"] = {name: list(reasons) for name, reasons in omitted.items()}
+        for name, reasons in omitted.items():
             progress.note(f"configuration {name} is measured without: {'; '.join(reasons)}")
     if idle := without_effect_by(target, sweep):
         facts["without_effect"] = {name: list(sentences) for name, sentences in idle.items()}
@@ -124,7 +124,7 @@ class _Loop:
     def run_plan(self, goal: Goal | None) -> None:
         """All that is left of the plan."""
         plan = full_plan(self.sweep)
-        standing = Standing(self.sweep, self.store.samples(self.run.run_id))
+        run_progress = RunProgress(self.sweep, self.store.samples(self.run.run_id))
         per_run = run_seconds(self.sweep.measurement, self.times)
         n_applied = len({(step.repeat, step.configuration) for step in plan.steps})
         self.progress.start(
@@ -136,7 +136,7 @@ class _Loop:
                     self.progress.note(note)
                 self.progress.advance(round_.n_stopped * per_run)
                 knowing = self._knowing(round_.sweep)
-                knowing._take(round_.steps, standing, per_run)
+                knowing._take(round_.steps, run_progress, per_run)
         finally:
             self.progress.done()
 
@@ -148,25 +148,25 @@ class _Loop:
         judged = unsupported_by(self.target, replace(sweep, configurations=tuple(new)))
         return replace(self, sweep=sweep, unsupported={**self.unsupported, **judged})
 
-    def _take(self, steps: Sequence[Step], standing: Standing, per_run: float) -> None:
+    def _take(self, steps: Sequence[Step], run_progress: RunProgress, per_run: float) -> None:
         """What is left of these steps, in order."""
         to_apply = {(step.repeat, step.configuration) for step in steps}
         in_place = None  # the (round, configuration) that the target is in: its loads share one application
         for step in steps:
             left = [
-                c for c in step.cells if not standing.is_settled(step.configuration, c, step.repeat, step.load)
+                c for c in step.cells if not run_progress.is_settled(step.configuration, c, step.repeat, step.load)
             ]
             self.progress.advance((len(step.cells) - len(left)) * per_run)
             place = (step.repeat, step.configuration)
             if left:
-                took = self._take_step(step, left, standing, per_run, in_place=in_place == place)
+                took = self._take_step(step, left, run_progress, per_run, in_place=in_place == place)
                 in_place = place if took else None
             if place in to_apply:
                 to_apply.remove(place)
                 self.progress.advance(self.times.apply_seconds)
 
     def _take_step(
-        self, step: Step, left: list[Cell], standing: Standing, per_run: float, *, in_place: bool
+        self, step: Step, left: list[Cell], run_progress: RunProgress, per_run: float, *, in_place: bool
     ) -> bool:
         """Apply a configuration, unless it is in place, and measure what is left; whether it is in place then."""
         rounds = "" if self.sweep.search is not None else f"/{self.sweep.measurement.repeats}"
@@ -176,23 +176,23 @@ class _Loop:
             reason = "; ".join(self.unsupported[step.configuration])
             if step.repeat == 0:
                 self.progress.note(f"{step.configuration} is skipped: {reason}")
-            self._without_result(step, left, State.SKIPPED, reason, standing)
+            self._without_result(step, left, State.SKIPPED, reason, run_progress)
             self.progress.advance(len(left) * per_run)
             return False
-        left = self._skip_what_the_engine_cannot(step, left, standing, per_run)
+        left = self._skip_what_the_engine_cannot(step, left, run_progress, per_run)
         if left and not (in_place and len(self.target.clients()) >= self._n_clients(step)):
             self.progress.advance(0, f"{title}: applying")
-            if not self._apply(step, left, standing):
+            if not self._apply(step, left, run_progress):
                 self.progress.advance(len(left) * per_run)
                 return False
         for number, cell in enumerate(left, start=len(step.cells) - len(left) + 1):
             self.progress.advance(0, f"{title}: {cell} ({number}/{len(step.cells)})")
-            self._measure(step, cell, standing)
+            self._measure(step, cell, run_progress)
             self.progress.advance(per_run)
         return in_place or bool(left)
 
     def _skip_what_the_engine_cannot(
-        self, step: Step, left: list[Cell], standing: Standing, per_run: float
+        self, step: Step, left: list[Cell], run_progress: RunProgress, per_run: float
     ) -> list[Cell]:
         """The cells that the engine can measure; the samples of the others are stored with the reason."""
         if not isinstance(self.engine, KnowsItsLimits):
@@ -200,11 +200,11 @@ class _Loop:
         reasons = {cell: self.engine.cannot(cell, self.sweep.measurement.under(step.load)) for cell in left}
         for cell, reason in reasons.items():
             if reason:
-                self._without_result(step, [cell], State.SKIPPED, reason, standing)
+                self._without_result(step, [cell], State.SKIPPED, reason, run_progress)
                 self.progress.advance(per_run)
         return [cell for cell in left if not reasons[cell]]
 
-    def _apply(self, step: Step, left: list[Cell], standing: Standing) -> bool:
+    def _apply(self, step: Step, left: list[Cell], run_progress: RunProgress) -> bool:
         """Bring the target into a configuration; when a setting did not take effect its cells are failed."""
         self._wait()
         applied = self.target.apply(
@@ -216,7 +216,7 @@ class _Loop:
         if not applied.ok:
             reason = f"the configuration did not take effect: {'; '.join(applied.mismatches)}"
             self.progress.note(f"{step.configuration}, round {step.repeat + 1}: {reason}")
-            self._without_result(step, left, State.FAILED, reason, standing)
+            self._without_result(step, left, State.FAILED, reason, run_progress)
         return applied.ok
 
     def _n_clients(self, step: Step) -> int:
@@ -225,16 +225,16 @@ class _Loop:
             return self.sweep.measurement.under(step.load).n_clients
         return self.sweep.measurement.most_clients
 
-    def _measure(self, step: Step, cell: Cell, standing: Standing) -> None:
+    def _measure(self, step: Step, cell: Cell, run_progress: RunProgress) -> None:
         """Measure one cell, again while it is not ok and attempts are left."""
         measurement = self.sweep.measurement.under(step.load)
         clients = self.target.clients()[: measurement.n_clients]
-        while not standing.is_settled(step.configuration, cell, step.repeat, step.load):
+        while not run_progress.is_settled(step.configuration, cell, step.repeat, step.load):
             run = CellRun(
                 configuration=step.configuration,
                 cell=cell,
                 repeat=step.repeat,
-                attempt=standing.next_attempt(step.configuration, cell, step.repeat, step.load),
+                attempt=run_progress.next_attempt(step.configuration, cell, step.repeat, step.load),
                 measurement=measurement,
                 clients=clients,
                 seeds={c.name: io_seed(measurement.seed, cell, step.repeat, c.name) for c in clients},
@@ -252,7 +252,7 @@ class _Loop:
             around = Circumstances(wall, ends[0], (monotonic, ends[1]), watch.reasons, watch.n_looks, used)
             samples = judge(run, outcome, around)
             self.store.add_samples(self.run.run_id, samples, fio_json=outcome.fio_json)
-            standing.add(samples)
+            run_progress.add(samples)
             for sample in samples:
                 if sample.state is not State.OK:
                     self.progress.note(
@@ -289,12 +289,12 @@ class _Loop:
         wait_until_healthy(self.target, limit_seconds=self.health_limit_seconds, note=self.progress.note)
 
     def _without_result(
-        self, step: Step, cells: list[Cell], state: State, reason: str, standing: Standing
+        self, step: Step, cells: list[Cell], state: State, reason: str, run_progress: RunProgress
     ) -> None:
         """Samples of cells that were not measured, one transaction for each cell."""
         now = time.time_ns()
         for cell in cells:
-            attempt = standing.next_attempt(step.configuration, cell, step.repeat, step.load)
+            attempt = run_progress.next_attempt(step.configuration, cell, step.repeat, step.load)
             samples = [
                 Sample(
                     key=SampleKey(step.configuration, cell, f"c{i}", step.repeat, attempt, step.load),
@@ -308,4 +308,4 @@ class _Loop:
                 for i in range(self.sweep.measurement.under(step.load).n_clients)
             ]
             self.store.add_samples(self.run.run_id, samples, fio_json=None)
-            standing.add(samples)
+            run_progress.add(samples)

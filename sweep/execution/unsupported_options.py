@@ -7,7 +7,7 @@ from cephfit.core.protocols import Target
 from cephfit.core.values.configuration import Configuration
 from cephfit.sweep.execution.preflight import unsupported_by
 from cephfit.sweep.sweep_plan import Sweep
-from cephfit.targets.abilities import JudgesConfigurations, KnowsTheSweep
+from cephfit.targets.abilities import ChecksSweep, JudgesConfigurations
 
 Reasons = Mapping[str, tuple[str, ...]]
 """By the name of a configuration."""
@@ -19,12 +19,12 @@ class Fitted:
 
     Attributes:
         sweep: without the settings that the target does not have, where its file says so.
-        left_out: for each configuration that is not as its file says, one reason per setting left out.
+        omitted: for each configuration that is not as its file says, one reason per setting left out.
         unsupported: the configurations that the target cannot be brought into, and will be skipped.
     """
 
     sweep: Sweep
-    left_out: Reasons
+    omitted: Reasons
     unsupported: Reasons
 
 
@@ -38,12 +38,12 @@ def fitted_to(target: Target, sweep: Sweep) -> Fitted:
         InputError: as ``unsupported_by``: a typing error ends the sweep, also where options are left out. Or what
             the target was told does not fit the sweep.
     """
-    if isinstance(target, KnowsTheSweep):
+    if isinstance(target, ChecksSweep):
         target.check(sweep)
     unsupported = unsupported_by(target, sweep)
-    if not sweep.leaves_out_gone or not isinstance(target, JudgesConfigurations):
+    if not sweep.omits_gone_options or not isinstance(target, JudgesConfigurations):
         return Fitted(sweep, {}, unsupported)
-    left_out: dict[str, tuple[str, ...]] = {}
+    omitted: dict[str, tuple[str, ...]] = {}
     configurations = list(sweep.configurations)
     for i, configuration in enumerate(configurations):
         if configuration.name not in unsupported:
@@ -55,6 +55,6 @@ def fitted_to(target: Target, sweep: Sweep) -> Fitted:
         )
         if kept:
             configurations[i] = replace(configuration, settings=kept)
-            left_out[configuration.name] = tuple(unsupported[configuration.name])
+            omitted[configuration.name] = tuple(unsupported[configuration.name])
     sweep = replace(sweep, configurations=tuple(configurations))
-    return Fitted(sweep, left_out, unsupported_by(target, sweep))
+    return Fitted(sweep, omitted, unsupported_by(target, sweep))

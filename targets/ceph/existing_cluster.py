@@ -85,7 +85,7 @@ def open_admin(choice: ClusterChoice) -> CephAdmin:
     return RadosAdmin(choice.conf, client_id=choice.client_id, keyring=choice.keyring)
 
 
-class ForeignTarget(CephTarget):
+class ExistingClusterTarget(CephTarget):
     """A ``CephTarget`` on a cluster of other people.
 
     Args:

@@ -80,7 +80,7 @@ class OpenStackTarget(
     abilities.JudgesConfigurations,
     abilities.Previews,
     abilities.BringsEngine,
-    abilities.TellsLimits,
+    abilities.ReportsLimits,
     abilities.BelongsToRun,
     abilities.ScalesClients,
     abilities.KeepsNotes,
@@ -173,7 +173,7 @@ class OpenStackTarget(
         return self._forecast.unsupported(configurations)
 
     def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """See ``TellsLimits``."""
+        """See ``ReportsLimits``."""
         return self._forecast.limits(configurations)
 
     def preview(self, sweep: PlannedSweep) -> Preview:

@@ -11,7 +11,7 @@ from cephfit.core.values.sample import State
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.execution.runner import run_sweep
-from cephfit.targets.abilities import ScalesClients, TellsLimits
+from cephfit.targets.abilities import ReportsLimits, ScalesClients
 from cephfit.targets.simulated import SimulatedTarget
 
 LOADS = "  loads:\n    three: {clients: 3}\n    five: {clients: 5}\n"
@@ -44,7 +44,7 @@ class Growing(SimulatedTarget):
 def test_clients_are_made_when_a_load_needs_them_and_stay(small_text: str, store: Store) -> None:
     sweep = parse_sweep(small_text.replace("repeats: 2", "repeats: 1") + LOADS, file="small.yaml")
     target = Growing()
-    assert isinstance(target, ScalesClients) and isinstance(target, TellsLimits)
+    assert isinstance(target, ScalesClients) and isinstance(target, ReportsLimits)
     run = run_sweep(sweep, target, store, Silence(), resume=None)
     samples = store.samples(run.run_id)
     assert {s.state for s in samples} == {State.OK}

@@ -19,7 +19,7 @@ from cephfit.measure.engine import CellRun, disagreement
 from cephfit.measure.fio.fio_local import FioEngine
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.execution.run_progress import Standing
+from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.sweep_plan import Sweep, expected_seconds, plan_of
 from cephfit.targets.simulated import SimulatedTarget
@@ -116,7 +116,7 @@ def test_every_load_is_measured_and_an_interrupted_run_goes_on(small_text: str, 
     }
     assert {s.evidence["load"]["iodepth"] for s in samples if s.key.load == "deep"} == {16}
     assert len(store.applied(run.run_id)) == 6
-    assert sum(s.left for s in Standing(sweep, samples).all()) == 0
+    assert sum(s.left for s in RunProgress(sweep, samples).all()) == 0
     # What was stored before an interruption is not measured again; what was not is the same as without one.
     half = [s for s in samples if s.key.repeat == 0 and s.key.load in ("", "many")]
     begun = replace(run, run_id="half", finished=False)

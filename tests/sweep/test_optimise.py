@@ -13,7 +13,7 @@ from cephfit.mapper import predictor
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.execution.run_progress import Standing
+from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.execution.schedule import full_plan
 from cephfit.sweep.goal import Goal, even_profile
@@ -67,12 +67,12 @@ def test_every_batch_has_the_default_beside_it(store: Store) -> None:
     assert by_round[0] == by_round[1] == {"A", "trial-01", "trial-02", "trial-03"}
     assert by_round[5] == {"A", "trial-07", "trial-08", "trial-09"}
     trials = trials_from_json(store.document(run.run_id, TRIALS_DOCUMENT))
-    standing = Standing(with_trials(sweep, trials), samples, rounds=rounds_by_name(sweep, trials))
-    assert [(s.configuration, s.planned, s.ok, s.left) for s in standing.all()][:2] == [
+    run_progress = RunProgress(with_trials(sweep, trials), samples, rounds=rounds_by_name(sweep, trials))
+    assert [(s.configuration, s.planned, s.ok, s.left) for s in run_progress.all()][:2] == [
         ("A", 6, 6, 0),
         ("trial-01", 2, 2, 0),
     ]
-    assert full_plan(sweep).n_runs == sum(s.planned for s in standing.all())
+    assert full_plan(sweep).n_runs == sum(s.planned for s in run_progress.all())
 
 
 @pytest.mark.parametrize("n_runs", [0, 3, 8, 13, 16])

@@ -20,7 +20,7 @@ from cephfit.results.report.report_build import read_findings, report_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.execution.run_progress import Standing
+from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.goal import Goal, cell_profile, even_profile
 from cephfit.sweep.racing.contest import Contest, Look
@@ -99,10 +99,10 @@ def test_a_race_finds_the_best_and_the_worst_and_stops(sweep: Sweep, goal: Goal,
     assert [(r["best"], r["worst"]) for r in document["races"]] == [("ssd", "journaling")]
     rounds = max(s.key.repeat for s in store.samples(run.run_id)) + 1
     assert rounds < 9
-    standings = Standing(sweep, store.samples(run.run_id), stops=stops_of(document)).all()
+    progresses = RunProgress(sweep, store.samples(run.run_id), stops=stops_of(document)).all()
     n_clients = sweep.measurement.n_clients
-    assert all(s.left == 0 and s.ok + s.saved == s.planned == 8 * 9 * n_clients for s in standings)
-    assert document["runs_saved"] * n_clients == sum(s.saved for s in standings)
+    assert all(s.left == 0 and s.ok + s.saved == s.planned == 8 * 9 * n_clients for s in progresses)
+    assert document["runs_saved"] * n_clients == sum(s.saved for s in progresses)
 
 
 def test_over_twenty_repetitions_a_race_picks_what_the_full_plan_picks_at_a_third_of_its_runs(

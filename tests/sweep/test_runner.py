@@ -21,7 +21,7 @@ from cephfit.measure.validity.surveillance import wait_until_healthy
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.execution.run_progress import Standing, times_of
+from cephfit.sweep.execution.run_progress import RunProgress, times_of
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.sweep_plan import Sweep, run_seconds
 from cephfit.targets.simulated import SimulatedEngine, SimulatedTarget, Simulation, simulated_target, true_iops
@@ -83,8 +83,8 @@ def test_a_cell_that_never_works_is_given_up_and_the_sweep_goes_on(small_sweep: 
     assert run.finished
     assert {s.key.attempt for s in samples} == {0, 1, 2}
     assert {s.state for s in samples} == {State.FAILED, State.INVALID}
-    standings = Standing(small_sweep, samples).all()
-    assert [(s.ok, s.failed, s.left) for s in standings] == [(0, 48 - s.invalid, 0) for s in standings]
+    progresses = RunProgress(small_sweep, samples).all()
+    assert [(s.ok, s.failed, s.left) for s in progresses] == [(0, 48 - s.invalid, 0) for s in progresses]
 
 
 def test_a_setting_that_did_not_take_effect_fails_its_cells_and_the_sweep_goes_on(
@@ -96,9 +96,9 @@ def test_a_setting_that_did_not_take_effect_fails_its_cells_and_the_sweep_goes_o
     assert {s.state for s in blob} == {State.FAILED}
     assert all("bluestore_max_blob_size_hdd = 512K did not take effect" in s.reason for s in blob)
     assert len(blob) == 4 * 2 * 2
-    standing = Standing(small_sweep, samples)
-    assert standing.of_configuration("blob").left == 0
-    assert standing.of_configuration("no-deferred").ok == 16
+    run_progress = RunProgress(small_sweep, samples)
+    assert run_progress.of_configuration("blob").left == 0
+    assert run_progress.of_configuration("no-deferred").ok == 16
 
 
 def test_a_simulation_refuses_only_configurations_that_there_are(small_sweep: Sweep, store: Store) -> None:

@@ -26,15 +26,15 @@ CEPH = {
 }
 CLOUD = {
     *("BelongsToRun", "BringsEngine", "DoesErrands", "JudgesConfigurations", "KeepsNotes", "MayKeepCaches"),
-    *("Previews", "ScalesClients", "TellsLimits"),
+    *("Previews", "ScalesClients", "ReportsLimits"),
 }
-SIMULATION = {"BringsEngine", "JudgesConfigurations", "KnowsItsTimes", "KnowsTheSweep", "WarnsOfSettings"}
+SIMULATION = {"BringsEngine", "JudgesConfigurations", "EstimatesStepTimes", "ChecksSweep", "WarnsOfSettings"}
 LOCAL = {"JudgesConfigurations"}
 
 TARGETS = {
     "lab.lab_target.LabTarget": CEPH,
     "targets.ceph.ceph_target.CephTarget": CEPH,
-    "targets.ceph.existing_cluster.ForeignTarget": CEPH,
+    "targets.ceph.existing_cluster.ExistingClusterTarget": CEPH,
     "targets.local.LocalTarget": LOCAL,
     "targets.openstack.openstack_target.OpenStackTarget": CLOUD,
     "targets.openstack.openstack_ceph.OpenStackWithCeph": {
@@ -115,9 +115,9 @@ def test_a_class_names_the_abilities_that_it_has_and_no_others(
 @pytest.mark.parametrize("offered", [*OF_TARGETS, *OF_ENGINES, *OF_WORKLOADS], ids=lambda one: one.__name__)
 def test_no_method_of_an_ability_is_inherited_as_a_stub(offered: type) -> None:
     methods = [name for name, value in vars(offered).items() if inspect.isfunction(value) and name[0] != "_"]
-    for left_out in methods:
-        written = {name: (lambda *_: None) for name in methods if name != left_out}
-        with pytest.raises(TypeError, match=rf"abstract method.* '?{left_out}\b"):
+    for omitted in methods:
+        written = {name: (lambda *_: None) for name in methods if name != omitted}
+        with pytest.raises(TypeError, match=rf"abstract method.* '?{omitted}\b"):
             type("Forgetful", (offered,), written)()
     assert methods or offered is abilities.KeepsToImages, "it would be everybody's"
 

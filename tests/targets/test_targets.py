@@ -98,13 +98,13 @@ class _OnForeignCluster(TargetContract):
 
     @pytest.fixture
     def harness(self, lab_cluster: Any, tmp_path: Path) -> Harness:
-        from foreign_lab import open_foreign, restart_program
+        from existing_cluster_lab import open_existing_cluster, restart_program
 
         how = dict(self.how)
         if how.pop("restarts", False):
             how["restarts"] = str(restart_program(lab_cluster, tmp_path))
         return Harness(
-            lambda: open_foreign(lab_cluster, **how),
+            lambda: open_existing_cluster(lab_cluster, **how),
             self.other,
             n_clients=1,
             state=lambda: _state_of_cluster(lab_cluster),
@@ -145,12 +145,12 @@ class TestForeignClusterByRest(_OnForeignCluster):
 
     @pytest.fixture
     def harness(self, lab_cluster: Any) -> Iterator[Harness]:
-        from foreign_lab import open_foreign
+        from existing_cluster_lab import open_existing_cluster
         from rest_server import rest_api
 
         with rest_api(lab_cluster.conf) as url:
             yield Harness(
-                lambda: open_foreign(lab_cluster, admin="rest", rest_url=url),
+                lambda: open_existing_cluster(lab_cluster, admin="rest", rest_url=url),
                 self.other,
                 n_clients=1,
                 state=lambda: _state_of_cluster(lab_cluster),

@@ -109,14 +109,14 @@ def planned(
     sweep = read_sweep(find_sweep(file))
     unsupported = preview = None
     times = ASSUMED_TIMES
-    left_out: Mapping[str, tuple[str, ...]] = {}
+    omitted: Mapping[str, tuple[str, ...]] = {}
     if target_text is not None:
         from cephfit.cli.options.target_choice import open_target
 
         target = open_target(target_text, for_change=False, ioengine=sweep.measurement.ioengine, cluster=cluster)
         try:
             fitted = fitted_to(target, sweep)
-            sweep, left_out, unsupported = fitted.sweep, fitted.left_out, fitted.unsupported
+            sweep, omitted, unsupported = fitted.sweep, fitted.omitted, fitted.unsupported
             preview = preview_document(target, sweep)
             warnings = without_effect_by(target, sweep)
             with ExitStack() as stack:
@@ -128,7 +128,7 @@ def planned(
         warnings = {}
     document = plan_document(sweep, times, unsupported=unsupported, without_effect=warnings)
     document["stopping"] = expected_stopping(sweep, goal_of(profile_file, model), store)
-    document["left_out"] = {name: list(reasons) for name, reasons in left_out.items()}
+    document["left_out"] = {name: list(reasons) for name, reasons in omitted.items()}
     document["on_the_cluster"] = preview
     if preview is not None:
         document["expected_seconds"] = round(document["expected_seconds"] + preview["osd_restart_seconds"], 1)

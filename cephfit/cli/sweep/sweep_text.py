@@ -14,7 +14,7 @@ from cephfit.core.values.measurement import StepTimes
 from cephfit.core.values.run import SIMULATED, Run
 from cephfit.core.values.sample import State
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.execution.run_progress import Standing
+from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.schedule import full_plan
 from cephfit.sweep.sweep_plan import Sweep, expected_seconds
 
@@ -117,7 +117,7 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
     """How far a run is."""
     known = known_of(store, run)
     samples = store.samples(run.run_id)
-    standings = Standing(known.sweep, samples, stops=known.stops, rounds=known.rounds).all()
+    progresses = RunProgress(known.sweep, samples, stops=known.stops, rounds=known.rounds).all()
     reasons: dict[tuple[str, str, str], Counter[str]] = {}
     for s in samples:
         if s.state is not State.OK:
@@ -129,8 +129,8 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
         "target": run.target,
         "finished": run.finished,
         "simulated": run.is_simulated,
-        "configurations": [s.as_json() for s in standings],
-        "left": sum(s.left for s in standings),
+        "configurations": [s.as_json() for s in progresses],
+        "left": sum(s.left for s in progresses),
         "stopping": known.stopping_document(),
         "trials": known.trials_document(samples),
         "not_ok": [

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cluster_state import state_of
 from conf_examples import SITE, ceph
-from foreign_lab import open_foreign, restart_program
+from existing_cluster_lab import open_existing_cluster, restart_program
 from kill_at_work import kill_at_work
 from ssh_server import SSHD, ssh_server
 
@@ -87,13 +87,13 @@ measurement: {sizes: [4K], patterns: [randwrite], clients: 1, volume_size: 16M, 
 VICTIM = """
 import sys; sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from foreign_lab import open_foreign
+from existing_cluster_lab import open_existing_cluster
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
 from cephfit.sweep.abilities import Previews
 from cephfit.sweep.setting_ways import Reach, SettingsWay
 lab = Lab.open(folder=Path(sys.argv[2]))
-target = open_foreign(lab, restarts=sys.argv[3], reach=Reach(SettingsWay.CONF, str(lab.conf)))
+target = open_existing_cluster(lab, restarts=sys.argv[3], reach=Reach(SettingsWay.CONF, str(lab.conf)))
 shards = Setting(Partition.CEPH, "osd.0", "osd_op_num_shards", 3)
 target.apply(Configuration("s", (shards,)), n_clients=1, volume_nbytes=1 << 24, fill=False)
 """
@@ -137,7 +137,7 @@ def test_a_kill_between_file_and_restart_is_undone_by_restore(lab_cluster: Lab, 
 @pytest.mark.root
 def test_the_dry_run_shows_the_lines_and_what_speaks_against_them(lab_cluster: Lab, tmp_path: Path) -> None:
     def reasons(reach: Reach, restarts: str = "none") -> tuple[str, ...]:
-        target = open_foreign(lab_cluster, for_change=False, reach=reach, restarts=restarts)
+        target = open_existing_cluster(lab_cluster, for_change=False, reach=reach, restarts=restarts)
         try:
             return tuple(target.unsupported([TUNED]).get("tuned", ()))
         finally:
@@ -226,7 +226,7 @@ def test_files_of_other_hosts_are_reached_over_ssh(lab_cluster: Lab, tmp_path: P
     shards = Configuration("shards", (ceph("osd.0", "osd_op_num_shards", 3),))
     (tmp_path / "sshd").mkdir()
     with ssh_server(tmp_path / "sshd") as server:
-        target = open_foreign(
+        target = open_existing_cluster(
             lab_cluster,
             restarts=str(restart_program(lab_cluster, tmp_path)),
             ssh=SshAccess(config=server.client_config(), destinations={socket.gethostname(): "direct"}),

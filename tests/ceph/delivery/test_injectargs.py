@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cluster_state import state_of
 from conf_examples import ceph
-from foreign_lab import choice_of, make_key, open_foreign
+from existing_cluster_lab import choice_of, make_key, open_existing_cluster
 from rest_server import rest_api
 
 from cephfit.ceph.admin.answers import Level, capabilities
@@ -200,7 +200,7 @@ VICTIM = """
 import sys, time; sys.path[:0] = sys.argv[3:]
 from pathlib import Path
 from test_injectargs import *
-target = open_foreign(
+target = open_existing_cluster(
     Lab.open(folder=Path(sys.argv[1])), admin=sys.argv[2], reach=Reach(SettingsWay.INJECTARGS)
 )
 applied = target.apply(FEW, n_clients=1, volume_nbytes=16 * MIB, fill=False)
@@ -250,7 +250,8 @@ def leave_in_the_managers_reports(lab: Lab, daemon: str, key: str, value: int) -
 @pytest.mark.fio
 def test_what_the_key_must_be_allowed(lab_cluster: Lab, tmp_path: Path) -> None:
     keyring = make_key(lab_cluster, "full", capabilities(Level.FULL), tmp_path)
-    target = open_foreign(lab_cluster, client_id="full", keyring=keyring, reach=Reach(SettingsWay.INJECTARGS))
+    reach = Reach(SettingsWay.INJECTARGS)
+    target = open_existing_cluster(lab_cluster, client_id="full", keyring=keyring, reach=reach)
     try:
         assert target.apply(FEW, n_clients=1, volume_nbytes=16 * MIB, fill=False).ok
         monitors = Configuration("monitors", (ceph("mon", "mon_mgr_blocklist_interval", 9000),))

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from cluster_state import state_of
-from foreign_lab import restart_program
+from existing_cluster_lab import restart_program
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.values.sample import Sample, State

@@ -152,7 +152,7 @@ def test_somebody_elses_ceph_is_configured_below_its_guests(
     openstack_lab: Lab, cloud_admin: Connection, tmp_path: Path
 ) -> None:
     """Known of it: a ceph.conf without a word of keys, a key, and who restarts OSDs; options go into ceph.conf."""
-    from foreign_lab import make_key, restart_program, restarted
+    from existing_cluster_lab import make_key, restart_program, restarted
 
     before, daemons_conf = everything(cloud_admin), openstack_lab.conf.read_text()
     with_admin = RadosAdmin(openstack_lab.conf)

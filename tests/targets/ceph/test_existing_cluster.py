@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cluster_state import await_clean, state_of
-from foreign_lab import open_foreign, restart_program, restarted
+from existing_cluster_lab import open_existing_cluster, restart_program, restarted
 from rest_server import rest_api
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
@@ -165,7 +165,7 @@ def test_a_cluster_that_is_not_healthy_is_refused(cluster: Cluster, tmp_path: Pa
 
 
 def test_restore_lists_first_and_restores_with_apply(cluster: Cluster, lab_cluster: Lab) -> None:
-    target = open_foreign(lab_cluster)
+    target = open_existing_cluster(lab_cluster)
     applied = target.apply(
         Configuration("B", (Setting(Partition.CEPH, "osd", "osd_max_backfills", 3),)),
         n_clients=1,
@@ -212,13 +212,13 @@ def test_cold_caches_are_not_had_within_one_pool(cluster: Cluster, tmp_path: Pat
 
 
 def test_two_machines_do_not_meet(lab_cluster: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = open_foreign(lab_cluster)
+    target = open_existing_cluster(lab_cluster)
     try:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
         with pytest.raises(ClusterError, match="another cephfit is at work on this cluster"):
-            open_foreign(lab_cluster)
-        open_foreign(lab_cluster, for_change=False).close()
-        other = open_foreign(lab_cluster, take_over=True)
+            open_existing_cluster(lab_cluster)
+        open_existing_cluster(lab_cluster, for_change=False).close()
+        other = open_existing_cluster(lab_cluster, take_over=True)
         with pytest.raises(ClusterError, match="taken away"):
             target.apply(SHARDS, n_clients=1, volume_nbytes=MIB)
         other.close()
@@ -234,7 +234,7 @@ def test_an_osd_that_must_not_stop_is_not_restarted(lab_cluster: Lab, tmp_path: 
     admin.command("osd pool create", pool="precious", pg_num=8, pgp_num=8, pool_type="replicated", rule="hdd")
     admin.command("osd pool set", pool="precious", var="size", val="1", yes_i_really_mean_it=True)
     await_clean(admin)  # before that `ok-to-stop` says only that it does not know yet
-    target = open_foreign(lab_cluster, restarts=str(restart_program(lab_cluster, tmp_path)))
+    target = open_existing_cluster(lab_cluster, restarts=str(restart_program(lab_cluster, tmp_path)))
     try:
         with pytest.raises(ClusterError, match=r"osd\.0 must not be stopped now") as error:
             target.apply(SHARDS, n_clients=1, volume_nbytes=16 * MIB, fill=False)
@@ -252,9 +252,11 @@ def test_a_flag_that_a_killed_restart_left_goes_with_the_next_opening(lab_cluste
     program.chmod(0o755)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from pathlib import Path; from foreign_lab import open_foreign; from cephfit.lab.cluster import Lab\n"
+        "from pathlib import Path\n"
+        "from existing_cluster_lab import open_existing_cluster\n"
+        "from cephfit.lab.cluster import Lab\n"
         "from cephfit.core.values.configuration import Configuration, Partition, Setting\n"
-        "target = open_foreign(Lab.open(folder=Path(sys.argv[2])), restarts=sys.argv[3])\n"
+        "target = open_existing_cluster(Lab.open(folder=Path(sys.argv[2])), restarts=sys.argv[3])\n"
         "shards = Setting(Partition.CEPH, 'osd.0', 'osd_op_num_shards', 3)\n"
         "target.apply(Configuration('s', (shards,)), n_clients=1, volume_nbytes=1 << 24, fill=False)\n"
     )
@@ -270,7 +272,7 @@ def test_a_flag_that_a_killed_restart_left_goes_with_the_next_opening(lab_cluste
             assert victim.poll() is None
         os.killpg(victim.pid, 9)
     assert flagged() == [0]
-    target = open_foreign(lab_cluster, restarts=str(restart_program(lab_cluster, tmp_path)))
+    target = open_existing_cluster(lab_cluster, restarts=str(restart_program(lab_cluster, tmp_path)))
     try:
         assert flagged() == []
         assert target.health().ok

@@ -10,7 +10,7 @@ from typing import Any
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.lab.cluster import Lab
 from cephfit.lab.devices.image_export import ImageDevices
-from cephfit.targets.ceph.existing_cluster import ClusterChoice, ForeignTarget
+from cephfit.targets.ceph.existing_cluster import ClusterChoice, ExistingClusterTarget
 
 _RESTART = """#!{python}
 import fcntl
@@ -49,14 +49,16 @@ def restarted(lab: Lab) -> list[str]:
 
 
 def choice_of(lab: Lab, **more: Any) -> ClusterChoice:
-    """How the lab is opened as a foreign cluster."""
+    """Return the choice that opens the lab as an existing cluster."""
     said: dict[str, Any] = {"pool_defaults": POOL_DEFAULTS, "patience_seconds": 90.0}
     return ClusterChoice(conf=lab.conf, **(said | more))
 
 
-def open_foreign(lab: Lab, *, librbd: bool = True, for_change: bool = True, **more: Any) -> ForeignTarget:
-    """The lab as a foreign target."""
-    return ForeignTarget(
+def open_existing_cluster(
+    lab: Lab, *, librbd: bool = True, for_change: bool = True, **more: Any
+) -> ExistingClusterTarget:
+    """Open the lab as an existing cluster."""
+    return ExistingClusterTarget(
         "ceph:lab",
         choice_of(lab, **more),
         devices=None if librbd else ImageDevices(),
