@@ -1,4 +1,4 @@
-"""Options that a cluster does not have, left out of the configurations that name them."""
+"""Omit options that a cluster does not have from the configurations that name them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,12 +15,12 @@ Reasons = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A sweep as it can be on a target.
+    """A sweep that is adapted to a target.
 
     Attributes:
-        sweep: without the settings that the target does not have, where its file says so.
-        omitted: for each configuration that is not as its file says, one reason per setting left out.
-        unsupported: the configurations that the target cannot be brought into, and will be skipped.
+        sweep: without the settings that the target does not have, if its file requests this.
+        omitted: for each changed configuration, one reason per omitted setting.
+        unsupported: configurations that the target does not support; they will be skipped.
     """
 
     sweep: Sweep
@@ -29,14 +29,14 @@ class Fitted:
 
 
 def fitted_to(target: Target, sweep: Sweep) -> Fitted:
-    """The sweep as it can be on this target; options are left out where its file says ``gone_options: leave-out``.
+    """Return the sweep adapted to this target; ``gone_options: leave-out`` in its file omits unsupported options.
 
-    A configuration of which something is left is measured without the settings that the target cannot take; one of
-    which nothing is left stays as it is, and so will be skipped.
+    A configuration is measured with the settings that the target supports. A configuration without any supported
+    setting stays unchanged, so it will be skipped.
 
     Raises:
-        InputError: as ``unsupported_by``: a typing error ends the sweep, also where options are left out. Or what
-            the target was told does not fit the sweep.
+        InputError: as ``unsupported_by``: a typing error ends the sweep, even where options are omitted. Or the
+            target's options do not fit the sweep.
     """
     if isinstance(target, ChecksSweep):
         target.check(sweep)

@@ -199,7 +199,7 @@ def test_the_digest_is_of_the_configurations_and_not_of_the_way_they_were_writte
 
 REFUSED = {
     "design: {kind: screning, settings: {pool: {size: [2, 3]}}}": "did you mean 'screening'",
-    "design: {kind: product}": "without anything to vary",
+    "design: {kind: product}": "this design has no factors",
     "design: {kind: product, settings: {pool: {pg_num: {low: 1, high: 9}}}}": "has a range",
     "design: {kind: product, points: 3, settings: {pool: {pg_num: [1]}}}": "unknown word 'points'",
     "design: {kind: screening, settings: {pool: {pg_num: [1, 2, 3]}}}": "two values of every factor",
@@ -208,13 +208,13 @@ REFUSED = {
     "design: {kind: combinations, names: [x], settings: {pool: {pg_num: [1, 2]}}}": "1 different names for 2",
     "design: {kind: sample, points: 6, seed: 1, method: sobol, settings: {pool: {pg_num: [1]}}}": "powers of two",
     "design: {kind: sample, points: 6, settings: {pool: {pg_num: [1, 2]}}}": "lacks 'seed'",
-    "design: {kind: one-at-a-time, settings: {pool: {pg_num: [1, 1]}}}": "a value twice",
+    "design: {kind: one-at-a-time, settings: {pool: {pg_num: [1, 1]}}}": "the same value twice",
     "design: {kind: one-at-a-time, settings: {pool: {size: [1]}}}": "risks data",
     "design: {kind: sample, points: 4, seed: 1, settings: {pool: {size: {low: 1, high: 3}}}}": "risks data",
     "configurations: {pg_num-1: {}}\ndesign: {kind: one-at-a-time, settings: {pool: {pg_num: [1]}}}": "two config",
     "design: {kind: optimise, trials: 4, seed: 1, cell: 1M-read, settings: {pool: {pg_num: [1]}}}": "not among",
-    "stopping: {within_percent: 5, minimum: 2}": "repeats is the ceiling",
-    "stopping: {margin_percent: 5}": "nothing says when to stop",
+    "stopping: {within_percent: 5, minimum: 2}": "repeats is the maximum",
+    "stopping: {margin_percent: 5}": "no rule for stopping is given",
 }
 
 

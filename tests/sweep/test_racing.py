@@ -30,7 +30,7 @@ from cephfit.sweep.racing.rounds import (
     decide,
     decisions,
     expected_saving,
-    imagined_samples,
+    simulated_samples,
     saved_runs,
     stops_of,
 )
@@ -124,7 +124,7 @@ def test_over_twenty_repetitions_a_race_picks_what_the_full_plan_picks_at_a_thir
 
 
 def test_what_is_decided_after_a_round_does_not_depend_on_later_ones(sweep: Sweep, goal: Goal) -> None:
-    samples = imagined_samples(sweep, replace(ASSUMED_SCATTER, configurations=0.03, cells=0.03), seed=3)
+    samples = simulated_samples(sweep, replace(ASSUMED_SCATTER, configurations=0.03, cells=0.03), seed=3)
     some_open = False
     for measured in range(2, 9):
         early = [s for s in samples if s.key.repeat < measured]
@@ -210,7 +210,7 @@ def test_equals_are_not_raced_to_the_end() -> None:
     goal = Goal(time_predictor, "time", even_profile(sweep.measurement))
     decided_early = false = 0
     for seed in range(20):
-        samples = imagined_samples(sweep, replace(ASSUMED_SCATTER, configurations=0.0, cells=0.0), seed)
+        samples = simulated_samples(sweep, replace(ASSUMED_SCATTER, configurations=0.0, cells=0.0), seed)
         last = list(decisions(sweep, samples, goal, rounds=8))[-1]
         picks = [side.pick for side in last.contests[None].sides]
         false += not set(picks) <= {"A", None}
