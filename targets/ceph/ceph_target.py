@@ -42,7 +42,7 @@ from cephfit.measure.telemetry.telemetry_collector import ClusterWitness
 from cephfit.measure.validity.disturbances import MapWatch, Mark
 from cephfit.measure.validity.foreign_io import StrangersInPool
 from cephfit.targets import abilities
-from cephfit.targets.ceph.cluster_changes import ClusterChanges, Forecast, Room
+from cephfit.targets.ceph.cluster_changes import ClusterChanges, Forecast, FreeCapacity
 from cephfit.targets.ceph.only_pool import OnlyPool
 from cephfit.targets.ceph.volume_clients import VolumeClients
 from cephfit.targets.ceph.volume_clients import fill as fill_volumes
@@ -177,7 +177,9 @@ class CephTarget(
                 surroundings=surroundings,
                 progress=self._progress,
             )
-        self.room = Room(name, health=self._health, changes=self._changes, below=surroundings.require_room)
+        self.capacity = FreeCapacity(
+            name, health=self._health, changes=self._changes, below=surroundings.require_room
+        )
         self._map_watch = MapWatch(
             admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX), strangers=strangers
         )
@@ -259,17 +261,17 @@ class CephTarget(
         self._clear_up()
         self._await_health(f"before configuration {configuration.name} is applied")
         self._clients.detach()
-        self._remake_osds(configuration)
-        made = self._changes.bring_about(configuration)
-        if made.refused:
-            return outcome([made.refused], {}, made.restarted)
+        self._recreate_osds(configuration)
+        change = self._changes.apply_configuration(configuration)
+        if change.refused:
+            return outcome([change.refused], {}, change.restarted)
         clients = [f"c{number}" for number in range(n_clients)]
         volumes = tuple(
-            Volume(made.pool, image_name(configuration, client, volume_nbytes, filled=fill), volume_nbytes)
+            Volume(change.pool, image_name(configuration, client, volume_nbytes, filled=fill), volume_nbytes)
             for client in clients
         )
         for volume in volumes:
-            self._changes.about_to_make(volume)
+            self._changes.before_creating(volume)
             self._volumes.ensure(configuration, volume)
         for_clients = self._changes.for_clients(configuration)
         self._clients.write_conf(for_clients, self._admin)
@@ -279,7 +281,7 @@ class CephTarget(
         try:
             self._around.greater.apply(configuration, self._clients.attached)
         except HostRefusedError as refused:
-            return outcome([f"{refused.where}: {refused.what}"], {}, made.restarted)
+            return outcome([f"{refused.where}: {refused.what}"], {}, change.restarted)
         self._await_health(f"after configuration {configuration.name} was applied")
         parts = [
             *self._changes.read_back(configuration),
@@ -290,19 +292,19 @@ class CephTarget(
         values: dict[str, Any] = {}
         for found, _ in parts:
             values.update(found)
-        return outcome([sentence for _, sentences in parts for sentence in sentences], values, made.restarted)
+        return outcome([sentence for _, sentences in parts for sentence in sentences], values, change.restarted)
 
     def _clear_up(self) -> None:
         if self._around.stores is not None:
             self._around.stores.clear_up()
         self._changes.clear_up()
 
-    def _remake_osds(self, configuration: Configuration) -> None:
+    def _recreate_osds(self, configuration: Configuration) -> None:
         """Make OSDs anew that are to have another store; what lay on them is gone, and made again when needed."""
         stores = self._around.stores
         if stores is not None and (due := stores.due(configuration)):
             self._progress.note(f"recreating {', '.join(f'osd.{osd}' for osd in due)}")
-            self._changes.give_up_pools()
+            self._changes.delete_pools()
             stores.remake(configuration)
             self._health.expect_new_pools()
 
@@ -359,7 +361,7 @@ class CephTarget(
         empty = [v for v in volumes if not self._volumes.is_filled(v)]
         if not empty:
             return
-        self.room.require(empty[0].pool, sum(v.nbytes for v in empty))  # all of them are in one pool
+        self.capacity.require(empty[0].pool, sum(v.nbytes for v in empty))  # all of them are in one pool
         self._progress.note(f"filling {', '.join(v.image for v in empty)}")
         with self._around.full_speed():
             fill_volumes(empty, conf=self._clients.conf, client_id=self._clients.client_id)

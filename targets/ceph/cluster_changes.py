@@ -27,7 +27,7 @@ from cephfit.core.values.preview import Difference, Preview, Undoing, other_undo
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ChangeResult:
     """What became of a configuration.
 
     Attributes:
@@ -60,10 +60,10 @@ class ClusterChanges(Protocol):
     def clear_up(self) -> None:
         """Take away what a process that was killed left in the way of the cluster's health; at any time."""
 
-    def give_up_pools(self) -> None:
+    def delete_pools(self) -> None:
         """Delete the pools made so far: the OSDs below them go."""
 
-    def bring_about(self, configuration: Configuration) -> Made:
+    def apply_configuration(self, configuration: Configuration) -> ChangeResult:
         """Make the configuration's options and pool; what was changed before and is not wanted now gets its
         original.
 
@@ -71,13 +71,13 @@ class ClusterChanges(Protocol):
             ClusterError: the cluster did not become what it should for other reasons than a refusal.
         """
 
-    def about_to_make(self, volume: Volume) -> None:
+    def before_creating(self, volume: Volume) -> None:
         """An image will be made now."""
 
-    def room_in(self, pool: str) -> int | None:
+    def free_nbytes(self, pool: str) -> int | None:
         """Bytes that clients can still write into a pool, as Ceph reckons; None while it does not know."""
 
-    def copies_in(self, pool: str) -> float:
+    def raw_ratio(self, pool: str) -> float:
         """Bytes that lie on disks for each byte written."""
 
     def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:
@@ -110,10 +110,10 @@ class ClusterChanges(Protocol):
         """
 
 
-MAKE_ROOM = "`cephfit restore` deletes the volumes of earlier sweeps; or use smaller volumes or fewer clients"
+FREE_UP = "`cephfit restore` deletes the volumes of earlier sweeps; or use smaller volumes or fewer clients"
 
 
-class Room:
+class FreeCapacity:
     """The room that is left on a cluster.
 
     Args:
@@ -133,7 +133,7 @@ class Room:
 
     def in_pool(self, pool: str) -> int | None:
         """Bytes that clients can still write into a pool, as Ceph reckons; None while it does not know."""
-        return self._changes.room_in(pool)
+        return self._changes.free_nbytes(pool)
 
     def require(self, pool: str, nbytes: int) -> None:
         """See that so many bytes can be written into the images of a pool.
@@ -142,15 +142,15 @@ class Room:
             ClusterError: there is too little room; says how much is wanted and how much there is.
         """
         if full := is_getting_full(self._health.check()):
-            raise ClusterError(f"the cluster is filling up: {'; '.join(full)}", where=self._name, remedy=MAKE_ROOM)
+            raise ClusterError(f"the cluster is filling up: {'; '.join(full)}", where=self._name, remedy=FREE_UP)
         wanted, available = with_margin(nbytes), self.in_pool(pool)
         if available is not None and available < wanted:
             raise ClusterError(
                 f"the volumes need {about(wanted)}, the pool has room for {about(available)}",
                 where=f"pool {pool}",
-                remedy=MAKE_ROOM,
+                remedy=FREE_UP,
             )
-        self._below(int(wanted * self._changes.copies_in(pool)))
+        self._below(int(wanted * self._changes.raw_ratio(pool)))
 
 
 class Forecast:

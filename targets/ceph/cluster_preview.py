@@ -85,7 +85,7 @@ def option_differences(configuration: Configuration, present: Present) -> list[D
     return found
 
 
-def pools_to_make(
+def planned_pools(
     plans: Mapping[str, Sequence[PoolPlan]],
     sweep: PlannedSweep,
     existing: Iterable[str],
@@ -189,7 +189,7 @@ def preview_of(
     if any(plans.values()):
         notes.append("mon_allow_pool_delete is set to true while pools of cephfit are deleted")
     beneath = Beneath(admin)
-    made = pools_to_make(plans, sweep, pools.existing(), pool_defaults(admin, present.daemons), beneath)
+    made = planned_pools(plans, sweep, pools.existing(), pool_defaults(admin, present.daemons), beneath)
     notes += filter(None, (few_pgs_note(pool.name, pool.n_pgs, pool.pgs_per_osd) for pool in made))
     notes += _about_caches(sweep, plans, admin=admin, daemons=present.daemons, beneath=beneath)
     return Preview(

@@ -18,7 +18,7 @@ from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.measurement import RADOS_BENCH, CacheCondition, PlannedSweep
 from cephfit.core.values.preview import HEALTHY, Difference, Preview, Undoing
 from cephfit.measure.ceph_bench.rados_bench import refuse_among_images
-from cephfit.targets.ceph.cluster_changes import Made
+from cephfit.targets.ceph.cluster_changes import ChangeResult
 
 _IMAGE = "image"
 
@@ -55,14 +55,14 @@ class OnlyPool:
     def clear_up(self) -> None:
         """Nothing stands in the way of the cluster's health."""
 
-    def give_up_pools(self) -> None:
+    def delete_pools(self) -> None:
         """Nothing: no pool is ours."""
 
-    def bring_about(self, configuration: Configuration) -> Made:
+    def apply_configuration(self, configuration: Configuration) -> ChangeResult:
         self._require_pool()
-        return Made(self._pool)
+        return ChangeResult(self._pool)
 
-    def about_to_make(self, volume: Volume) -> None:
+    def before_creating(self, volume: Volume) -> None:
         if self._journal.get(_IMAGE, str(volume)) is None and self._volumes.exists(volume):
             raise InputError(
                 "an image of this name is there, and the journal does not say that cephfit made it",
@@ -75,13 +75,13 @@ class OnlyPool:
         """Whether an image of the pool is of cephfit's making."""
         return self._journal.get(_IMAGE, f"{self._pool}/{image}") is not None
 
-    def room_in(self, pool: str) -> int | None:
+    def free_nbytes(self, pool: str) -> int | None:
         for entry in self._admin.command("df")["pools"]:
             if entry["name"] == pool:
                 return int(entry["stats"]["max_avail"]) or None
         return None
 
-    def copies_in(self, pool: str) -> float:
+    def raw_ratio(self, pool: str) -> float:
         return int(self._admin.command("osd pool get", pool=pool, var="size")["size"])
 
     def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:

@@ -22,7 +22,7 @@ from cephfit.core.protocols import CephAdmin, Progress
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import PlannedSweep
 from cephfit.core.values.preview import Preview, Undoing
-from cephfit.targets.ceph.cluster_changes import Made
+from cephfit.targets.ceph.cluster_changes import ChangeResult
 from cephfit.targets.ceph.cluster_preview import preview_of
 
 
@@ -90,7 +90,7 @@ class WholeCluster:
     def clear_up(self) -> None:
         NooutFlags(self._admin, self._journal).take_back()
 
-    def give_up_pools(self) -> None:
+    def delete_pools(self) -> None:
         if pools := self.pools.made():
             with self.deletion.allowed():
                 for pool in reversed(pools):
@@ -98,20 +98,20 @@ class WholeCluster:
             self.pools.await_counted()
         self._health.expect_new_pools()
 
-    def bring_about(self, configuration: Configuration) -> Made:
+    def apply_configuration(self, configuration: Configuration) -> ChangeResult:
         try:
             restarted = self._apply_options(configuration)
-            return Made(self._ensure_pool(configuration), restarted)
+            return ChangeResult(self._ensure_pool(configuration), restarted)
         except (RefusedError, UnplacedPoolError) as refused:
-            return Made("", self._restart_due(), str(refused))
+            return ChangeResult("", self._restart_due(), str(refused))
 
-    def about_to_make(self, volume: Volume) -> None:
+    def before_creating(self, volume: Volume) -> None:
         """Nothing: the image goes with its pool, and that is in the journal."""
 
-    def room_in(self, pool: str) -> int | None:
+    def free_nbytes(self, pool: str) -> int | None:
         return self.pools.max_avail_nbytes(pool)
 
-    def copies_in(self, pool: str) -> float:
+    def raw_ratio(self, pool: str) -> float:
         return self.pools.copies(pool)
 
     def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:
@@ -144,7 +144,7 @@ class WholeCluster:
     def take_back(self, *, pools: bool) -> None:
         tried = Attempts()
         if pools:
-            tried.make(self.give_up_pools)
+            tried.make(self.delete_pools)
             tried.make(self.pools.restore_places)
         self._health.expect_new_pools()
         are_back = tried.make(self.settings.take_back)
@@ -180,10 +180,10 @@ class WholeCluster:
             self.settings.take_back()
             raise
         except OsdsDownError as error:
-            raise self._started_as_before(error) from None
+            raise self._roll_back_failed_start(error) from None
         return restarted
 
-    def _started_as_before(self, error: OsdsDownError) -> ClusterError:
+    def _roll_back_failed_start(self, error: OsdsDownError) -> ClusterError:
         """What to say of OSDs that did not start with a configuration's options, after they were started without.
 
         The others that were restarted for these options are due still, for whatever comes next; those that nobody

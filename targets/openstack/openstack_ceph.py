@@ -38,7 +38,7 @@ _ID_OBJECT = f"rbd_id.{_IMAGE}"
 """The object by which librbd finds an image by its name."""
 
 
-class HasRoom(Protocol):
+class HasFreeCapacity(Protocol):
     """Knows how much a cluster's pools can still take."""
 
     def require(self, pool: str, nbytes: int) -> None:
@@ -110,8 +110,8 @@ class CinderImages:
         return True
 
 
-def require_room_to_fill(
-    nodes: Sequence[Node], nbytes: int, *, cloud: Connection, images: CinderImages, room: HasRoom
+def require_capacity_to_fill(
+    nodes: Sequence[Node], nbytes: int, *, cloud: Connection, images: CinderImages, capacity: HasFreeCapacity
 ) -> None:
     """See that the pools of guests' volumes have room for what is about to be written to each.
 
@@ -135,13 +135,13 @@ def require_room_to_fill(
             homes.setdefault(pool, {})[node.volume] = more
     for pool, wanted in homes.items():
         try:
-            room.require(pool, sum(wanted.values()))
+            capacity.require(pool, sum(wanted.values()))
         except ClusterError:
             left = sum(min(more, nbytes - images.used(pool, v, nbytes)) for v, more in wanted.items())
             if left == sum(wanted.values()):
                 raise
             if left:
-                room.require(pool, left)
+                capacity.require(pool, left)
 
 
 class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasWitness, TellsDisturbances):
@@ -296,15 +296,15 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasWitne
             return None
         fsid = self._admin.cluster.get_fsid()
         return [
-            replace(pool, free_nbytes=self._ceph.room.in_pool(pool.ceph_pool)) if pool.fsid == fsid else pool
+            replace(pool, free_nbytes=self._ceph.capacity.in_pool(pool.ceph_pool)) if pool.fsid == fsid else pool
             for pool in found
         ]
 
     def _before_filling(self, nodes: Sequence[Node], nbytes: int) -> None:
         """See that the pools have room, also where nobody could tell before which ones they would be."""
         if not self._choice.overcommit:
-            images, room = self._cinder_images, self._ceph.room
-            require_room_to_fill(nodes, nbytes, cloud=self._cloud, images=images, room=room)
+            images, capacity = self._cinder_images, self._ceph.capacity
+            require_capacity_to_fill(nodes, nbytes, cloud=self._cloud, images=images, capacity=capacity)
 
 
 def cluster_part(configuration: Configuration) -> Configuration:

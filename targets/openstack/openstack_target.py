@@ -138,7 +138,7 @@ class OpenStackTarget(
         self._reach = Reach(self._cloud, choice, self, self._progress)
         self._template = BENCHMARK
         self._open_to = choice.reached_from
-        self._said: set[str] = set()
+        self._noted: set[str] = set()
 
     def begin(self, run_id: str) -> None:
         """What is made from now on belongs to this run."""
@@ -198,17 +198,17 @@ class OpenStackTarget(
         wanted = wanted_of(kinds, n_clients, [stacks.count(self._stack_of(kind, gib)) for kind in kinds])
         pools = self._pools() if any(one.n_more for one in wanted) else None
         found = cloud_preflight.require(self._cloud, self._choice, wanted, nbytes=nbytes, pools=pools)
-        self._say_once(*found.unseen)
+        self._note_once(*found.unseen)
 
     def _pools(self) -> Sequence[CinderPool] | None:
         """The pools of volumes with the room in them; None where nobody tells this user."""
         return cinder_pools(self._cloud)
 
-    def _say_once(self, *sentences: str) -> None:
+    def _note_once(self, *sentences: str) -> None:
         for sentence in sentences:
-            if sentence not in self._said:
+            if sentence not in self._noted:
                 self._progress.note(sentence)
-        self._said.update(sentences)
+        self._noted.update(sentences)
 
     def _stack_of(self, kind: VolumeKind, gib: int) -> str:
         name = f"{kind.label}-{gib}"
@@ -243,7 +243,7 @@ class OpenStackTarget(
         self._made.note_stack(name, self._run_id)
         # Guests that a smaller load leaves idle stay: their volumes are filled already.
         parameters = self._parameters(volume_type, gib, max(n_clients, n_there))
-        self._take_up(stacks, name, parameters, n_clients=n_clients, nbytes=nbytes)
+        self._use_guests(stacks, name, parameters, n_clients=n_clients, nbytes=nbytes)
         return volume_type
 
     def _fill(self, volume_type: str, nbytes: int) -> None:
@@ -269,7 +269,7 @@ class OpenStackTarget(
     def _before_filling(self, nodes: Sequence[Node], nbytes: int) -> None:
         """The volumes are there, and so many bytes are about to be written to each: a place for one more look."""
 
-    def _take_up(
+    def _use_guests(
         self, stacks: Stacks, name: str, parameters: Mapping[str, Any], *, n_clients: int, nbytes: int
     ) -> None:
         """The guests of a stack, made or scaled, become the clients."""
@@ -338,7 +338,7 @@ class OpenStackTarget(
         if self._choice.network and not self._open_to:
             found = reached_from(self._cloud, self._choice.network)
             self._open_to = found.cidr
-            self._say_once(found.note)
+            self._note_once(found.note)
         return stack_parameters(
             self._choice, self._template, volume_type=volume_type, gib=gib, count=count, reached_from=self._open_to
         )

@@ -204,7 +204,7 @@ REFUSED = {
     "design: {kind: product, points: 3, settings: {pool: {pg_num: [1]}}}": "unknown word 'points'",
     "design: {kind: screening, settings: {pool: {pg_num: [1, 2, 3]}}}": "two values of every factor",
     "design: {kind: screening, runs: 9, settings: {pool: {pg_num: [1, 2]}}}": "choose from|did you mean",
-    "design: {kind: combinations, settings: {pool: {pg_num: [1, 2], pgp_num: [1]}}}": "pg_num 2, pgp_num 1 values",
+    "design: {kind: combinations, settings: {pool: {pg_num: [1, 2], pgp_num: [1]}}}": ": pg_num 2, pgp_num 1",
     "design: {kind: combinations, names: [x], settings: {pool: {pg_num: [1, 2]}}}": "1 different names for 2",
     "design: {kind: sample, points: 6, seed: 1, method: sobol, settings: {pool: {pg_num: [1]}}}": "powers of two",
     "design: {kind: sample, points: 6, settings: {pool: {pg_num: [1, 2]}}}": "lacks 'seed'",
@@ -212,7 +212,7 @@ REFUSED = {
     "design: {kind: one-at-a-time, settings: {pool: {size: [1]}}}": "risks data",
     "design: {kind: sample, points: 4, seed: 1, settings: {pool: {size: {low: 1, high: 3}}}}": "risks data",
     "configurations: {pg_num-1: {}}\ndesign: {kind: one-at-a-time, settings: {pool: {pg_num: [1]}}}": "two config",
-    "design: {kind: optimise, trials: 4, seed: 1, cell: 1M-read, settings: {pool: {pg_num: [1]}}}": "not among",
+    "design: {kind: optimise, trials: 4, seed: 1, cell: 1M-read, settings: {pool: {pg_num: [1]}}}": "not one of",
     "stopping: {within_percent: 5, minimum: 2}": "repeats is the maximum",
     "stopping: {margin_percent: 5}": "no rule for stopping is given",
 }

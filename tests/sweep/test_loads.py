@@ -60,7 +60,7 @@ def test_loads_are_laid_beside_the_measurement(small_text: str) -> None:
         ("  loads: {d: {depth: 3}}\n", "unknown word 'depth'"),
         ("  loads: {d: {iodepth: 4}}\n", "load d is the same as the measurement itself"),
         ("  loads: {d: {iodepth: 9}, e: {iodepth: 9}}\n", "load e is the same as d"),
-        ("  loads: {d: {sizes: [4K]}}\n", "it needs one of iodepth"),
+        ("  loads: {d: {sizes: [4K]}}\n", "add one of iodepth"),
         ("  loads: {d: {iodepth: 2, sizes: [32K]}}\n", "'32K' is not a size of this measurement"),
         ("  loads: {d: {read_pct: 100}}\n", "1 to 99 per cent of reads"),
         ("  loads: {d: {rate: 1M, rate_iops: 5}}\n", "keep one of the two"),

@@ -30,8 +30,8 @@ from cephfit.sweep.racing.rounds import (
     decide,
     decisions,
     expected_saving,
-    simulated_samples,
     saved_runs,
+    simulated_samples,
     stops_of,
 )
 from cephfit.sweep.racing.stopping import Decide, Stopping
@@ -188,7 +188,7 @@ def test_a_cell_that_is_known_well_enough_is_measured_no_more(store: Store) -> N
     assert document is not None
     assert 0 < document["runs_saved"] < document["runs_of_full_plan"]
     for row in document["stopped"]:
-        said = float(row["reason"].split(" to ")[1].split(" %")[0])
+        said = float(row["reason"].split(" within ")[1].split(" %")[0])
         assert said <= 4.0
 
 

@@ -194,7 +194,7 @@ def test_a_cluster_that_stays_ill_ends_the_sweep_and_nothing_is_lost(small_sweep
 
 def test_waiting_for_health_ends_when_it_is_back() -> None:
     target = SimulatedTarget()
-    target.fall_ill()
+    target.become_unhealthy()
     notes: list[str] = []
     wait_until_healthy(target, limit_seconds=5, note=notes.append, sleep=lambda _: None)
     assert len(notes) == 1

@@ -183,7 +183,7 @@ def test_a_file_in_another_encoding_is_told_how_to_be_saved(
     path.write_text(small_text.replace("why: small", "why: größer"), encoding=encoding)
     with pytest.raises(InputError, match="not text in UTF-8") as caught:
         read_sweep(path)
-    assert "save your own as UTF-8" in caught.value.remedy
+    assert "save your file as UTF-8" in caught.value.remedy
 
 
 def test_a_risk_is_taken_when_it_is_accepted_by_name(small_text: str) -> None:

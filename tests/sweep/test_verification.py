@@ -317,9 +317,7 @@ def test_what_no_later_run_could_do_better_ends_the_verification_at_once(
 def test_runs_under_other_options_are_not_mixed_and_the_options_are_named(store: Store) -> None:
     bench = Bench({})
     run(bench, Work(bench), store, repeats=1)
-    with pytest.raises(
-        InputError, match=r"under other options .*: scale was 1, now 5, seconds was 1.0, now 2.0\n"
-    ):
+    with pytest.raises(InputError, match=r"with other options .*: scale was 1, now 5, seconds was 1.0, now 2.0\n"):
         run(bench, Work(bench, scale=5), store, repeats=1, seconds=2.0)
 
 
@@ -364,7 +362,7 @@ def test_caches_are_in_the_condition_that_was_asked_for(store: Store, tmp_path: 
     assert "could not be read once through" in run_once(bench, CONFIGURATIONS[0], warm, progress=Silence()).reason
 
     run(bench, Work(bench), store, repeats=1)
-    with pytest.raises(InputError, match="under other options"):
+    with pytest.raises(InputError, match="with other options"):
         run(bench, Work(bench), store, repeats=1, cache=CacheCondition.WARM)
 
 

@@ -144,7 +144,7 @@ def test_options_are_taken_back_and_one_that_nobody_restarted_is_left_in_peace(
 ) -> None:
     changes = whole(cluster, journal, Unreachable(cluster))
     with pytest.raises(ClusterError, match="runs on as it was") as error:
-        changes.bring_about(SHARDS)
+        changes.apply_configuration(SHARDS)
     assert error.value.what.endswith("no answer. The options were taken back")
     assert "log" not in error.value.remedy
     assert cluster.store == {}
@@ -175,7 +175,7 @@ def test_options_with_which_an_osd_does_not_start_are_taken_back_and_it_is_start
     daemons = Daemons(cluster, lambda osd: osd != 1 or not cluster.store)
     changes = whole(cluster, journal, daemons)
     with pytest.raises(ClusterError, match=r"osd\.1 did not come up.*taken back, and it runs again"):
-        changes.bring_about(SHARDS)
+        changes.apply_configuration(SHARDS)
     assert cluster.store == {}
     assert all(osd["up"] for osd in cluster.osds)
     assert cluster.flagged() == []
@@ -193,7 +193,7 @@ def test_restore_heals_what_could_not_be_started_again(
     with pytest.raises(
         OsdsDownError, match=r"Then its options were to be taken back, and: osd\.1 did not"
     ) as error:
-        whole(cluster, journal, Daemons(cluster, lambda osd: osd != 1)).bring_about(SHARDS)
+        whole(cluster, journal, Daemons(cluster, lambda osd: osd != 1)).apply_configuration(SHARDS)
     assert error.value.where == "osd.1"
     assert cluster.store == {}, "the options are taken back all the same"
     assert cluster.flagged() == [1]
@@ -217,7 +217,7 @@ def test_a_kill_between_is_gone_on_from(cluster: SmallCluster, journal: Journal,
         return True
 
     with pytest.raises(Killed):
-        whole(cluster, journal, Daemons(cluster, starts)).bring_about(SHARDS)
+        whole(cluster, journal, Daemons(cluster, starts)).apply_configuration(SHARDS)
     assert cluster.flagged() == [1]
     again = Journal(tmp_path / "journal.jsonl")
     cluster.told.clear()

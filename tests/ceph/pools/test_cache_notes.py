@@ -22,7 +22,7 @@ from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, parse_sweep, read_sweep
 from cephfit.sweep.execution.run_begin import begun
 from cephfit.sweep.sweep_plan import Sweep
-from cephfit.targets.ceph.cluster_preview import pools_to_make
+from cephfit.targets.ceph.cluster_preview import planned_pools
 from cephfit.targets.simulated import simulated_target
 
 
@@ -145,7 +145,7 @@ def test_a_pools_pgs_are_told_per_osd_and_too_few_of_them(beneath: Beneath) -> N
         "coded": {"devices.class": "hdd", "failure_domain": "osd", "erasure.k": "2", "erasure.m": "1"},
     }
     plans = {name: plan_pools(f"p-{name}", said, {}) for name, said in settings.items()}
-    made = {p.name: p for p in pools_to_make(plans, warm("1G"), (), PoolDefaults(3, 32), beneath)}
+    made = {p.name: p for p in planned_pools(plans, warm("1G"), (), PoolDefaults(3, 32), beneath)}
     assert (made["p-default"].n_pgs, made["p-default"].pgs_per_osd) == (32, 12.0)
     assert (made["p-fast"].n_pgs, made["p-fast"].pgs_per_osd) == (128, 96.0)
     assert made["p-coded-data"].pgs_per_osd == 24.0

@@ -12,7 +12,7 @@ from cephfit.cloud.stacks import Node
 from cephfit.cloud.volumes import cinder_volumes
 from cephfit.core.errors import ClusterError
 from cephfit.core.units import GIB, MIB
-from cephfit.targets.openstack.openstack_ceph import CinderImages, require_room_to_fill
+from cephfit.targets.openstack.openstack_ceph import CinderImages, require_capacity_to_fill
 
 NODES = (Node("c0", "s0", "v0", ""), Node("c1", "s1", "v1", ""))
 
@@ -82,7 +82,7 @@ def require_room(
     cluster: Any = SimpleNamespace(list_pools=lambda: ["volumes"], open_ioctx=lambda _: Pool())
     cinder = SimpleNamespace(get_volume=lambda volume: SimpleNamespace(metadata=notes.get(volume)))
     cloud: Any = SimpleNamespace(block_storage=cinder)
-    require_room_to_fill(NODES, GIB, cloud=cloud, images=CinderImages(cluster, "ceph"), room=pool)
+    require_capacity_to_fill(NODES, GIB, cloud=cloud, images=CinderImages(cluster, "ceph"), capacity=pool)
 
 
 def test_what_is_written_again_under_other_options_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
