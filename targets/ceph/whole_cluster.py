@@ -1,4 +1,4 @@
-"""A configuration on a whole cluster: options of daemons, restarts, a pool of its own."""
+"""Changes on a whole cluster: options of daemons, restarts of OSDs, and one pool per configuration."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -27,15 +27,15 @@ from cephfit.targets.ceph.cluster_preview import preview_of
 
 
 class WholeCluster:
-    """Implements ``ClusterChanges``. Pools are named ``cephfit-*``; no other pool is touched.
+    """Implements ``ClusterChanges``. It creates pools named ``cephfit-*``, and changes no other pool.
 
     Args:
         admin: sends commands.
         catalogue: of the cluster's options.
         journal: of the target.
-        health: told when the PG count may change.
-        surroundings: who restarts OSDs; settings of every pool.
-        progress: hears of restarts.
+        health: is notified when the PG count may change.
+        surroundings: adapters for restarts of OSDs, and settings of every pool.
+        progress: shows restarts.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class WholeCluster:
             return ChangeResult("", self._restart_due(), str(refused))
 
     def before_creating(self, volume: Volume) -> None:
-        """Nothing: the image goes with its pool, and that is in the journal."""
+        """Do nothing: the image is deleted with its pool, which is in the journal."""
 
     def free_nbytes(self, pool: str) -> int | None:
         return self.pools.max_avail_nbytes(pool)
@@ -162,12 +162,12 @@ class WholeCluster:
             )
 
     def _why_no_restart(self, configuration: Configuration) -> str:
-        """Why the OSDs that a configuration needs restarted cannot be; empty if they can, or none is."""
+        """Return why a configuration's OSDs cannot be restarted; empty if they can, or need no restart."""
         needs = self.settings.needs_restart(configuration)
         if not needs:
             return ""
         if self._restarts is None:
-            return f"{self.settings.why_restart(configuration, needs)}, and there is no way to restart OSDs here"
+            return f"{self.settings.why_restart(configuration, needs)}, and this target cannot restart OSDs"
         why = self._restarts.why_not(sorted(needs))
         return f"{self.settings.why_restart(configuration, needs)}; {why}" if why else ""
 
@@ -184,23 +184,23 @@ class WholeCluster:
         return restarted
 
     def _roll_back_failed_start(self, error: OsdsDownError) -> ClusterError:
-        """What to say of OSDs that did not start with a configuration's options, after they were started without.
+        """Start OSDs without a configuration's options after they failed to start with them; return the error.
 
-        The others that were restarted for these options are due still, for whatever comes next; those that nobody
-        restarted never had them.
+        Other OSDs that were restarted for these options still need another restart. OSDs that were not restarted
+        never had the options.
         """
         try:
             self.settings.take_back()
             if error.down:
                 self._restart(error.down)
         except CephfitError as also:
-            what = f"{error.what}. Then its options were to be taken back, and: {also.what}"
+            what = f"{error.what}. Undoing its options failed as well: {also.what}"
             return OsdsDownError(what, osds=error.osds, down=error.down, where=error.where, remedy=error.remedy)
         others = "`cephfit restore` restarts the others that have them"
         if not error.down:
-            what, remedy = f"{error.what}. The options were taken back", f"{error.remedy}; {others}"
+            what, remedy = f"{error.what}. The options were undone", f"{error.remedy}; {others}"
         else:
-            what = f"{error.what}. The options were taken back, and it runs again with those of before"
+            what = f"{error.what}. The options were undone, and it runs again with the earlier ones"
             remedy = f"see its log for what is wrong with them; {others}"
         return ClusterError(what, where=error.where, remedy=remedy)
 
@@ -214,9 +214,9 @@ class WholeCluster:
     def _restart(self, osds: Sequence[int]) -> None:
         if self._restarts is None:
             raise ClusterError(
-                f"{', '.join(f'osd.{osd}' for osd in osds)} must be restarted, and there is no way to do so",
+                f"{', '.join(f'osd.{osd}' for osd in osds)} must be restarted, and this target cannot do so",
                 where="OSDs that run with values of a configuration",
-                remedy="run the same command with the options for restarts that the sweep was given",
+                remedy="run the same command with the sweep's options for restarts",
             )
         self._restarts.restart(osds, self.settings.restarted)
 
@@ -225,7 +225,7 @@ class WholeCluster:
         try:
             return self.pools.ensure(configuration)
         except (RefusedError, UnplacedPoolError):
-            # Left in place, a pool without places would keep every later configuration waiting.
+            # A pool whose PGs cannot be placed would keep every later configuration waiting.
             with self.deletion.allowed():
                 self.pools.delete(pool_name(configuration))
             self.pools.await_counted()

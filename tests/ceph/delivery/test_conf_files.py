@@ -145,7 +145,7 @@ def test_the_dry_run_shows_the_lines_and_what_speaks_against_them(lab_cluster: L
 
     by_conf = Reach(SettingsWay.CONF, str(lab_cluster.conf))
     (why,) = reasons(by_conf)
-    assert "ceph.conf, which is read only when an OSD starts, and there is no way to restart OSDs here" in why
+    assert "ceph.conf, which is read only when an OSD starts, and this target cannot restart OSDs" in why
     (why,) = reasons(Reach(SettingsWay.CONF, str(tmp_path / "absent.conf")))
     assert "cannot be had" in why
     other = tmp_path / "other.conf"

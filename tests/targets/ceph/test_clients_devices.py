@@ -60,7 +60,7 @@ def test_a_volume_that_is_on_another_device_now_is_no_clients(tmp_path: Path) ->
     clients.require_served()
     devices.now = Path("/dev/nbd1")
     for ask in (clients.require_served, clients.drop_caches):
-        with pytest.raises(HostError, match="volume of client c0 is /dev/nbd1 now, no longer /dev/nbd0") as caught:
+        with pytest.raises(HostError, match="volume of client c0 is now /dev/nbd1, no longer /dev/nbd0") as caught:
             ask()
         assert "run the same command again" in str(caught.value)
 

@@ -51,12 +51,13 @@ def test_what_was_not_written_is_said_in_bytes(fio: Path) -> None:
         fill(VOLUMES, conf=fio / "client.conf")
     assert "said" not in e.value.what
     assert e.value.where == "cephfit-default/c0, cephfit-default/c1"
-    assert "room and quota" in e.value.remedy
+    assert "free capacity and quota" in e.value.remedy
 
 
 def test_what_fio_says_is_told(fio: Path) -> None:
     prints(fio, 0, said="fio: engine rbd not loadable\n", code=1)
-    with pytest.raises(ClusterError, match="0 of 16777216 bytes and said: fio: engine rbd not loadable") as caught:
+    with pytest.raises(ClusterError, match="0 of 16777216 bytes and reported: fio: engine rbd not loadable") as
+    caught:
         fill(VOLUMES, conf=fio / "client.conf")
     assert "built with it" in caught.value.remedy
 
