@@ -54,10 +54,10 @@ def test_what_was_not_written_is_said_in_bytes(fio: Path) -> None:
     assert "free capacity and quota" in e.value.remedy
 
 
-def test_what_fio_says_is_told(fio: Path) -> None:
+def test_the_error_has_the_message_of_fio(fio: Path) -> None:
     prints(fio, 0, said="fio: engine rbd not loadable\n", code=1)
-    with pytest.raises(ClusterError, match="0 of 16777216 bytes and reported: fio: engine rbd not loadable") as
-    caught:
+    message = "0 of 16777216 bytes and reported: fio: engine rbd not loadable"
+    with pytest.raises(ClusterError, match=message) as caught:
         fill(VOLUMES, conf=fio / "client.conf")
     assert "built with it" in caught.value.remedy
 
