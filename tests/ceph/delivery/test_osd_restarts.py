@@ -174,7 +174,7 @@ def test_options_with_which_an_osd_does_not_start_are_taken_back_and_it_is_start
     """osd.1 cannot start with the option; osd.0 can, and keeps it until somebody restores."""
     daemons = Daemons(cluster, lambda osd: osd != 1 or not cluster.store)
     changes = whole(cluster, journal, daemons)
-    with pytest.raises(ClusterError, match=r"osd\.1 did not come up.*taken back, and it runs again"):
+    with pytest.raises(ClusterError, match=r"osd\.1 did not come up.*undone, and it runs again"):
         changes.apply_configuration(SHARDS)
     assert cluster.store == {}
     assert all(osd["up"] for osd in cluster.osds)
