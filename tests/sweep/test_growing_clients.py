@@ -41,7 +41,7 @@ class Growing(SimulatedTarget):
         return super().apply(configuration, n_clients=n_clients, volume_nbytes=volume_nbytes, fill=fill)
 
 
-def test_clients_are_made_when_a_load_needs_them_and_stay(small_text: str, store: Store) -> None:
+def test_clients_are_created_when_a_load_needs_them_and_stay(small_text: str, store: Store) -> None:
     sweep = parse_sweep(small_text.replace("repeats: 2", "repeats: 1") + LOADS, file="small.yaml")
     target = Growing()
     assert isinstance(target, ScalesClients) and isinstance(target, ReportsLimits)
@@ -58,7 +58,7 @@ def test_clients_are_made_when_a_load_needs_them_and_stay(small_text: str, store
     assert {n for _, n in target.asked} > {5}, "small loads that come first do not wait for the largest"
 
 
-def test_too_many_clients_are_refused_before_the_first_is_made(small_text: str, store: Store) -> None:
+def test_too_many_clients_are_refused_before_the_first_is_created(small_text: str, store: Store) -> None:
     target = Growing(quota=4)
     with pytest.raises(ClusterError, match="5 clients are needed, 4 can be had"):
         run_sweep(parse_sweep(small_text + LOADS, file="small.yaml"), target, store, Silence(), resume=None)

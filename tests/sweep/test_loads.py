@@ -37,7 +37,7 @@ def loaded(text: str, loads: str = LOADS) -> Sweep:
     return parse_sweep(text + loads, file="small.yaml")
 
 
-def test_loads_are_laid_beside_the_measurement(small_text: str) -> None:
+def test_loads_differ_from_the_measurement_only_in_their_keys(small_text: str) -> None:
     m = loaded(small_text).measurement
     assert m.load_names == ("", "deep", "many", "mixed", "slow")
     assert m.loads[0] == Load("deep", iodepth=16)
@@ -70,7 +70,7 @@ def test_loads_are_laid_beside_the_measurement(small_text: str) -> None:
         ("  engine: fios\n", "'fios' is not a measurement.engine"),
     ],
 )
-def test_what_cannot_be_is_said_with_its_line(small_text: str, loads: str, said: str) -> None:
+def test_an_invalid_load_is_refused_with_its_line(small_text: str, loads: str, said: str) -> None:
     text = small_text.replace("  iodepth: 4\n", "") if "psync" in loads else small_text
     with pytest.raises(InputError) as caught:
         loaded(text, loads)
@@ -98,7 +98,7 @@ def test_the_plan_measures_every_load_and_applies_a_configuration_once_for_all(s
     assert expected_seconds(sweep, plan, ASSUMED_TIMES) == pytest.approx(6 * 12 + 96 * 2.2 + 3 * 8 * 4 / 100)
 
 
-def test_every_load_is_measured_and_an_interrupted_run_goes_on(small_text: str, store: Store) -> None:
+def test_every_load_is_measured_and_an_interrupted_run_continues(small_text: str, store: Store) -> None:
     sweep = loaded(small_text)
     target = SimulatedTarget()
     run = run_sweep(sweep, target, store, Silence(), resume=None)
@@ -144,7 +144,7 @@ def on_a_loop_device(sweep: Sweep, device: Path, cell: str, load: Load, **change
 @pytest.mark.root
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 @pytest.mark.parametrize("cell", ["4K-randread", "4K-randwrite", "32K-write"])
-def test_a_mix_is_as_it_was_asked_for_and_the_kernel_agrees(
+def test_a_mix_has_its_requested_share_by_the_kernels_count(
     small_sweep: Sweep, loop_device: Callable[[int], Path], cell: str
 ) -> None:
     run = on_a_loop_device(small_sweep, loop_device(16 * MIB), cell, Load("mixed", read_pct=70))
@@ -174,7 +174,7 @@ def test_a_mix_is_as_it_was_asked_for_and_the_kernel_agrees(
         ("1M-read", Load("slow", rate_iops=8), 8),
     ],
 )
-def test_a_rate_is_kept_and_the_kernel_agrees(
+def test_a_rate_limit_holds_by_the_kernels_count(
     small_sweep: Sweep, loop_device: Callable[[int], Path], cell: str, load: Load, iops: float
 ) -> None:
     run = on_a_loop_device(small_sweep, loop_device(16 * MIB), cell, load, ramp_seconds=0.5, iodepth=1)

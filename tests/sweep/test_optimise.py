@@ -45,7 +45,7 @@ def optimise(sweep: Sweep, store: Store, goal: Goal | None = None) -> Run:
     return run_sweep(sweep, SimulatedTarget(Simulation(noise=0.03)), store, Silence(), resume=None, goal=goal)
 
 
-def test_the_best_of_the_space_is_come_close_to(store: Store) -> None:
+def test_the_search_comes_close_to_the_optimum(store: Store) -> None:
     """Truth: ssd 6 times, blobs from 512K 4 times, objects up to 256K 2.5 times: at most 60 times the default."""
     sweep = parse_sweep(OPTIMISE.replace("trials: 9", "trials: 18"), file="f")
     run = optimise(sweep, store)
@@ -57,7 +57,7 @@ def test_the_best_of_the_space_is_come_close_to(store: Store) -> None:
     assert len({t.configuration.settings for t in trials}) == 18, "nothing is tried twice"
 
 
-def test_every_batch_has_the_default_beside_it(store: Store) -> None:
+def test_every_batch_contains_the_default(store: Store) -> None:
     sweep = parse_sweep(OPTIMISE, file="f")
     run = optimise(sweep, store)
     samples = store.samples(run.run_id)
@@ -76,7 +76,7 @@ def test_every_batch_has_the_default_beside_it(store: Store) -> None:
 
 
 @pytest.mark.parametrize("n_runs", [0, 3, 8, 13, 16])
-def test_killed_at_any_time_it_proposes_and_measures_the_very_same(n_runs: int, tmp_path: Path) -> None:
+def test_after_a_kill_it_proposes_and_measures_the_same(n_runs: int, tmp_path: Path) -> None:
     """A batch has eight runs: kills in the midst of batches, and between one and the next."""
     sweep = parse_sweep(OPTIMISE, file="f")
 
@@ -107,7 +107,7 @@ def test_the_same_history_gives_the_same_proposals_and_another_seed_others() -> 
     assert proposals(other, told, 3) != proposals(sweep.search, told, 3)
 
 
-def test_a_space_that_is_used_up_ends_the_search(store: Store) -> None:
+def test_an_exhausted_space_ends_the_search(store: Store) -> None:
     small = OPTIMISE[: OPTIMISE.index("  settings:")] + OPTIMISE[OPTIMISE.index("  factors:") :]
     small = small.replace(
         "ssd: {pool: {crush_rule: [default, ssd]}}", "s: {pool: {crush_rule: [default, ssd, hy]}}"
@@ -118,7 +118,7 @@ def test_a_space_that_is_used_up_ends_the_search(store: Store) -> None:
     assert {t.configuration.why for t in trials} == {"s = ssd", "s = hy"}, "the default is measured anyway"
 
 
-def test_a_trial_that_cannot_be_is_skipped_and_counts_as_failed(store: Store) -> None:
+def test_an_unsupported_trial_is_skipped_and_counts_as_failed(store: Store) -> None:
     text = OPTIMISE.replace("osd_max_backfills: [1, 2, 3]", "osd_op_threads: [1, 2, 3]")
     sweep = parse_sweep(text, file="f")
     run = optimise(sweep, store)

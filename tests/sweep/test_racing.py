@@ -105,7 +105,7 @@ def test_a_race_finds_the_best_and_the_worst_and_stops(sweep: Sweep, goal: Goal,
     assert document["runs_saved"] * n_clients == sum(s.saved for s in progresses)
 
 
-def test_over_twenty_repetitions_a_race_picks_what_the_full_plan_picks_at_a_third_of_its_runs(
+def test_in_twenty_sweeps_a_race_agrees_with_the_full_plan_at_a_third_of_its_runs(
     sweep: Sweep, goal: Goal
 ) -> None:
     """On the simulated cluster, whose truth is known; benchmarks/racing.py has the same on a recorded real one."""
@@ -123,7 +123,7 @@ def test_over_twenty_repetitions_a_race_picks_what_the_full_plan_picks_at_a_thir
     assert sum(parts) / 20 <= 0.35
 
 
-def test_what_is_decided_after_a_round_does_not_depend_on_later_ones(sweep: Sweep, goal: Goal) -> None:
+def test_a_decision_does_not_depend_on_later_rounds(sweep: Sweep, goal: Goal) -> None:
     samples = simulated_samples(sweep, replace(ASSUMED_SCATTER, configurations=0.03, cells=0.03), seed=3)
     some_open = False
     for measured in range(2, 9):
@@ -136,7 +136,7 @@ def test_what_is_decided_after_a_round_does_not_depend_on_later_ones(sweep: Swee
 
 
 @pytest.mark.parametrize(("race", "n_runs"), [("profile", 48), ("profile", 95), ("cells", 97), ("cells", 110)])
-def test_a_race_that_was_killed_goes_on_to_the_very_same_runs(race: str, n_runs: int, tmp_path: Path) -> None:
+def test_a_killed_race_continues_with_the_same_runs(race: str, n_runs: int, tmp_path: Path) -> None:
     """48 runs are a round: killed at the end of one, before and right after a decision, and later."""
     sweep = parse_sweep(RACE % race, file="race.yaml")
     goal = Goal(time_predictor, "time", even_profile(sweep.measurement) if race == "profile" else None)
@@ -159,7 +159,7 @@ def test_a_race_that_was_killed_goes_on_to_the_very_same_runs(race: str, n_runs:
         assert kept(store, run_sweep(sweep, again, store, Silence(), resume=begun, goal=goal)) == unbroken
 
 
-def test_a_race_in_every_cell_answers_for_every_cell(store: Store) -> None:
+def test_a_race_in_every_cell_decides_every_cell(store: Store) -> None:
     sweep = parse_sweep(RACE % "cells", file="race.yaml")
     run = measure(sweep, Goal(time_predictor, "time"), store)
     document = store.document(run.run_id, STOPPING_DOCUMENT)
@@ -171,7 +171,7 @@ def test_a_race_in_every_cell_answers_for_every_cell(store: Store) -> None:
     assert answers["4K-randread"][1] in ("A", None), "nothing is worse than the default at reading"
 
 
-def test_cells_that_the_workload_does_not_use_are_measured_no_more_than_they_must(store: Store) -> None:
+def test_cells_that_the_workload_does_not_use_get_the_minimum_of_repeats(store: Store) -> None:
     sweep = parse_sweep(RACE % "profile", file="race.yaml")
     run = measure(sweep, Goal(time_predictor, "time", cell_profile(Cell.parse("4K-randread"))), store)
     repeats: dict[str, int] = {}
@@ -180,7 +180,7 @@ def test_cells_that_the_workload_does_not_use_are_measured_no_more_than_they_mus
     assert all(n == 2 for cell, n in repeats.items() if cell != "4K-randread")
 
 
-def test_a_cell_that_is_known_well_enough_is_measured_no_more(store: Store) -> None:
+def test_a_precise_cell_is_no_longer_measured(store: Store) -> None:
     text = RACE.replace("{race: %s}", "{within_percent: 4}")
     sweep = parse_sweep(text, file="f")
     run = measure(sweep, None, store, noise=0.03)
@@ -192,9 +192,7 @@ def test_a_cell_that_is_known_well_enough_is_measured_no_more(store: Store) -> N
         assert said <= 4.0
 
 
-def test_a_configuration_without_figures_drops_out_and_the_race_goes_on(
-    sweep: Sweep, goal: Goal, store: Store
-) -> None:
+def test_a_configuration_without_figures_leaves_the_race(sweep: Sweep, goal: Goal, store: Store) -> None:
     target = SimulatedTarget(Simulation(refuse="journaling", noise=0.05))
     run = run_sweep(sweep, target, store, Silence(), resume=None, goal=goal, health_limit_seconds=5)
     document = store.document(run.run_id, STOPPING_DOCUMENT)
@@ -203,7 +201,7 @@ def test_a_configuration_without_figures_drops_out_and_the_race_goes_on(
     assert document["races"][0]["worst"] != "journaling"
 
 
-def test_equals_are_not_raced_to_the_end() -> None:
+def test_a_race_of_equals_stops_early() -> None:
     """Two copies of the default: neither can be told from it, and that is said before nine repeats are made."""
     text = RACE[: RACE.index("  ssd:")] + "  A-too: {}\n" + RACE[RACE.index("measurement:") :]
     sweep = parse_sweep(text % "profile", file="f")
@@ -219,17 +217,17 @@ def test_equals_are_not_raced_to_the_end() -> None:
     assert false <= 3, "meant for one in twenty"
 
 
-def test_the_error_is_shared_out_over_all_looks() -> None:
+def test_the_error_is_divided_among_all_looks() -> None:
     look = Look(measured=3, ceiling=9, stopping=Stopping(confidence=0.95, minimum=2))
     assert 7 * (1 - look.confidence) == pytest.approx(0.025), "and half of it is kept back"
 
 
-def test_only_the_asked_end_is_raced_for() -> None:
+def test_only_the_requested_end_is_decided() -> None:
     contest = Contest.begin(cell_profile(Cell.parse("4K-read")), ["A", "b"], Decide.WORST)
     assert [side.word for side in contest.sides] == ["worst"]
 
 
-def test_a_race_without_its_workload_is_refused_before_anything_is_touched(sweep: Sweep, store: Store) -> None:
+def test_a_race_without_its_workload_is_refused_before_anything_changes(sweep: Sweep, store: Store) -> None:
     with pytest.raises(InputError, match="no workload was given"):
         measure(sweep, Goal(time_predictor, "time"), store)
     lacking = Goal(time_predictor, "time", cell_profile(Cell.parse("32M-read")))
@@ -238,7 +236,7 @@ def test_a_race_without_its_workload_is_refused_before_anything_is_touched(sweep
     assert store.runs() == []
 
 
-def test_a_race_is_not_gone_on_with_for_another_workload(sweep: Sweep, goal: Goal, store: Store) -> None:
+def test_a_race_does_not_continue_for_another_workload(sweep: Sweep, goal: Goal, store: Store) -> None:
     target = SimulatedTarget()
     with pytest.raises(EndOfProgramError):
         run_sweep(sweep, target, store, Silence(), resume=None, goal=goal, engine=StopsAfter(target, 3))
@@ -254,7 +252,7 @@ def test_a_plan_expects_to_save_more_where_configurations_differ_more(sweep: Swe
     assert all(low <= middle <= high for low, middle, high in (far, near))
 
 
-def test_the_report_says_what_was_saved(sweep: Sweep, goal: Goal, store: Store) -> None:
+def test_the_report_shows_the_saved_runs(sweep: Sweep, goal: Goal, store: Store) -> None:
     run = measure(sweep, goal, store)
     report = report_of(read_findings(store, run.run_id), made_ns=1)
     summary = dict(report.method.summary)
@@ -276,7 +274,7 @@ def test_models_without_ratios_race_too(model: str, sweep: Sweep, store: Store) 
     assert document["races"][0]["best"] == "ssd"
 
 
-def test_decisions_of_a_sweep_without_terms_are_none(sweep: Sweep) -> None:
+def test_a_sweep_without_stopping_has_no_decisions(sweep: Sweep) -> None:
     full = replace(sweep, stopping=None)
     assert list(decisions(full, [], None, rounds=9)) == []
     assert decide(begin(sweep, None), sweep, [], None, measured=2).stopped == {}

@@ -89,7 +89,7 @@ def test_planted_effects_are_found_and_inert_settings_are_not(store: Store) -> N
             assert found[cell][name].low <= 100 * (ratio - 1) <= found[cell][name].high
 
 
-def test_what_matters_for_a_workload_is_said_too(store: Store) -> None:
+def test_effects_on_a_workload_are_shown_too(store: Store) -> None:
     sweep = parse_sweep(SCREENING, file="f")
     run = run_sweep(sweep, SimulatedTarget(Simulation(noise=0.05)), store, Silence(), resume=None)
     goal = Goal(lambda c: predictor("time", confidence=c), "time", even_profile(sweep.measurement))
@@ -101,7 +101,7 @@ def test_what_matters_for_a_workload_is_said_too(store: Store) -> None:
     assert told["journaling"] < 0
 
 
-def test_an_unfinished_screening_is_called_so(tmp_path: Path) -> None:
+def test_an_unfinished_screening_is_marked(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.sqlite", create=True) as opened:
         opened.add_run(Run("r1", "screening", SCREENING, "0" * 64, "bench", 7, 1))
     said = CliRunner().invoke(sweep_command, ["effects", "--store", str(tmp_path / "s.sqlite")]).output
@@ -163,7 +163,7 @@ def test_intervals_hold_jointly_in_nineteen_of_twenty_screenings() -> None:
     assert false / 400 <= 0.083
 
 
-def test_factors_that_act_together_widen_the_intervals_and_are_told() -> None:
+def test_interactions_widen_the_intervals_and_are_reported() -> None:
     design = screening("abcdefg", 12)
     found = effects_of("x", design, table(design, {}, noise=0.02, rounds=3, pair=0.3), confidence=0.95, n_tables=1)
     assert found is not None
@@ -171,7 +171,7 @@ def test_factors_that_act_together_widen_the_intervals_and_are_told() -> None:
     assert not any(e.matters for e in found.effects), "one third of a pair's effect lies on every other factor"
 
 
-def test_a_row_that_failed_leaves_the_others_to_be_judged() -> None:
+def test_a_failed_row_does_not_prevent_the_analysis() -> None:
     design = screening("abcdefg", 12)
     whole = table(design, {"c": 0.5}, noise=0.05, rounds=3)
     lost = {place: value for place, value in whole.items() if place[0] != "s-03"}

@@ -148,12 +148,12 @@ def with_product(text: str, n_factors: int, n_values: int) -> str:
     return f"{text}design:\n  kind: product\n  settings:\n    ceph:\n     osd:\n{lists}"
 
 
-def test_a_product_too_large_to_be_made_is_refused_at_once(small_text: str) -> None:
+def test_a_product_that_is_too_large_is_refused_at_once(small_text: str) -> None:
     with pytest.raises(InputError, match=r"small\.yaml:2\d: this product has 1000000000000 configurations"):
         parse_sweep(with_product(small_text, 12, 10), file="small.yaml")
 
 
-def test_more_runs_than_anybody_waits_for_are_refused(small_text: str) -> None:
+def test_too_many_runs_are_refused(small_text: str) -> None:
     text = with_product(small_text.replace("repeats: 2", "repeats: 1000"), 2, 30)
     with pytest.raises(
         InputError, match=r"903 configurations in 4 cells, each 1000 times, are 3612000 runs"
@@ -170,13 +170,13 @@ def test_aliases_that_multiply_are_refused_before_they_fill_the_memory(small_tex
         parse_sweep(f"{small_text}  x0: &x0 [1]\n{laughs}", file="small.yaml")
 
 
-def test_brackets_without_end_are_named_as_such(small_text: str) -> None:
+def test_deep_nesting_is_refused(small_text: str) -> None:
     with pytest.raises(InputError, match="lie too deep within each other"):
         parse_sweep(small_text.replace("[4K, 1M]", "[" * 5000 + "]" * 5000), file="small.yaml")
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-def test_a_file_in_another_encoding_is_told_how_to_be_saved(
+def test_a_file_in_another_encoding_is_refused_with_a_remedy(
     tmp_path: Path, small_text: str, encoding: str
 ) -> None:
     path = tmp_path / "small.yaml"
@@ -200,7 +200,7 @@ def test_checksums_off_and_debug_injection_are_risks(small_text: str, key: str) 
         parse_sweep(small_text.replace("bluestore_max_blob_size_hdd: 512K", key), file="f")
 
 
-def test_the_digest_is_of_the_meaning(small_text: str) -> None:
+def test_the_digest_depends_on_the_meaning(small_text: str) -> None:
     digest = parse_sweep(small_text, file="f").digest
     same = [
         "# a comment\n" + small_text,
@@ -219,16 +219,14 @@ def test_the_digest_is_of_the_meaning(small_text: str) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_whatever_the_bytes_the_answer_is_an_input_error(
-    tmp_path_factory: pytest.TempPathFactory, head: bytes
-) -> None:
+def test_any_bytes_give_an_input_error(tmp_path_factory: pytest.TempPathFactory, head: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.yaml"
     path.write_bytes(head)
     with pytest.raises(InputError):
         read_sweep(path)
 
 
-def test_a_name_that_is_no_sweep_brings_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_sweep_name_suggests_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'quick'"):
         find_sweep("quik")
     with pytest.raises(InputError, match="no sweep file"):

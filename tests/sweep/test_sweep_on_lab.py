@@ -113,9 +113,7 @@ def read_first_mib(device: Path) -> None:
         os.close(descriptor)
 
 
-def test_a_client_whose_export_died_ends_the_sweep_and_the_next_start_goes_on(
-    lab_cluster: Lab, tmp_path: Path
-) -> None:
+def test_a_dead_export_ends_the_sweep_and_the_next_start_continues(lab_cluster: Lab, tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, patterns="randread, randwrite", repeats=1, seconds=0.3, ioengine="libaio")
     target = LabTarget(lab_cluster)
     engine = FioEngine()
@@ -180,7 +178,7 @@ def test_the_lab_measures_every_configuration_through_librbd(
         target.close()
 
 
-def test_an_osd_killed_in_the_middle_makes_samples_invalid_and_they_are_taken_again(
+def test_an_osd_killed_during_a_run_makes_samples_invalid_and_they_are_repeated(
     lab_cluster: Lab, tmp_path: Path
 ) -> None:
     sweep = sweep_of(tmp_path, patterns="randread, randwrite", repeats=2, seconds=2.5, ioengine="libaio")

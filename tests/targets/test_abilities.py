@@ -157,7 +157,7 @@ def test_a_cluster_and_one_pool_of_it_offer_the_same(only_pool: str, tmp_path: P
     assert target.only_pool == only_pool
 
 
-def test_who_asks_a_target_gets_the_answer_of_its_class(tmp_path: Path) -> None:
+def test_isinstance_checks_the_class_of_a_target(tmp_path: Path) -> None:
     local = LocalTarget(tmp_path / "volume", for_change=False)
     for target, expected in ((SimulatedTarget(), SIMULATION), (local, LOCAL)):
         assert {one.__name__ for one in OF_TARGETS if isinstance(target, one)} == expected

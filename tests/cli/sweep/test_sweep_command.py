@@ -119,7 +119,7 @@ def processes_with(word: str) -> list[str]:
     return found
 
 
-def test_a_finished_run_is_not_gone_on_with_and_new_begins_another(small_file: Path, tmp_path: Path) -> None:
+def test_a_finished_run_is_not_continued_and_new_begins_another(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
     run = ["sweep", "run", small_file, "--target", "sim", "--store", store, "--json"]
     first = json.loads(cephfit(*run).stdout)
@@ -134,7 +134,7 @@ def test_a_finished_run_is_not_gone_on_with_and_new_begins_another(small_file: P
     assert all(c["ok"] == c["planned"] == 16 for c in status["configurations"])
 
 
-def test_the_status_of_an_interrupted_run_says_what_is_left(small_file: Path, tmp_path: Path) -> None:
+def test_the_status_of_an_interrupted_run_shows_what_is_left(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
     arguments = ["sweep", "run", str(small_file), "--target", "sim:pace=0.5", "--store", str(store)]
     process = subprocess.Popen([*CEPHFIT, *arguments], stderr=subprocess.PIPE, text=True)
@@ -170,7 +170,7 @@ def test_plan_status_report_and_store_count_the_same_samples(small_file: Path, t
         assert len(opened.samples(opened.run().run_id)) == 48
 
 
-def test_the_plan_of_a_simulation_expects_what_the_simulation_takes(small_file: Path, tmp_path: Path) -> None:
+def test_the_expected_time_of_a_simulation_is_its_real_time(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
     cephfit("sweep", "run", small_file, "--target", "sim", "--store", store)
     for asked in ((), ("--store", store)):
@@ -194,7 +194,7 @@ def test_the_plan_names_settings_runs_and_time(small_file: Path) -> None:
     assert "24 fio runs" in text
 
 
-def test_the_plan_of_the_thesis_reports_what_is_gone_by_name() -> None:
+def test_the_plan_of_the_thesis_names_removed_options() -> None:
     document = json.loads(cephfit("sweep", "plan", "meyer2017", "--target", "sim", "--json").stdout)
     reasons = {c["name"]: " ".join(c["unsupported"]) for c in document["configurations"] if c["unsupported"]}
     assert set("BCDEFG") <= set(reasons)
@@ -202,7 +202,7 @@ def test_the_plan_of_the_thesis_reports_what_is_gone_by_name() -> None:
     assert "osd_disk_threads" in reasons["E"]
 
 
-def test_what_is_skipped_is_not_also_said_to_be_measured_without_effect() -> None:
+def test_a_skipped_configuration_is_not_listed_as_without_effect() -> None:
     sweep = read_sweep(bundled_sweep("meyer2017"))
     document = plan_document(
         sweep,
@@ -213,7 +213,7 @@ def test_what_is_skipped_is_not_also_said_to_be_measured_without_effect() -> Non
     assert [c["name"] for c in document["configurations"] if c["without_effect"]] == ["R"]
 
 
-def test_the_status_says_why_samples_do_not_count(small_file: Path, tmp_path: Path) -> None:
+def test_the_status_shows_why_samples_do_not_count(small_file: Path, tmp_path: Path) -> None:
     small_file.write_text(small_file.read_text().replace("bluestore_prefer_deferred_size_hdd", "osd_op_threads"))
     store = tmp_path / "r.sqlite"
     assert cephfit("sweep", "run", small_file, "--target", "sim", "--store", store).returncode == 0
@@ -236,7 +236,7 @@ def test_the_status_names_the_cells_whose_samples_do_not_count(small_file: Path,
     assert row["reason"] in text
 
 
-def test_a_target_that_is_not_there_leaves_no_store(small_file: Path, tmp_path: Path) -> None:
+def test_a_missing_target_leaves_no_store(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
     assert cephfit("sweep", "run", small_file, "--target", "moon", "--store", store).returncode == 2
     assert not store.exists()

@@ -54,7 +54,7 @@ def attached(devices: Devices, folder: Path) -> VolumeClients:
     return clients
 
 
-def test_a_volume_that_is_on_another_device_now_is_no_clients(tmp_path: Path) -> None:
+def test_a_volume_that_moved_to_another_device_is_refused(tmp_path: Path) -> None:
     devices = Devices()
     clients = attached(devices, tmp_path)
     clients.require_served()
@@ -65,7 +65,7 @@ def test_a_volume_that_is_on_another_device_now_is_no_clients(tmp_path: Path) ->
         assert "run the same command again" in str(caught.value)
 
 
-def test_a_device_whose_program_died_is_not_measured_with_warm_caches_either(store: Store, tmp_path: Path) -> None:
+def test_a_device_with_a_dead_program_is_not_measured_with_warm_caches(store: Store, tmp_path: Path) -> None:
     devices = Devices()
 
     class OnDevices(SimulatedTarget):

@@ -94,7 +94,7 @@ def state_files(lab: Lab) -> Sequence[str]:
     return sorted(p.name for p in folder.iterdir()) if folder.exists() else ()
 
 
-def test_without_apply_it_says_what_it_would_do_and_does_nothing(cluster: Cluster, tmp_path: Path) -> None:
+def test_without_apply_it_shows_the_plan_and_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
     before, earlier = cluster.state(), restarted(cluster.lab)
     store = tmp_path / "results.sqlite"
     done = cluster("sweep", "run", cluster.sweep(), "--store", store, "--restarts", cluster.program, "--json")
@@ -124,7 +124,7 @@ def test_without_apply_it_says_what_it_would_do_and_does_nothing(cluster: Cluste
 
 
 @pytest.mark.slow  # the ceph program takes a second per command on a busy machine
-def test_every_way_of_administering_sees_the_same(cluster: Cluster) -> None:
+def test_all_admin_connections_report_the_same(cluster: Cluster) -> None:
     seen = {}
     with rest_api(cluster.lab.conf) as url:
         for way, more in (("rados", ()), ("ceph", ()), ("rest", ("--rest-url", url))):
@@ -135,7 +135,7 @@ def test_every_way_of_administering_sees_the_same(cluster: Cluster) -> None:
     assert len(seen["rados"]["differences"]) == 4
 
 
-def test_with_apply_it_measures_and_puts_everything_back(cluster: Cluster, tmp_path: Path) -> None:
+def test_with_apply_it_measures_and_restores_everything(cluster: Cluster, tmp_path: Path) -> None:
     store = tmp_path / "results.sqlite"
     log = cluster.lab.folder / "restarts.log"
     log.unlink(missing_ok=True)
@@ -185,7 +185,7 @@ def test_restore_lists_first_and_restores_with_apply(cluster: Cluster, lab_clust
     assert "nothing to undo" in cluster("restore", pools=False).stdout
 
 
-def test_only_one_pool_is_touched(cluster: Cluster, tmp_path: Path) -> None:
+def test_only_one_pool_is_changed(cluster: Cluster, tmp_path: Path) -> None:
     store = tmp_path / "results.sqlite"
     words = ("sweep", "run", cluster.sweep("warm"), "--store", store, "--only-pool", "rbd")
     before = cluster.state()
@@ -205,13 +205,14 @@ def test_only_one_pool_is_touched(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster("restore", "--apply", "--only-pool", "rbd", pools=False).returncode == 0
 
 
-def test_cold_caches_are_not_had_within_one_pool(cluster: Cluster, tmp_path: Path) -> None:
+def test_cold_caches_are_refused_within_one_pool(cluster: Cluster, tmp_path: Path) -> None:
     done = cluster("sweep", "plan", cluster.sweep("cold"), "--only-pool", "rbd", pools=False)
     assert done.returncode == 2
     assert "needs cold caches, and only pool rbd may be changed" in done.stderr
 
 
-def test_two_machines_do_not_meet(lab_cluster: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_machines_exclude_each_other(lab_cluster: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
+None:
     target = open_existing_cluster(lab_cluster)
     try:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
@@ -246,7 +247,7 @@ def test_an_osd_that_must_not_stop_is_not_restarted(lab_cluster: Lab, tmp_path: 
         admin.close()
 
 
-def test_a_flag_that_a_killed_restart_left_goes_with_the_next_opening(lab_cluster: Lab, tmp_path: Path) -> None:
+def test_the_next_opening_removes_the_flag_of_a_killed_restart(lab_cluster: Lab, tmp_path: Path) -> None:
     program = tmp_path / "hangs"
     program.write_text("#!/bin/sh\nsleep 600\n")
     program.chmod(0o755)

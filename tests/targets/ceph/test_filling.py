@@ -35,7 +35,7 @@ def prints(fio: Path, nbytes: int, *, said: str = "", code: int = 0) -> None:
     (fio / "code").write_text(str(code))
 
 
-def test_it_gets_the_clients_conf_and_no_interrupt_from_the_keyboard(fio: Path) -> None:
+def test_fio_gets_the_clients_conf_and_no_keyboard_interrupt(fio: Path) -> None:
     prints(fio, 16 * MIB)
     fill(VOLUMES, conf=fio / "client.conf")
     conf, session = (fio / "seen").read_text().split()
@@ -43,7 +43,7 @@ def test_it_gets_the_clients_conf_and_no_interrupt_from_the_keyboard(fio: Path) 
     assert int(session) != os.getsid(0), "cephfit alone gets it, and ends the program"
 
 
-def test_what_was_not_written_is_said_in_bytes(fio: Path) -> None:
+def test_the_error_states_the_missing_bytes(fio: Path) -> None:
     prints(fio, 12 * MIB)
     with pytest.raises(
         ClusterError, match=r"could not fill the volumes: it wrote 12582912 of 16777216 bytes"

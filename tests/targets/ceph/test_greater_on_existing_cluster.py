@@ -57,7 +57,7 @@ def queues(lab: Lab) -> list[tuple[str, str, str]]:
     return [tuple((folder / key).read_text().strip() for key in keys) for folder in folders]
 
 
-def test_disks_are_tuned_over_ssh_and_put_back_after_a_kill(
+def test_disks_are_tuned_over_ssh_and_restored_after_a_kill(
     lab_cluster: Lab, server: SshServer, config: Path
 ) -> None:
     before, logins = queues(lab_cluster), server.log().count("Accepted publickey")
@@ -88,7 +88,7 @@ def test_disks_are_tuned_over_ssh_and_put_back_after_a_kill(
     assert queues(lab_cluster) == before
 
 
-def test_its_osds_are_never_made_anew(lab_cluster: Lab, config: Path) -> None:
+def test_its_osds_are_never_recreated(lab_cluster: Lab, config: Path) -> None:
     xfs = Configuration("xfs", (Setting(Partition.GREATER, "osd_store", "filesystem", "xfs"),))
     target = ExistingClusterTarget("ceph:lab", choice(lab_cluster, config), for_change=False)
     try:
@@ -98,7 +98,8 @@ def test_its_osds_are_never_made_anew(lab_cluster: Lab, config: Path) -> None:
     assert "only a cluster that cephfit made (a lab) is remade" in reason
 
 
-def test_without_a_way_to_the_hosts_the_reason_says_so(lab_cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_access_to_the_hosts_the_reason_is_reported(lab_cluster: Lab, monkeypatch: pytest.MonkeyPatch) ->
+None:
     monkeypatch.setattr(socket, "gethostname", lambda: "another-machine")
     target = ExistingClusterTarget("ceph:lab", ClusterChoice(conf=lab_cluster.conf), for_change=False)
     try:

@@ -44,7 +44,7 @@ for configuration in itertools.cycle(tried):
 """
 
 
-def test_whatever_the_kill_interrupts_restore_undoes(lab_cluster: Lab) -> None:
+def test_restore_undoes_everything_after_a_kill(lab_cluster: Lab) -> None:
     before = state_of(lab_cluster)
     dice = random.Random(2017)
     for _ in range(N_KILLS):

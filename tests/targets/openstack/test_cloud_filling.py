@@ -85,7 +85,7 @@ def require_room(
     require_capacity_to_fill(NODES, GIB, cloud=cloud, images=CinderImages(cluster, "ceph"), capacity=pool)
 
 
-def test_what_is_written_again_under_other_options_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overwriting_under_other_options_needs_no_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pool held the first configuration, and is almost full of it."""
     pool = SmallPool(free=0)
     filled = {cinder_volumes.FILLED: str(GIB), cinder_volumes.WRITTEN_UNDER: "before"}
@@ -93,14 +93,14 @@ def test_what_is_written_again_under_other_options_needs_no_room(monkeypatch: py
     assert pool.asked == []
 
 
-def test_only_what_is_not_filled_yet_needs_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_unfilled_volumes_need_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = SmallPool(free=2 * GIB)
     half = {cinder_volumes.FILLED: str(GIB // 2)}
     require_room(monkeypatch, pool, {"v0": half})
     assert pool.asked == [GIB + GIB // 2]
 
 
-def test_of_a_filling_that_was_killed_only_the_rest_needs_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_killed_filling_only_the_rest_needs_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     """No note says how far it came; the images know."""
     pool = SmallPool(free=GIB // 2)
     there = {"volume-v0": 256, "volume-v1": 192}
@@ -108,7 +108,7 @@ def test_of_a_filling_that_was_killed_only_the_rest_needs_room(monkeypatch: pyte
     assert pool.asked == [2 * GIB, GIB // 4]
 
 
-def test_what_does_not_fit_is_still_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = SmallPool(free=GIB // 2)
     with pytest.raises(ClusterError, match="too little room"):
         require_room(monkeypatch, pool, {})

@@ -72,7 +72,8 @@ def capped(cloud_admin: Connection) -> Iterator[str]:
 
 
 @pytest.mark.takes(seconds=130)
-def test_guests_grow_with_the_loads_and_qos_is_told(cloud_admin: Connection, capped: str, tmp_path: Path) -> None:
+def test_guests_grow_with_the_loads_and_qos_is_reported(cloud_admin: Connection, capped: str, tmp_path: Path) ->
+None:
     before = everything(cloud_admin)
     file, store = tmp_path / "counts.yaml", tmp_path / "counts.sqlite"
     file.write_text(COUNTS)
@@ -112,7 +113,7 @@ def test_guests_grow_with_the_loads_and_qos_is_told(cloud_admin: Connection, cap
 
 
 @pytest.mark.takes(seconds=80)
-def test_ceph_is_configured_below_its_guests_and_put_back_after_a_kill(
+def test_ceph_is_configured_below_its_guests_and_restored_after_a_kill(
     openstack_lab: Lab, cloud_admin: Connection, tmp_path: Path
 ) -> None:
     before = everything(cloud_admin)
@@ -148,7 +149,7 @@ def test_ceph_is_configured_below_its_guests_and_put_back_after_a_kill(
 
 @pytest.mark.cloud_whole
 @pytest.mark.takes(seconds=160)
-def test_somebody_elses_ceph_is_configured_below_its_guests(
+def test_an_existing_ceph_is_configured_below_its_guests(
     openstack_lab: Lab, cloud_admin: Connection, tmp_path: Path
 ) -> None:
     """Known of it: a ceph.conf without a word of keys, a key, and who restarts OSDs; options go into ceph.conf."""

@@ -51,7 +51,8 @@ MARGIN = 1.25
 
 @pytest.mark.core
 @pytest.mark.takes(seconds=170)
-def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(cloud_admin: Connection, tmp_path: Path) -> None:
+def test_two_volume_types_are_measured_and_a_killed_sweep_continues(cloud_admin: Connection, tmp_path: Path) ->
+None:
     before = everything(cloud_admin)
     file, store = tmp_path / "types.yaml", tmp_path / "types.sqlite"
     file.write_text(SWEEP)
@@ -105,7 +106,7 @@ def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(cloud_admin: C
 
 @pytest.mark.core
 @pytest.mark.takes(seconds=50)
-def test_clean_deletes_a_runs_things_and_nothing_that_only_looks_like_them(cloud_user: Connection) -> None:
+def test_clean_deletes_only_the_resources_of_a_run(cloud_user: Connection) -> None:
     mine: list[Callable[[], Any]] = []
     other = cloud_user.block_storage.create_volume(size=1, name="cephfit-lost-0", volume_type="hdd")
     mine.append(lambda: cloud_user.block_storage.delete_volume(other))
@@ -153,7 +154,7 @@ def test_clean_deletes_a_runs_things_and_nothing_that_only_looks_like_them(cloud
         ({"volume_type": "sdd"}, "has no volume type sdd.*did you mean 'ssd'"),
     ],
 )
-def test_what_the_cloud_lacks_is_said_before_anything_is_made(
+def test_missing_resources_are_reported_before_anything_is_created(
     cloud_user: Connection, tmp_path: Path, wrong: dict[str, str], words: str
 ) -> None:
     before = everything(cloud_user)
@@ -168,7 +169,7 @@ def test_what_the_cloud_lacks_is_said_before_anything_is_made(
     until(lambda: everything(cloud_user) == before)
 
 
-def test_a_quota_that_is_too_small_is_said_with_all_its_numbers(cloud_user: Connection) -> None:
+def test_an_insufficient_quota_is_reported_with_its_numbers(cloud_user: Connection) -> None:
     check = cephfit("cloud", "check", target_text(cloud_user), "--clients", "25", "--volume-size", "5G")
     said = check.stderr
     assert check.returncode == 2
@@ -176,7 +177,7 @@ def test_a_quota_that_is_too_small_is_said_with_all_its_numbers(cloud_user: Conn
     assert re.search(r"125 more GiB of volumes are needed, \d+ of 96 are free", said)
 
 
-def test_a_host_that_the_zone_does_not_have_is_said_with_those_that_it_has(cloud_admin: Connection) -> None:
+def test_an_unknown_host_is_refused_with_the_hosts_of_the_zone(cloud_admin: Connection) -> None:
     (zone,) = (one.name for one in cloud_admin.compute.availability_zones())
     hosts = sorted(one.host for one in cloud_admin.compute.services() if one.binary == "nova-compute")
     check = cephfit("cloud", "check", target_text(cloud_admin, zone=f"{zone}:no-such-host"))
