@@ -1,4 +1,4 @@
-"""Designs in sweep files: what they become, how their configurations are called, and what is refused."""
+"""Designs in sweep files: their configurations, the names of these, and refused designs."""
 
 import itertools
 import re
@@ -51,7 +51,7 @@ design:
 
 
 def test_a_product_has_all_combinations_except_the_default() -> None:
-    """Settings of one factor go together; a factor of `default` and one value is called by its name."""
+    """Settings of one factor vary together; a factor of `default` and one value gives its own name."""
     sweep = sweep_of("""\
 design:
   kind: product

@@ -1,4 +1,4 @@
-"""Targets whose clients come as the loads need them, and limits that are not the storage's."""
+"""Targets that add clients as the loads need them, and limits that are not the storage's."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,7 +18,7 @@ LOADS = "  loads:\n    three: {clients: 3}\n    five: {clients: 5}\n"
 
 
 class Growing(SimulatedTarget):
-    """A simulated cloud that makes clients when they are asked for, up to a quota."""
+    """A simulated cloud that creates clients on demand, up to a quota."""
 
     def __init__(self, quota: int = 100) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Growing(SimulatedTarget):
         self, configurations: Iterable[Configuration], *, n_clients: int, volume_nbytes: int
     ) -> None:
         if n_clients > self._quota:
-            raise ClusterError(f"{n_clients} clients are needed, {self._quota} can be had")
+            raise ClusterError(f"{n_clients} clients are needed, {self._quota} are available")
 
     def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
         return {"blob": ("volumes do 60 I/Os per second",)}
@@ -53,14 +53,14 @@ def test_clients_are_created_when_a_load_needs_them_and_stay(small_text: str, st
     in_place: tuple[str, int] | None = None
     for asked in target.asked:
         again = in_place is not None and in_place[0] == asked[0]
-        assert not again or asked[1] > in_place[1], "a configuration in place is asked for again only to grow"
+        assert not again or asked[1] > in_place[1], "a configuration in place is applied again only to add clients"
         in_place = asked
-    assert {n for _, n in target.asked} > {5}, "small loads that come first do not wait for the largest"
+    assert {n for _, n in target.asked} > {5}, "early small loads do not wait for the largest"
 
 
 def test_too_many_clients_are_refused_before_the_first_is_created(small_text: str, store: Store) -> None:
     target = Growing(quota=4)
-    with pytest.raises(ClusterError, match="5 clients are needed, 4 can be had"):
+    with pytest.raises(ClusterError, match="5 clients are needed, 4 are available"):
         run_sweep(parse_sweep(small_text + LOADS, file="small.yaml"), target, store, Silence(), resume=None)
     assert target.asked == []
 

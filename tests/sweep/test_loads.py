@@ -1,4 +1,4 @@
-"""Loads: what a sweep file may say, and that the real fio keeps the depth, the mix and the rate it was told."""
+"""Loads: their keys in sweep files, and that the real fio keeps depth, mix and rate."""
 
 import json
 import shutil
@@ -55,7 +55,7 @@ def test_loads_differ_from_the_measurement_only_in_their_keys(small_text: str) -
 
 
 @pytest.mark.parametrize(
-    ("loads", "said"),
+    ("loads", "message"),
     [
         ("  loads: {d: {depth: 3}}\n", "unknown word 'depth'"),
         ("  loads: {d: {iodepth: 4}}\n", "load d is the same as the measurement itself"),
@@ -70,11 +70,11 @@ def test_loads_differ_from_the_measurement_only_in_their_keys(small_text: str) -
         ("  engine: fios\n", "'fios' is not a measurement.engine"),
     ],
 )
-def test_an_invalid_load_is_refused_with_its_line(small_text: str, loads: str, said: str) -> None:
+def test_an_invalid_load_is_refused_with_its_line(small_text: str, loads: str, message: str) -> None:
     text = small_text.replace("  iodepth: 4\n", "") if "psync" in loads else small_text
     with pytest.raises(InputError) as caught:
         loaded(text, loads)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "small.yaml:" in str(caught.value)
 
 
@@ -117,7 +117,7 @@ def test_every_load_is_measured_and_an_interrupted_run_continues(small_text: str
     assert {s.evidence["load"]["iodepth"] for s in samples if s.key.load == "deep"} == {16}
     assert len(store.applied(run.run_id)) == 6
     assert sum(s.left for s in RunProgress(sweep, samples).all()) == 0
-    # What was stored before an interruption is not measured again; what was not is the same as without one.
+    # Samples from before an interruption are not measured again; all others equal those of an uninterrupted run.
     half = [s for s in samples if s.key.repeat == 0 and s.key.load in ("", "many")]
     begun = replace(run, run_id="half", finished=False)
     store.add_run(begun)
@@ -182,5 +182,5 @@ def test_a_rate_limit_holds_by_the_kernels_count(
     assert given.metrics is not None, given.failure
     assert given.count is not None
     assert disagreement(given.metrics, given.count) == ""
-    # fio makes up for a moment in which the machine had no time for it; without a limit it would be hundreds.
+    # fio catches up after a moment without CPU time; without a limit the rate would be hundreds.
     assert given.metrics.iops == pytest.approx(iops, rel=0.15, abs=4)

@@ -1,4 +1,4 @@
-"""An optimiser's trials: proposed from what the earlier ones gave, kept in the store before they are measured."""
+"""An optimiser's trials: proposed from earlier results, and stored before they are measured."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def optimise(sweep: Sweep, store: Store, goal: Goal | None = None) -> Run:
 
 
 def test_the_search_comes_close_to_the_optimum(store: Store) -> None:
-    """Truth: ssd 6 times, blobs from 512K 4 times, objects up to 256K 2.5 times: at most 60 times the default."""
+    """True effects: ssd 6 times, blobs from 512K 4 times, objects up to 256K 2.5 times; at most 60 times."""
     sweep = parse_sweep(OPTIMISE.replace("trials: 9", "trials: 18"), file="f")
     run = optimise(sweep, store)
     trials = trials_from_json(store.document(run.run_id, TRIALS_DOCUMENT))
@@ -54,7 +54,7 @@ def test_the_search_comes_close_to_the_optimum(store: Store) -> None:
     assert [t.batch for t in trials] == [i // 3 for i in range(18)]
     values = values_of(sweep, trials, store.samples(run.run_id), None)
     assert max(v for v in values if v is not None) > 5000
-    assert len({t.configuration.settings for t in trials}) == 18, "nothing is tried twice"
+    assert len({t.configuration.settings for t in trials}) == 18, "no point is tried twice"
 
 
 def test_every_batch_contains_the_default(store: Store) -> None:
@@ -77,7 +77,7 @@ def test_every_batch_contains_the_default(store: Store) -> None:
 
 @pytest.mark.parametrize("n_runs", [0, 3, 8, 13, 16])
 def test_after_a_kill_it_proposes_and_measures_the_same(n_runs: int, tmp_path: Path) -> None:
-    """A batch has eight runs: kills in the midst of batches, and between one and the next."""
+    """A batch has eight runs: kills within batches, and between two batches."""
     sweep = parse_sweep(OPTIMISE, file="f")
 
     def kept(store: Store, run: Run) -> object:
@@ -100,11 +100,11 @@ def test_the_same_history_gives_the_same_proposals_and_another_seed_others() -> 
     sweep = parse_sweep(OPTIMISE, file="f")
     assert sweep.search is not None
     factors = sweep.search.design.factors
-    told = [(tuple(0.5 if f.span else float(i % len(f.levels)) for f in factors), 100.0 + i) for i in range(6)]
-    assert proposals(sweep.search, told, 3) == proposals(sweep.search, told, 3)
+    history = [(tuple(0.5 if f.span else float(i % len(f.levels)) for f in factors), 100.0 + i) for i in range(6)]
+    assert proposals(sweep.search, history, 3) == proposals(sweep.search, history, 3)
     other = parse_sweep(OPTIMISE.replace("seed: 4", "seed: 5"), file="f").search
     assert other is not None
-    assert proposals(other, told, 3) != proposals(sweep.search, told, 3)
+    assert proposals(other, history, 3) != proposals(sweep.search, history, 3)
 
 
 def test_an_exhausted_space_ends_the_search(store: Store) -> None:

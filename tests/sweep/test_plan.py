@@ -59,7 +59,7 @@ def test_orders_differ_between_rounds_and_seeds() -> None:
 
 
 def test_no_configuration_is_always_early() -> None:
-    """Over many rounds the mean place of each of 5 configurations is the middle: 2 +- 4 standard errors."""
+    """Over many rounds the mean position of each of 5 configurations is the middle: 2 +- 4 standard errors."""
     n_rounds = 400
     plan = plan_of(a_sweep(5, 1, n_rounds, 1))
     places: dict[str, int] = Counter()

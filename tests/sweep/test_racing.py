@@ -1,4 +1,4 @@
-"""Races of configurations, and cells that are known well enough: what is decided, when, and after a kill."""
+"""Races of configurations, and precise cells: decisions, their times, and decisions after a kill."""
 
 import itertools
 from collections.abc import Callable
@@ -78,7 +78,7 @@ def measure(sweep: Sweep, goal: Goal | None, store: Store, *, noise: float = 0.0
 
 
 def full_plan_of(sweep: Sweep, *, noise: float, seed: int) -> list[Sample]:
-    """All nine repeats as the simulated cluster's truth and noise would have them."""
+    """Return all nine repeats with the simulated cluster's true rates and noise."""
     dice = np.random.default_rng(seed)
     m = sweep.measurement
     samples = []
@@ -108,16 +108,16 @@ def test_a_race_finds_the_best_and_the_worst_and_stops(sweep: Sweep, goal: Goal,
 def test_in_twenty_sweeps_a_race_agrees_with_the_full_plan_at_a_third_of_its_runs(
     sweep: Sweep, goal: Goal
 ) -> None:
-    """On the simulated cluster, whose truth is known; benchmarks/racing.py has the same on a recorded real one."""
+    """On the simulated cluster with known true rates; benchmarks/racing.py has the same on a recorded real one."""
     assert goal.profile is not None
     plan = plan_of(sweep)
     parts, agreed = [], 0
     for seed in range(20):
         samples = full_plan_of(sweep, noise=0.08, seed=seed)
-        said = time_predictor(0.95).predict(goal.profile, baselines_of(samples, source="all nine"))
+        predicted = time_predictor(0.95).predict(goal.profile, baselines_of(samples, source="all nine"))
         decided = list(decisions(sweep, samples, goal, rounds=8))[-1]
         picks = {side.word: side.pick for side in decided.contests[None].sides}
-        agreed += picks == {"best": said.best, "worst": said.worst}
+        agreed += picks == {"best": predicted.best, "worst": predicted.worst}
         parts.append(1 - saved_runs(plan, {p: s.after for p, s in decided.stopped.items()}) / plan.n_runs)
     assert agreed == 20
     assert sum(parts) / 20 <= 0.35
@@ -132,12 +132,12 @@ def test_a_decision_does_not_depend_on_later_rounds(sweep: Sweep, goal: Goal) ->
         with_early = list(decisions(sweep, reversed(early), goal, rounds=measured))[-1]
         assert with_all == with_early
         some_open |= not with_all.contests[None].over
-    assert some_open, "a race that is over at the first look would show nothing"
+    assert some_open, "a race that ends at the first look would prove nothing"
 
 
 @pytest.mark.parametrize(("race", "n_runs"), [("profile", 48), ("profile", 95), ("cells", 97), ("cells", 110)])
 def test_a_killed_race_continues_with_the_same_runs(race: str, n_runs: int, tmp_path: Path) -> None:
-    """48 runs are a round: killed at the end of one, before and right after a decision, and later."""
+    """A round has 48 runs: kills at the end of a round, before and right after a decision, and later."""
     sweep = parse_sweep(RACE % race, file="race.yaml")
     goal = Goal(time_predictor, "time", even_profile(sweep.measurement) if race == "profile" else None)
     simulation = Simulation(noise=0.3, seed=5)
@@ -188,8 +188,8 @@ def test_a_precise_cell_is_no_longer_measured(store: Store) -> None:
     assert document is not None
     assert 0 < document["runs_saved"] < document["runs_of_full_plan"]
     for row in document["stopped"]:
-        said = float(row["reason"].split(" within ")[1].split(" %")[0])
-        assert said <= 4.0
+        half_percent = float(row["reason"].split(" within ")[1].split(" %")[0])
+        assert half_percent <= 4.0
 
 
 def test_a_configuration_without_figures_leaves_the_race(sweep: Sweep, goal: Goal, store: Store) -> None:
@@ -202,7 +202,7 @@ def test_a_configuration_without_figures_leaves_the_race(sweep: Sweep, goal: Goa
 
 
 def test_a_race_of_equals_stops_early() -> None:
-    """Two copies of the default: neither can be told from it, and that is said before nine repeats are made."""
+    """Two copies of the default: no difference is significant, and this is decided before nine repeats."""
     text = RACE[: RACE.index("  ssd:")] + "  A-too: {}\n" + RACE[RACE.index("measurement:") :]
     sweep = parse_sweep(text % "profile", file="f")
     goal = Goal(time_predictor, "time", even_profile(sweep.measurement))
@@ -219,7 +219,7 @@ def test_a_race_of_equals_stops_early() -> None:
 
 def test_the_error_is_divided_among_all_looks() -> None:
     look = Look(measured=3, ceiling=9, stopping=Stopping(confidence=0.95, minimum=2))
-    assert 7 * (1 - look.confidence) == pytest.approx(0.025), "and half of it is kept back"
+    assert 7 * (1 - look.confidence) == pytest.approx(0.025), "and half of it is held in reserve"
 
 
 def test_only_the_requested_end_is_decided() -> None:
@@ -264,11 +264,11 @@ def test_the_report_shows_the_saved_runs(sweep: Sweep, goal: Goal, store: Store)
 
 @pytest.mark.parametrize("model", ["meyer", "meyer-random"])
 def test_models_without_ratios_race_too(model: str, sweep: Sweep, store: Store) -> None:
-    def speaks(confidence: float) -> Predictor:
+    def predictor_of(confidence: float) -> Predictor:
         return predictor(model, confidence=confidence)
 
     profile: Callable[..., Profile] = even_profile
-    run = measure(sweep, Goal(speaks, model, profile(sweep.measurement)), store)
+    run = measure(sweep, Goal(predictor_of, model, profile(sweep.measurement)), store)
     document = store.document(run.run_id, STOPPING_DOCUMENT)
     assert document is not None
     assert document["races"][0]["best"] == "ssd"

@@ -1,4 +1,4 @@
-"""The loop: every run once, what went wrong is taken again, and it goes on after any end."""
+"""The loop: every run once, repetitions after faults, and continuation after any interruption."""
 
 import errno
 from collections import Counter
@@ -47,7 +47,7 @@ def test_a_sweep_gives_every_sample_once_and_is_finished(small_sweep: Sweep, sto
 
 
 def test_the_measured_rates_are_the_simulated_ones(small_sweep: Sweep, store: Store) -> None:
-    """Noise of 1 % per client: the mean of 2 repeats of 2 clients is within 2.5 % of the truth (5 sigma)."""
+    """Noise of 1 % per client: the mean of 2 repeats of 2 clients is within 2.5 % of the true rate (5 sigma)."""
     target = SimulatedTarget(Simulation(noise=0.01))
     run = measure(small_sweep, target, store)
     baselines = baselines_of(store.samples(run.run_id), source="test")
@@ -119,7 +119,7 @@ def test_an_option_that_ceph_no_longer_has_is_skipped_by_name(small_text: str, s
 
 @pytest.mark.parametrize("n_runs", [0, 1, 3, 4, 5, 11, 23])
 def test_an_interrupted_run_continues_to_the_same_samples(small_sweep: Sweep, tmp_path: Path, n_runs: int) -> None:
-    """The simulation's noise depends on what is measured, not on when: even the figures must be the same."""
+    """The simulation's noise depends on the cell, not on the time: even the figures must be equal."""
 
     def figures(store: Store, run: Run) -> list[tuple[SampleKey, object]]:
         found = ((s.key, s.metrics) for s in store.samples(run.run_id))
@@ -148,7 +148,7 @@ def test_a_run_of_another_sweep_is_not_continued(small_sweep: Sweep, small_text:
 
 
 class Cluster(SimulatedTarget):
-    """Has an identifier, as a real one."""
+    """A simulated cluster with an identifier, like a real one."""
 
     def __init__(self, fsid: str) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ def test_a_run_does_not_continue_on_another_cluster_of_the_same_name(small_sweep
 
 
 class DeadCluster(SimulatedTarget):
-    """Loses an OSD for good after some looks at its health."""
+    """A cluster that loses an OSD permanently after some checks of its health."""
 
     looks = 0
 
@@ -218,7 +218,7 @@ class Notes(Silence):
 
 
 class WithoutDropping(SimulatedTarget):
-    """A cluster whose caches cannot be dropped now; after some tries they can."""
+    """A cluster that refuses to drop its caches for some attempts."""
 
     def __init__(self, error: ClusterError, tries: int = 99) -> None:
         super().__init__()
@@ -232,9 +232,9 @@ class WithoutDropping(SimulatedTarget):
 
 def test_a_failed_drop_of_caches_is_noted_and_tried_again(small_sweep: Sweep, store: Store) -> None:
     gone = RefusedError("`cache drop` was refused: no such daemon", where="osd.1", code=errno.ENXIO)
-    told = Notes()
-    run_sweep(small_sweep, WithoutDropping(gone, tries=2), store, told, resume=None, health_limit_seconds=5)
-    (note,) = [note for note in told.notes if "cache drop" in note]
+    progress = Notes()
+    run_sweep(small_sweep, WithoutDropping(gone, tries=2), store, progress, resume=None, health_limit_seconds=5)
+    (note,) = [note for note in progress.notes if "cache drop" in note]
     assert note == "osd.1: `cache drop` was refused: no such daemon; trying again for up to 5.0 s"
 
 
@@ -247,14 +247,14 @@ def test_a_lasting_refusal_is_not_tried_again(small_sweep: Sweep, store: Store) 
 
 
 class FullStore(Store):
-    """A store whose disk is full after some fio runs."""
+    """A store on a disk that is full after some fio runs."""
 
-    room = 5
+    free_runs = 5
 
     def add_samples(self, run_id, samples, *, fio_json):  # type: ignore[no-untyped-def]
-        if self.room == 0:
+        if self.free_runs == 0:
             raise StoreError("database or disk is full")
-        self.room -= 1
+        self.free_runs -= 1
         super().add_samples(run_id, samples, fio_json=fio_json)
 
 
@@ -311,7 +311,7 @@ def test_a_mistyped_option_ends_the_sweep_before_it_begins(small_text: str, stor
 
 
 def test_the_expected_time_is_learnt_from_the_store(small_sweep: Sweep, store: Store) -> None:
-    """A pace of 0.05 makes a run of 1.2 s take 0.06 s: around it is nothing, and applying takes no time."""
+    """A pace of 0.05 makes a run of 1.2 s take 0.06 s, without overhead; applying takes no time."""
     measure(small_sweep, simulated_target("sim:pace=0.05"), store)
     times = times_of(store, "sim:pace=0.05")
     assert times is not None
@@ -321,7 +321,7 @@ def test_the_expected_time_is_learnt_from_the_store(small_sweep: Sweep, store: S
 
 
 def test_the_time_of_warming_is_learnt_separately(small_text: str, store: Store) -> None:
-    """Nothing is read on a simulation, so that its reading takes no time, and another volume's none either."""
+    """A simulation reads nothing, so warming takes no time, for volumes of any size."""
     sweep = parse_sweep(small_text.rstrip() + "\n  cache: warm\n", file="f")
     measure(sweep, simulated_target("sim:pace=0.05"), store)
     times = times_of(store, "sim:pace=0.05")

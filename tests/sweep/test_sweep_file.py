@@ -1,4 +1,4 @@
-"""Sweep files: what they mean, and that every error names its line, the wrong word and the nearest right one."""
+"""Sweep files: their meaning, and errors with the line, the wrong word and the nearest right one."""
 
 from pathlib import Path
 
@@ -78,13 +78,13 @@ accept_risk: [size]
 
 
 def test_volumes_hold_whole_objects_also_where_only_small_blocks_are_measured(small_text: str) -> None:
-    """fio fills and warms in blocks of 4M, and leaves out what is less than a block."""
+    """fio fills and warms in blocks of 4M, and omits a remainder below one block."""
     text = small_text.replace("sizes: [4K, 1M]", "sizes: [4K]")
     parse_sweep(text, file="small.yaml")
     with pytest.raises(InputError, match="volume of 10M does not hold whole blocks of 4M"):
         parse_sweep(text.replace("volume_size: 4M", "volume_size: 10M"), file="small.yaml")
     stored = parse_sweep(text.replace("volume_size: 4M", "volume_size: 10M"), file="run r1", stored=True)
-    assert stored.measurement.volume_nbytes == 10 * MIB, "what was measured under fewer rules stays readable"
+    assert stored.measurement.volume_nbytes == 10 * MIB, "stored sweep files remain readable"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_too_many_runs_are_refused(small_text: str) -> None:
         parse_sweep(text, file="small.yaml")
     assert caught.value.where == "small.yaml:14"
     stored = parse_sweep(text.replace("1000", "2000"), file="run r1", stored=True)
-    assert stored.measurement.repeats == 2000, "what was measured under fewer rules stays readable"
+    assert stored.measurement.repeats == 2000, "stored sweep files remain readable"
 
 
 def test_aliases_that_multiply_are_refused_before_they_fill_the_memory(small_text: str) -> None:

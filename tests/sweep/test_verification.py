@@ -1,4 +1,4 @@
-"""Verification: interleaved, stored at once, resumed; by a workload and a target made for the test."""
+"""Verification: interleaved, stored at once, resumed; with a workload and a target of the test."""
 
 import time
 from collections import Counter
@@ -27,7 +27,7 @@ SPEED = {"A": 100.0, "fast": 150.0, "slow": 50.0}
 
 
 class Bench:
-    """A target with one volume per configuration; volumes and their notes outlive the object."""
+    """A target with one volume per configuration; volumes and their notes survive the object."""
 
     name = "bench"
 
@@ -81,7 +81,7 @@ class Bench:
 
 
 class Work:
-    """Tells what it was asked to do; can be told to break."""
+    """A workload that records its calls, and fails on request."""
 
     name = "work"
     metric = "tps"
@@ -187,7 +187,7 @@ def test_a_killed_verification_continues(store: Store) -> None:
     assert len(samples) == 9
     assert len({(s.configuration, s.repeat) for s in samples}) == 9
     assert len(again.ran) == 5
-    assert not set(again.prepared) & set(work.prepared), "the volumes were prepared already"
+    assert not set(again.prepared) & set(work.prepared), "the volumes had been prepared already"
 
 
 def test_a_used_volume_is_prepared_again_so_that_all_have_the_same_age(store: Store) -> None:
@@ -277,8 +277,8 @@ def test_the_cause_of_an_end_precedes_errors_of_the_cleanup(store: Store) -> Non
     work.stays_mounted = True
     work.fails_on = dict.fromkeys(SPEED, LackingError("PostgreSQL's programs are not installed"))
     bench.disks = {name: {"prepared": contents_of(work, "verification of r1")} for name in SPEED}
-    said = r"^PostgreSQL's programs are not installed. Then clearing up failed: umount: target is busy$"
-    with pytest.raises(LackingError, match=said):
+    message = r"^PostgreSQL's programs are not installed. Then clearing up failed: umount: target is busy$"
+    with pytest.raises(LackingError, match=message):
         run(bench, work, store)
 
 
@@ -294,7 +294,7 @@ def test_the_same_command_repeats_a_run_that_failed_three_times(store: Store) ->
         (2, State.FAILED),
         (3, State.OK),
     ]
-    assert set(again.ran) == {"slow"}, "what is ok is not run again"
+    assert set(again.ran) == {"slow"}, "runs that are ok are not repeated"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is known of RBD images without librbd at hand."""
+"""Facts about RBD images that need no librbd."""
 
 import pytest
 

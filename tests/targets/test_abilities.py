@@ -1,4 +1,4 @@
-"""Which abilities each target, engine and workload has: one that is lost, or got, by accident shows here."""
+"""The abilities of each target, engine and workload: these tests find abilities lost or added by accident."""
 
 import importlib
 import inspect
@@ -76,19 +76,19 @@ def module_of(name: str) -> ModuleType:
 
 
 def is_written(cls: type, method: str) -> bool:
-    """Whether a class has a method, and it is not the stub of a protocol."""
+    """Return whether a class has a method that is not the stub of a protocol."""
     owner = next((one for one in cls.__mro__ if method in vars(one)), None)
     return owner is not None and not getattr(owner, "_is_protocol", False)
 
 
 def has_all(cls: type, protocol: type) -> bool:
-    """Whether all methods of a protocol are written; not for one that has no methods."""
+    """Return whether a class implements all methods of a protocol; False for a protocol without methods."""
     methods = inspect.isabstract(protocol) and protocol.__abstractmethods__  # type: ignore[attr-defined]
     return bool(methods) and all(is_written(cls, method) for method in methods)
 
 
 def names_of(protocols: list[type], cls: type) -> set[str]:
-    """Those that a class names among its bases, or theirs."""
+    """Return the abilities among the bases of a class, including indirect ones."""
     return {protocol.__name__ for protocol in protocols if protocol in cls.__mro__}
 
 
@@ -119,7 +119,7 @@ def test_no_method_of_an_ability_is_inherited_as_a_stub(offered: type) -> None:
         written = {name: (lambda *_: None) for name in methods if name != omitted}
         with pytest.raises(TypeError, match=rf"abstract method.* '?{omitted}\b"):
             type("Forgetful", (offered,), written)()
-    assert methods or offered is abilities.KeepsToImages, "it would be everybody's"
+    assert methods or offered is abilities.KeepsToImages, "otherwise every target would have it"
 
 
 @pytest.mark.parametrize(("kind", "table"), [(kind, table) for kind, _, table in KINDS])

@@ -1,4 +1,4 @@
-"""A target whose opening fails lets go of its lock and connections: the next command finds them free."""
+"""A target releases its lock and connections when its opening fails."""
 
 from collections.abc import Callable
 from pathlib import Path

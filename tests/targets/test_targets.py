@@ -1,4 +1,4 @@
-"""Every target passes the one contract suite; and what is each one's own."""
+"""Every target passes the contract suite; further tests cover what is specific to each."""
 
 import json
 import os
@@ -91,7 +91,7 @@ class TestLab(TargetContract):
 
 
 class _OnExistingCluster(TargetContract):
-    """The lab's cluster, opened by conf and key alone."""
+    """The lab's cluster, opened with a ceph.conf and a key only."""
 
     other: Configuration
     how: Mapping[str, Any]
@@ -208,7 +208,7 @@ def test_a_local_target_changes_no_file_that_it_did_not_create(tmp_path: Path) -
 
 
 def test_unchanged_values_are_not_reported_as_restored(tmp_path: Path) -> None:
-    """A misspelled path would look like one that was restored."""
+    """A misspelled path must not look like a restored one."""
     words = ["restore", "--target", f"local:{tmp_path / 'v'}"]
     done = CliRunner().invoke(cephfit, words)
     assert done.exit_code == 0
@@ -285,7 +285,7 @@ def test_another_disk_at_the_path_of_a_filled_one_is_probed(
     path.symlink_to(ours)
     target = LocalTarget(path)
     target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
-    assert ours.read_bytes() == written, "the disk that was filled is known again"
+    assert ours.read_bytes() == written, "the filled disk is recognised"
     target.reset()
     target.close()
 
@@ -302,7 +302,7 @@ def test_a_disk_is_identified_by_its_own_attributes(tmp_path: Path) -> None:
     def identity() -> str:
         return identity_of(Path("/dev/null"), sys_dev_block=tmp_path, boot_id=boot)
 
-    assert identity() == "", "an old kernel, and a disk that says nothing"
+    assert identity() == "", "an old kernel, and a disk without attributes"
     (disk / "size").write_text("2048\n")
     (disk / "diskseq").write_text("7\n")
     assert identity() == "boot=5e0c; diskseq=7; sectors=2048"

@@ -1,4 +1,4 @@
-"""A client's device that is its volume no longer is written to by nobody, whatever the caches' condition."""
+"""A device that no longer is its client's volume is never written, under any cache condition."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ measurement: {sizes: [4K], clients: 1, volume_size: 32M, repeats: 1, run_seconds
 
 
 class Devices:
-    """Implements ``ExportsDevices``; an image is on the device that the test says."""
+    """Implements ``ExportsDevices``; the test chooses the device of an image."""
 
     def __init__(self) -> None:
         self.now: Path | None = Path("/dev/nbd0")
@@ -83,7 +83,7 @@ def test_a_device_with_a_dead_program_is_not_measured_with_warm_caches(store: St
     ran: list[str] = []
 
     class DiesAfterTheFirstCell:
-        """Implements ``Engine``; after its first cell, somebody else's image is on the device."""
+        """Implements ``Engine``; after its first cell, another image is on the device."""
 
         facts = simulation.facts
         warm = simulation.warm

@@ -1,4 +1,4 @@
-"""`cephfit` on a cluster that it did not make: nothing without leave, and nothing left behind."""
+"""`cephfit` on an existing cluster: no change without permission, and no remains."""
 
 import json
 import os
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
 
 SWEEP = """
 schema_version: 1
-name: foreign
+name: existing
 description: something at run time, something at start, a pool, an image setting
 configurations:
   A: {}
@@ -99,13 +99,15 @@ def test_without_apply_it_shows_the_plan_and_changes_nothing(cluster: Cluster, t
     store = tmp_path / "results.sqlite"
     done = cluster("sweep", "run", cluster.sweep(), "--store", store, "--restarts", cluster.program, "--json")
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)["on_the_cluster"]
-    assert said["healthy"]
+    preview = json.loads(done.stdout)["on_the_cluster"]
+    assert preview["healthy"]
     hdds = [osd for osd in cluster.lab.osd_ids() if cluster.lab.device_class(osd) == "hdd"]
-    assert said["restarts"] == {"restart": hdds}
-    assert said["osd_restarts"] == 2 * len(hdds), "there and back"
-    assert said["moved_nbytes"] == 0
-    differences = {(d["configuration"], d["place"], d["key"]): (d["now"], d["then"]) for d in said["differences"]}
+    assert preview["restarts"] == {"restart": hdds}
+    assert preview["osd_restarts"] == 2 * len(hdds), "apply and undo"
+    assert preview["moved_nbytes"] == 0
+    differences = {
+        (d["configuration"], d["place"], d["key"]): (d["now"], d["then"]) for d in preview["differences"]
+    }
     assert differences == {
         ("restart", "osd (class hdd)", "osd_op_num_shards"): ("0", "3"),
         ("runtime", "osd (class hdd)", "bluestore_prefer_deferred_size_hdd"): ("65536", "0"),
@@ -113,7 +115,7 @@ def test_without_apply_it_shows_the_plan_and_changes_nothing(cluster: Cluster, t
         ("runtime", "clients", "rbd_cache"): ("false", "true"),
         ("runtime", "images", "object_size"): ("", "1M"),
     }
-    pools = {tuple(p["configurations"]): (p["nbytes"], p["raw_nbytes"]) for p in said["pools"]}
+    pools = {tuple(p["configurations"]): (p["nbytes"], p["raw_nbytes"]) for p in preview["pools"]}
     assert pools == {("A", "restart"): (32 * MIB, 64 * MIB), ("runtime",): (16 * MIB, 32 * MIB)}
     assert cluster.state() == before
     assert not store.exists()
@@ -192,7 +194,7 @@ def test_only_one_pool_is_changed(cluster: Cluster, tmp_path: Path) -> None:
     done = cluster(*words, "--apply", "--keep", "--json", pools=False)
     assert done.returncode == 0, done.stderr
     during = cluster.state()
-    assert during | {"locks": {}} == before, "but for the lock, kept for the images that are left"
+    assert during | {"locks": {}} == before, "except the lock, which remains for the remaining images"
     with Store.open(store) as opened:
         samples = opened.samples(opened.run().run_id)
     assert {(s.key.configuration, s.state) for s in samples} == {
@@ -211,8 +213,9 @@ def test_cold_caches_are_refused_within_one_pool(cluster: Cluster, tmp_path: Pat
     assert "needs cold caches, and only pool rbd may be changed" in done.stderr
 
 
-def test_two_machines_exclude_each_other(lab_cluster: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
-None:
+def test_two_machines_exclude_each_other(
+    lab_cluster: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = open_existing_cluster(lab_cluster)
     try:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))

@@ -1,4 +1,4 @@
-"""Settings of OSD hosts on a cluster that is not ours: over a real SSH, and object stores never."""
+"""Settings of OSD hosts on an existing cluster: over a real SSH, and never object stores."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ def choice(lab: Lab, config: Path) -> ClusterChoice:
 
 
 def queues(lab: Lab) -> list[tuple[str, str, str]]:
-    """Of each OSD's disk, from the kernel."""
+    """Return the value of each OSD's disk, from the kernel."""
     folders = [Path("/sys/block") / lab.osd_disk(osd).name / "queue" for osd in lab.osd_ids()]
     keys = ("scheduler", "nr_requests", "read_ahead_kb")
     return [tuple((folder / key).read_text().strip() for key in keys) for folder in folders]
@@ -98,8 +98,9 @@ def test_its_osds_are_never_recreated(lab_cluster: Lab, config: Path) -> None:
     assert "only a cluster that cephfit made (a lab) is remade" in reason
 
 
-def test_without_access_to_the_hosts_the_reason_is_reported(lab_cluster: Lab, monkeypatch: pytest.MonkeyPatch) ->
-None:
+def test_without_access_to_the_hosts_the_reason_is_reported(
+    lab_cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "another-machine")
     target = ExistingClusterTarget("ceph:lab", ClusterChoice(conf=lab_cluster.conf), for_change=False)
     try:

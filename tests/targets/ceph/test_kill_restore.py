@@ -1,4 +1,4 @@
-"""SIGKILL at any moment of `apply`; `restore` from another process brings back exactly what was."""
+"""SIGKILL at any moment of `apply`; `restore` from another process restores the exact original state."""
 
 import json
 import random

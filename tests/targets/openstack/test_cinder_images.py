@@ -1,4 +1,4 @@
-"""Images as Cinder makes them, on a real cluster: where they lie, and how much room they take already."""
+"""Images with Cinder's names on a real cluster: their pools, and their allocated bytes."""
 
 from collections.abc import Iterator
 

@@ -44,7 +44,7 @@ METRICS = Metrics(iops=10.0, nbytes_per_s=40960.0, n_ios=10, runtime_ns=10**9, l
 
 
 class OneCell:
-    """An engine of which the result is known."""
+    """An engine with a known result."""
 
     def facts(self) -> Mapping[str, str]:
         return {"mode": "known"}
@@ -57,7 +57,7 @@ class OneCell:
 
 
 class Guests:
-    """Two guests, the second of which moves to another host at some question."""
+    """Two guests; the second one moves to another host at a given query."""
 
     def __init__(self, moves_at: int = 99, gone_at: int = 99) -> None:
         self._n_asked, self._moves_at, self._gone_at = 0, moves_at, gone_at
@@ -135,8 +135,8 @@ def test_a_configuration_has_a_cluster_part_and_a_cloud_part() -> None:
     ],
 )
 def test_settings_that_guests_cannot_measure_have_a_reason(one: Setting, words: str) -> None:
-    said = why_not_below_a_cloud(one)
-    assert (words in said) if words else said == ""
+    message = why_not_below_a_cloud(one)
+    assert (words in message) if words else message == ""
 
 
 def test_a_cluster_below_a_cloud_is_changed_only_with_apply() -> None:
@@ -186,7 +186,7 @@ def test_an_unknown_cloud_is_refused_with_the_known_ones(
 
 
 class WithoutCatalogue:
-    """A cloud whose Keystone is gone when a service is named first: the SDK asks it where that service is."""
+    """A cloud without its Keystone when a service is first used: the SDK asks Keystone for that service."""
 
     name = "work"
 
@@ -195,10 +195,10 @@ class WithoutCatalogue:
 
 
 def test_reading_back_finds_volumes_of_another_type(services: Services, scripted_cloud: Connection) -> None:
-    """And what limits volumes, which nobody but an administrator is shown."""
+    """Also return limits of volumes, which only an administrator can see."""
     for volume, volume_type in (("v0", "ssd"), ("v1", "hdd")):
-        told = {"id": volume, "volume_type": volume_type}
-        services.say(f"GET /block_storage/v3/volumes/{volume}", (200, {"volume": told}))
+        shown = {"id": volume, "volume_type": volume_type}
+        services.say(f"GET /block_storage/v3/volumes/{volume}", (200, {"volume": shown}))
     types = [{"name": "ssd", "qos_specs_id": "q"}, {"name": "hdd"}]
     services.say("GET /block_storage/v3/types", (200, {"volume_types": types}))
     spec = {"name": "gold", "consumer": "front-end", "specs": {"total_iops_sec": "60"}}
@@ -214,14 +214,14 @@ def test_reading_back_finds_volumes_of_another_type(services: Services, scripted
 
 
 class Journalled:
-    """What a cloud does not let go of."""
+    """A stack that the cloud fails to delete."""
 
     def delete(self, _: object) -> None:
         raise ClusterError("the stack could not be deleted")
 
 
 class Changed:
-    """A cluster with options of a sweep's."""
+    """A cluster with options of a sweep."""
 
     is_reset = False
 
