@@ -70,7 +70,7 @@ def check_goal(sweep: Sweep, goal: Goal | None) -> None:
         return
     if goal.profile is None:
         raise InputError(
-            "this sweep searches the configuration for a workload, and no workload was given",
+            "this sweep searches for the best configuration for a workload, and no workload was given",
             where=f"sweep {sweep.name}",
             remedy="name its profile: --profile profile.json (`cephfit trace profile` writes one)",
         )

@@ -1,8 +1,7 @@
 """SIGKILL at a hundred random moments over apply, run and restore: cluster and store are right every time.
 
-On the lab as itself (OSDs restarted side by side, block devices), and on its cluster as somebody else's (OSD by
-OSD with noout, a lock on the cluster, librbd). A kill hits the process only: what it had started goes on, as in
-life.
+On the lab as such (OSDs restarted in parallel, block devices), and on its cluster as an existing cluster (OSD by
+OSD with noout, a lock on the cluster, librbd). A kill hits the process only: its children continue.
 """
 
 import itertools
