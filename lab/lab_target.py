@@ -33,7 +33,7 @@ from cephfit.lab.cluster import Lab
 from cephfit.lab.devices.image_export import ImageDevices
 from cephfit.lab.osds.osd_layout import filesystem_at, require_store
 from cephfit.targets.ceph.ceph_target import CephTarget
-from cephfit.targets.ceph.cluster_changes import MAKE_ROOM
+from cephfit.targets.ceph.cluster_changes import FREE_UP
 
 
 def require_disk_room(folder: Path, nbytes: int) -> None:
@@ -52,7 +52,7 @@ def require_disk_room(folder: Path, nbytes: int) -> None:
         raise ClusterError(
             f"the volumes need {about(nbytes)} in all copies, the disk under the lab has {about(free)} left",
             where=str(folder),
-            remedy=MAKE_ROOM,
+            remedy=FREE_UP,
         )
 
 

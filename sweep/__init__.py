@@ -1,1 +1,1 @@
-"""Sweep file to plan to applied configuration to samples; Ceph administration; targets."""
+"""Sweep files, plans, designs of experiments, racing, execution and verification."""

@@ -1,4 +1,4 @@
-"""What a sweep is after: the workload whose performance configurations race for, and who predicts it."""
+"""The goal of a sweep: a workload, and the model that predicts its performance."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from cephfit.sweep.racing.stopping import RaceFor
 from cephfit.sweep.sweep_plan import Sweep
 
 GOAL = "goal"
-"""Key of a run's facts: what ``Goal.to_json`` gave, for runs whose course depends on it."""
+"""Key of a run's facts that holds ``Goal.to_json()``, for runs that depend on a goal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class Goal:
     """A workload and a way to predict its performance.
 
     Attributes:
-        predictor: gives the predictor whose intervals hold jointly with a confidence.
+        predictor: returns the predictor for a confidence, with which its intervals hold jointly.
         model: the predictor's name.
-        profile: of the workload; None where cells are looked at one by one.
+        profile: of the workload; None where each cell is decided separately.
     """
 
     predictor: Callable[[float], Predictor]
@@ -31,11 +31,11 @@ class Goal:
     profile: Profile | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What a run keeps of it."""
+        """Return the goal as a run's facts store it."""
         return {"model": self.model, "profile": None if self.profile is None else self.profile.to_json()}
 
     def used_cells(self) -> tuple[Cell, ...]:
-        """Cells that the profile has accesses in, in the vocabulary's order; all where there is no profile."""
+        """Return the cells that the profile has accesses in, in the order of ``CELLS``; without a profile, all."""
         if self.profile is None:
             return CELLS
         counts = self.profile.cell_counts()
@@ -43,40 +43,42 @@ class Goal:
 
 
 def needs_profile(sweep: Sweep) -> bool:
-    """Whether a sweep cannot be run without a workload's profile."""
+    """Return whether a sweep requires a workload's profile."""
     if sweep.search is not None:
         return sweep.search.cell is None
     return sweep.stopping is not None and sweep.stopping.race is RaceFor.PROFILE
 
 
 def needs_goal(sweep: Sweep) -> bool:
-    """Whether somebody must predict while a sweep is run."""
+    """Return whether a sweep requires predictions while it runs."""
     return needs_profile(sweep) or (sweep.stopping is not None and sweep.stopping.race is not None)
 
 
 def check_goal(sweep: Sweep, goal: Goal | None) -> None:
-    """Raises:
-    InputError: the sweep needs a profile and there is none, or the profile needs cells that are not measured.
+    """Check that the goal fits the sweep.
+
+    Raises:
+        InputError: the sweep needs a profile and there is none, or the profile needs cells that are not measured.
     """
     if needs_goal(sweep) and goal is None:
         raise InputError(
             "this sweep races or searches by a prediction, and no model was given",
             where=f"sweep {sweep.name}",
-            remedy="give one with --model, and the workload with --profile",
+            remedy="name a model with --model, and the workload with --profile",
         )
     if not needs_profile(sweep) or goal is None:
         return
     if goal.profile is None:
         raise InputError(
-            "this sweep searches for what suits a workload, and no workload was given",
+            "this sweep searches for the best configuration for a workload, and no workload was given",
             where=f"sweep {sweep.name}",
-            remedy="give its profile: --profile profile.json (made with `cephfit trace profile`)",
+            remedy="name its profile: --profile profile.json (`cephfit trace profile` writes one)",
         )
     if not goal.profile.n_accesses:
         raise InputError(
             "the workload has no accesses",
             where=f"profile {goal.profile.name}",
-            remedy="trace it while it is running, and profile that trace",
+            remedy="trace the workload while it does I/O, and profile that trace",
         )
     lacking = [cell for cell in goal.used_cells() if cell not in sweep.measurement.cells]
     if lacking:
@@ -88,14 +90,17 @@ def check_goal(sweep: Sweep, goal: Goal | None) -> None:
 
 
 def cell_profile(cell: Cell) -> Profile:
-    """A workload that does nothing but one cell's accesses."""
+    """Return the profile of a workload whose accesses are all of one cell."""
     accesses = {op: dict.fromkeys((b.name for b in SIZE_BINS), 0) for op in Op}
     accesses[cell.pattern.op][cell.size.name] = 1_000_000
     return Profile(str(cell), accesses, {op: float(op is cell.pattern.op and cell.pattern.is_random) for op in Op})
 
 
 def even_profile(measurement: Measurement) -> Profile:
-    """A workload that moves as many bytes in every measured cell: for plans without a workload of their own."""
+    """Return the profile of a workload that moves the same number of bytes in every measured cell.
+
+    Plans without a workload use it.
+    """
     accesses = {op: dict.fromkeys((b.name for b in SIZE_BINS), 0) for op in Op}
     random = {op: dict[str, float]() for op in Op}
     for cell in measurement.cells:

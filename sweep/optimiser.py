@@ -1,12 +1,8 @@
-"""An optimiser's trials and proposals: Optuna behind its ask-and-tell interface.
+"""The trials of an optimiser, and its next proposals: Optuna behind its ask-and-tell interface.
 
-The trials of an optimiser: what was proposed, kept in the store before it is measured, and what it gave.
-
-What an optimiser proposes next, from all that was tried so far: Optuna behind its ask-and-tell interface.
-
-Nothing of Optuna's is kept: the study is built anew from the trials in our store whenever proposals are asked for,
-and its random numbers depend on the seed and the number of trials alone. So the same history gives the same
-proposals, and a kill between two lines loses nothing.
+A trial is in the store before it is measured. No state of Optuna is stored: each request for proposals rebuilds
+the study from the stored trials. The study's random numbers depend only on the seed and the number of trials. So
+the same history gives the same proposals, and a kill at any moment loses nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +25,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
 Point = tuple[float, ...]
-"""One number per factor: the index of its level, or the part of the way through its span, 0 to 1."""
+"""One number per factor: the index of its level, or the position in its span, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +34,8 @@ class Trial:
 
     Attributes:
         configuration: what is measured.
-        point: where it lies.
-        batch: counts from 0; trials of a batch are measured together.
+        point: its coordinates in the search space.
+        batch: number of its batch, from 0; trials of a batch are measured together.
     """
 
     configuration: Configuration
@@ -48,24 +44,24 @@ class Trial:
 
 
 def level_at(factor: Factor, coordinate: float) -> Level:
-    """The level of a factor at a point's coordinate."""
+    """Return the level of a factor at a coordinate of a point."""
     return factor.level(coordinate) if factor.span is not None else factor.levels[int(coordinate)]
 
 
 def levels_at(search: Search, point: Point) -> tuple[Level, ...]:
-    """The levels of all factors at a point."""
+    """Return the levels of all factors at a point."""
     return tuple(level_at(f, u) for f, u in zip(search.design.factors, point, strict=True))
 
 
 def trial_at(search: Search, point: Point, *, number: int, batch: int) -> Trial:
-    """The trial at a point; ``number`` counts from 1 and is its name."""
+    """Return the trial at a point; ``number`` counts from 1 and becomes part of its name."""
     levels = levels_at(search, point)
     name = shortened(search.design.name, tail=f"-{number:0{max(2, len(str(search.trials)))}d}")
     return Trial(configuration_of(name, levels, sentence(search.design.factors, levels)), point, batch)
 
 
 def trials_to_json(trials: Iterable[Trial]) -> dict[str, Any]:
-    """For the store."""
+    """Return trials as the document that the store keeps."""
     return {
         "trials": [
             {
@@ -81,7 +77,7 @@ def trials_to_json(trials: Iterable[Trial]) -> dict[str, Any]:
 
 
 def trials_from_json(document: Mapping[str, Any] | None) -> tuple[Trial, ...]:
-    """What ``trials_to_json`` wrote; none where there is no document yet."""
+    """Return the trials that ``trials_to_json`` wrote; none where there is no document yet."""
     return tuple(
         Trial(
             Configuration(
@@ -97,18 +93,18 @@ def trials_from_json(document: Mapping[str, Any] | None) -> tuple[Trial, ...]:
 
 
 def with_trials(sweep: Sweep, trials: Sequence[Trial]) -> Sweep:
-    """The sweep with the configurations that were found on the way."""
+    """Return the sweep with the configurations of its trials added."""
     return replace(sweep, configurations=(*sweep.configurations, *(t.configuration for t in trials)))
 
 
 def batch_rounds(sweep: Sweep, batch: int) -> range:
-    """The rounds in which a batch is measured: each batch has as many as the measurement has repeats."""
+    """Return the rounds in which a batch is measured: one per repeat of the measurement."""
     repeats = sweep.measurement.repeats
     return range(batch * repeats, (batch + 1) * repeats)
 
 
 def rounds_by_name(sweep: Sweep, trials: Sequence[Trial]) -> dict[str, range]:
-    """The rounds in which each configuration is measured: the default in all, others in those of their batch."""
+    """Return the rounds of each configuration: all for the default, those of their batch for others."""
     last = max((t.batch for t in trials), default=0)
     rounds = {c.name: batch_rounds(sweep, 0) for c in sweep.configurations}
     rounds |= {t.configuration.name: batch_rounds(sweep, t.batch) for t in trials}
@@ -118,9 +114,9 @@ def rounds_by_name(sweep: Sweep, trials: Sequence[Trial]) -> dict[str, range]:
 def values_of(
     sweep: Sweep, trials: Sequence[Trial], samples: Sequence[Sample], goal: Goal | None
 ) -> list[float | None]:
-    """What each trial gave, the default of the same rounds = 100; None where it gave nothing.
+    """Return the result of each trial relative to the default of the same rounds = 100; None without a result.
 
-    A trial is held against the default's samples of its own batch, so that a drift from batch to batch cancels.
+    A trial is compared with the default's samples of the same batch, so that a drift between batches cancels.
     """
     search = sweep.search
     assert search is not None, "only an optimiser has trials"
@@ -152,16 +148,16 @@ def _value(
 
 
 _ASKED_AGAIN = 50
-"""Times that a proposal which was tried already is passed over before the space is taken to be used up."""
+"""Number of repeated proposals after which the space counts as exhausted."""
 
 
 def proposals(search: Search, history: Sequence[tuple[Point, float | None]], n: int) -> list[Point]:
-    """Up to ``n`` points that were not tried yet; fewer where the space has no more.
+    """Return up to ``n`` points that were not tried yet; fewer where the space has no more.
 
     Args:
         search: the task.
-        history: every trial's point and what it gave; None where it gave nothing.
-        n: how many are measured together.
+        history: every trial's point and its result; None where it has none.
+        n: number of points that are measured together.
 
     Raises:
         LackingError: Optuna is not installed.
@@ -205,7 +201,8 @@ def _sampler(search: Search, n_tried: int) -> "BaseSampler":
     seed = (search.seed * 1_000_003 + n_tried) % (1 << 32)
     if search.sampler is Sampler.RANDOM:
         return RandomSampler(seed=seed)
-    # Of a batch, points not yet measured count as bad, so that one batch is not the same point over and over.
+    # Points of a batch that are not measured yet count as bad (constant_liar). Otherwise a batch would propose
+    # nearly the same point several times.
     return TPESampler(seed=seed, n_startup_trials=search.startup, multivariate=True, constant_liar=True)
 
 
@@ -224,7 +221,7 @@ def _param(factor: Factor, coordinate: float) -> float | int:
 
 
 def _is_ordered(factor: Factor) -> bool:
-    """Whether the levels are numbers that grow or shrink from one to the next."""
+    """Return whether the levels are numbers in ascending or descending order."""
     values = [level.settings[0].value if len(level.settings) == 1 else "" for level in factor.levels]
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     return len(numbers) == len(values) > 2 and numbers in (sorted(numbers), sorted(numbers, reverse=True))

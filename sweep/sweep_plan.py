@@ -1,12 +1,9 @@
 """Sweeps as frozen values, and the order of their runs.
 
-What a sweep file says, as frozen values.
-
-From a sweep to the order of its runs.
-
-One round per repeat; each round applies every configuration once, in an order of its own, and under each measures
-every cell once, in an order of its own again. So a drift of the machine meets all configurations alike and does
-not look like the effect of one (rule 6 of the design). The orders come from the sweep's seed alone.
+A plan has one round per repeat. Each round applies every configuration once, in random order. Under each
+configuration it measures every cell once, again in random order. So a drift of the machine affects all
+configurations alike and does not look like the effect of one (rule 6 of the design). The orders depend only on the
+sweep's seed.
 """
 
 import hashlib
@@ -28,15 +25,15 @@ class Sweep:
         name: short, safe in file names.
         description: for people.
         configurations: the default first.
-        measurement: the same for all.
-        accept_risk: keys of settings that risk data and are wanted all the same.
-        text: the file as it was.
-        digest: SHA-256 of what the file means, hex.
-        designs: that gave some of the configurations.
-        search: an optimiser's task; its configurations are found on the way.
-        stopping: when repeats are enough; None to take them all.
-        leaves_out_gone: whether options that a cluster does not have are left out of configurations; otherwise
-            these are skipped whole.
+        measurement: the same for all configurations.
+        accept_risk: keys of settings that risk data and are applied nevertheless.
+        text: the text of the file, unchanged.
+        digest: SHA-256 of the file's content without names and layout, hex.
+        designs: designs that generated some of the configurations.
+        search: an optimiser's task, which adds configurations during the run.
+        stopping: when repeats are enough; None to take all repeats.
+        omits_gone_options: True omits options that a cluster does not have from configurations; False skips
+            configurations that have such options.
     """
 
     name: str
@@ -49,20 +46,19 @@ class Sweep:
     designs: tuple[Design, ...] = ()
     search: Search | None = None
     stopping: Stopping | None = None
-    leaves_out_gone: bool = False
+    omits_gone_options: bool = False
 
     def configuration(self, name: str) -> Configuration:
         return next(c for c in self.configurations if c.name == name)
 
     @property
     def is_search(self) -> bool:
-        """Whether an optimiser adds configurations on the way."""
+        """Whether an optimiser adds configurations during the run."""
         return self.search is not None
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """The planned runs, in order."""
-
         return plan_of(self).steps
 
     def changed_to(self, configurations: tuple[Configuration, ...], measurement: Measurement) -> "Sweep":
@@ -78,12 +74,12 @@ class Plan:
 
     @property
     def n_runs(self) -> int:
-        """fio runs, when none has to be taken again; each gives one sample per client."""
+        """Number of fio runs without repetitions of invalid ones; each run gives one sample per client."""
         return sum(len(step.cells) for step in self.steps)
 
 
 def plan_of(sweep: Sweep) -> Plan:
-    """The plan of a sweep; the same sweep gives the same plan everywhere and always."""
+    """Return the plan of a sweep; the same sweep gives the same plan on every machine."""
     measurement = sweep.measurement
     seed = measurement.seed
     names = [c.name for c in sweep.configurations]
@@ -98,16 +94,19 @@ def plan_of(sweep: Sweep) -> Plan:
 
 
 def io_seed(seed: int, cell: Cell, repeat: int, client: str) -> int:
-    """Seed of fio's random offsets, positive and below 2**62.
+    """Return the seed of fio's random offsets, positive and below 2**62.
 
-    Configuration and load do not enter: in one round every configuration is asked for the same blocks in the same
-    order, so that luck with offsets does not look like the effect of a setting.
+    The seed does not depend on configuration or load: in one round every configuration serves the same blocks in
+    the same order. So the choice of offsets does not look like the effect of a setting.
     """
     return int.from_bytes(_hash(f"{seed}/{cell}/{repeat}/{client}")[:8], "big") >> 2 or 1
 
 
 def _shuffled(words: Iterable[str], seed: str) -> list[str]:
-    """A uniformly random order fixed by ``seed``: by hash, which stays the same over releases of Python."""
+    """Return words in a uniformly random order that depends on ``seed``.
+
+    The order comes from a hash, because Python's ``random`` may differ between releases.
+    """
     return sorted(words, key=lambda word: _hash(f"{seed}/{word}"))
 
 
@@ -116,13 +115,13 @@ def _hash(text: str) -> bytes:
 
 
 def run_seconds(measurement: Measurement, times: StepTimes) -> float:
-    """Expected duration of one fio run with what is around it, in seconds."""
+    """Return the expected duration of one fio run, including the time before and after it, in seconds."""
     asked = measurement.ramp_seconds + measurement.run_seconds
     return times.pace * asked + times.cell_seconds + warmed_nbytes(measurement) / times.warm_nbytes_per_s
 
 
 def warmed_nbytes(measurement: Measurement) -> int:
-    """Bytes that are read before one run, so that caches are warm; none before runs with cold caches."""
+    """Return the bytes that are read before one run to warm the caches; 0 for runs with cold caches."""
     is_warm = measurement.cache is CacheCondition.WARM
     return measurement.n_clients * measurement.volume_nbytes if is_warm else 0
 
@@ -130,13 +129,13 @@ def warmed_nbytes(measurement: Measurement) -> int:
 def expected_seconds(
     sweep: Sweep, plan: Plan, times: StepTimes = ASSUMED_TIMES, *, skipped: Collection[str] = ()
 ) -> float:
-    """Expected duration of a whole sweep in seconds, if nothing has to be taken again.
+    """Return the expected duration of a sweep in seconds, without repetitions of invalid runs.
 
     Args:
-        sweep: whose plan it is.
-        plan: of the sweep.
-        times: of the steps.
-        skipped: names of configurations that the target cannot be brought into; they take no time.
+        sweep: the sweep.
+        plan: its plan.
+        times: durations of the steps.
+        skipped: names of configurations that the target does not support; they take no time.
     """
     measurement = sweep.measurement
     steps = [step for step in plan.steps if step.configuration not in skipped]

@@ -1,8 +1,6 @@
-"""Verification: the real workload, run on several configurations in turn.
+"""Verification: run the real workload on several configurations in turn.
 
-How a real workload is run, and what must be alike for two runs of it to be compared.
-
-Verification: the real workload, run on several configurations in turn.
+Two runs of a workload are comparable only under the same conditions. These are stored with every sample.
 """
 
 import ast
@@ -27,7 +25,7 @@ from cephfit.results.store.sample_store import Store
 from cephfit.targets.abilities import KeepsNotes
 
 CONDITIONS = "trial"
-"""Where a sample's evidence has them."""
+"""Key of a sample's evidence that holds the conditions of its run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +33,12 @@ class Trial:
     """The workload of a verification and how it is run.
 
     Attributes:
-        workload: what is run.
+        workload: the workload to run.
         volume_nbytes: size of its volume.
         repeats: runs per configuration.
-        seconds: of each run.
+        seconds: duration of each run.
         seed: of the order of configurations within each round, and of the workload's random choices.
-        cache: what the caches of the cluster are before each run: dropped, or warm from one reading of the volume.
+        cache: condition of the cluster's caches before each run: dropped, or warm after one read of the volume.
     """
 
     workload: Workload
@@ -52,14 +50,14 @@ class Trial:
 
 
 def conditions_of(target: Target, trial: Trial) -> dict[str, Any]:
-    """What is stored with every sample: the workload and the cluster that it ran on. JSON values only."""
+    """Return the conditions that every sample stores: workload, target and cluster. JSON values only."""
     return {
         "workload": dict(trial.workload.description()),
         "seconds": trial.seconds,
         "volume_nbytes": trial.volume_nbytes,
         "target": target.name,
         "cluster": target.facts().get(CLUSTER),
-        # Left out where it is as it always was: runs from before there was a choice go on.
+        # Omitted where caches are cold: runs of versions that had only cold caches can continue.
         **({"cache": trial.cache.value} if trial.cache is not CacheCondition.COLD else {}),
     }
 
@@ -67,15 +65,15 @@ def conditions_of(target: Target, trial: Trial) -> dict[str, Any]:
 def refuse_other_conditions(
     conditions: Mapping[str, Any], samples: Iterable[WorkloadSample], *, where: str
 ) -> None:
-    """See that new samples can be compared with those that are there.
+    """Check that new samples are comparable with the stored ones.
 
     Args:
-        conditions: of the new ones.
-        samples: of the same workload. Only those that are ``ok`` are compared with anything.
-        where: they are, for the error.
+        conditions: of the new samples.
+        samples: stored samples of the same workload. Only those in the state ``ok`` count.
+        where: place of the stored samples, for the error.
 
     Raises:
-        InputError: some were taken under other conditions; names these.
+        InputError: some stored samples have other conditions; names the differences.
     """
     now = _flat(conditions)
     for sample in samples:
@@ -86,24 +84,25 @@ def refuse_other_conditions(
         if other:
             differences = ", ".join(f"{key} was {_word(earlier, key)}, now {_word(now, key)}" for key in other)
             raise InputError(
-                f"this run has been verified under other options or on another cluster: {differences}",
+                f"this run was verified with other options or on another cluster: {differences}",
                 where=where,
-                remedy="give the same options (repeats may grow), or verify another run of the sweep",
+                remedy="use the same options (repeats may grow), or verify another run of the sweep",
             )
 
 
 def contents_of(workload: Workload, purpose: str) -> str:
-    """The note on a volume that says what lies on it.
+    """Return the note that describes the contents of a volume.
 
     Args:
-        workload: that prepared it.
-        purpose: what it was prepared for: a volume that was run on for another purpose is not alike any more.
+        workload: the workload that prepared the volume.
+        purpose: purpose of the preparation. Runs for another purpose have changed the volume, so they are not
+            comparable.
     """
     return json.dumps({"workload": dict(workload.description()), "for": purpose}, sort_keys=True)
 
 
 def same_contents(note: str | None, contents: str) -> bool:
-    """Whether a note says what ``contents_of`` says; also one of an earlier version."""
+    """Return whether a note describes these contents; reads notes of earlier versions too."""
     if note is None or note == contents:
         return note == contents
     text, is_earlier, purpose = note.rpartition(" for ")
@@ -111,7 +110,7 @@ def same_contents(note: str | None, contents: str) -> bool:
 
 
 def _described(stored: Any) -> Any:
-    """A description as it is now; before they had a version, they were Python's own text of the options."""
+    """Return a description in the current format; unversioned ones are the ``repr`` of the options."""
     if not isinstance(stored, str):
         return stored
     try:
@@ -124,30 +123,30 @@ def _described(stored: Any) -> Any:
 
 
 def _flat(conditions: Mapping[str, Any]) -> dict[str, Any]:
-    """Conditions with the workload's options among them, each under a name of its own."""
+    """Return conditions in which each option of the workload has its own key."""
     described = _described(conditions.get("workload"))
     rest = {key: value for key, value in conditions.items() if key != "workload"}
     return {**({"workload": described} if not isinstance(described, Mapping) else described), **rest}
 
 
 def _word(conditions: Mapping[str, Any], key: str) -> str:
-    return str(conditions[key]) if key in conditions else "not said"
+    return str(conditions[key]) if key in conditions else "not recorded"
 
 
 _MAX_ATTEMPTS = 3
-"""How often one command tries an invalid or failed run of the workload, as for the sweep's samples.
+"""Attempts of one command for an invalid or failed run of the workload, as for the sweep's samples.
 
-Given again, it tries as often again: a person may have mended what was wrong."""
+The next command has the same number of attempts: a person may have repaired the cause."""
 _HEALTHY_SECONDS = 120.0
 _PREPARED = "prepared"
 _SETTLING = 999_999
-"""Repeat of the run that nobody counts, for its random choices."""
+"""Repeat number of the settling run, whose result does not count, for its random choices."""
 _NOT_A_ROUND = 1_000_000
-"""Repeat of a run outside a verification: it makes other random choices than any round of one."""
+"""Repeat number of a run outside a verification: its random choices differ from those of every round."""
 
 
 def order_of(configurations: Sequence[Configuration], trial: Trial) -> tuple[tuple[int, Configuration], ...]:
-    """(repeat, configuration) in the order of running: each round has every configuration once, shuffled."""
+    """Return (repeat, configuration) in the order of running; rounds have every configuration once, shuffled."""
     order: list[tuple[int, Configuration]] = []
     for repeat in range(trial.repeats):
         round_ = list(configurations)
@@ -165,24 +164,23 @@ def verify(
     run_id: str,
     progress: Progress,
 ) -> list[WorkloadSample]:
-    """Run the workload on every configuration, interleaved; each sample is stored when it is over.
+    """Run the workload on every configuration, interleaved, and store each sample at its end.
 
-    Started again, after a kill or to try again what failed, it goes on: what is ``ok`` in the store is not run
-    again.
+    After a kill or a failure, the next start continues: runs that are ``ok`` in the store are not repeated.
 
     Returns:
-        All samples of this workload in the store, those of earlier starts too.
+        All samples of this workload in the store, including those of earlier starts.
 
     Raises:
-        ClusterError: the target is unhealthy for longer than a limit, or cannot take a configuration.
+        ClusterError: the target is unhealthy for longer than a limit, or does not accept a configuration.
         LackingError: this machine or a host lacks something, such as the workload's programs, or a login.
-        HostLockedError: another cephfit changes a host's values.
-        InputError: no configuration is named, the store has samples of this workload run otherwise, or the volume
-            does not suit the workload.
+        HostLockedError: another cephfit process changes a host's values.
+        InputError: no configuration is named, the store has samples of this workload under other conditions, or
+            the volume does not suit the workload.
     """
     configurations = tuple(configurations)
     if not configurations:
-        raise InputError("no configuration is to be verified")
+        raise InputError("there is no configuration to verify")
     name = trial.workload.name
     stage = _Stage(target, trial, progress, purpose=f"verification of {run_id}", settle=True)
     earlier = [sample for workload, sample in store.workload_samples(run_id) if workload == name]
@@ -193,17 +191,17 @@ def verify(
         for repeat, configuration in order:
             _run_until_ok(stage, repeat, configuration, store=store, run_id=run_id)
             progress.advance(detail=f"{configuration.name}, repeat {repeat + 1}")
-    wanted = {c.name for c in configurations}
-    return [s for w, s in store.workload_samples(run_id) if w == name and s.configuration in wanted]
+    names = {c.name for c in configurations}
+    return [s for w, s in store.workload_samples(run_id) if w == name and s.configuration in names]
 
 
 def run_once(target: Target, configuration: Configuration, trial: Trial, *, progress: Progress) -> WorkloadSample:
-    """Run the workload one time on one configuration, for example to trace it; nothing is stored.
+    """Run the workload once on one configuration, for example to trace it; store nothing.
 
     Raises:
         ClusterError: the target is unhealthy for longer than a limit.
         LackingError: this machine or a host lacks something, such as the workload's programs, or a login.
-        HostLockedError: another cephfit changes a host's values.
+        HostLockedError: another cephfit process changes a host's values.
         InputError: the volume does not suit the workload.
     """
     stage = _Stage(target, trial, progress, purpose="one run", settle=False)
@@ -233,9 +231,10 @@ def _run_until_ok(
 class _Stage:
     """The target with the workload on it: which configuration is applied, and what is prepared and mounted.
 
-    A database changes with every run on it. What is compared must have been through the same runs, so volumes
-    that were prepared for another purpose, or run on for it, are prepared anew. The first run on new data is like
-    no later one (on the lab, pgbench's was 20 % slower on hard disks): with ``settle`` nobody counts it.
+    A database changes with every run on it. Volumes are comparable only after the same runs, so a volume that was
+    prepared or used for another purpose is prepared again. The first run on new data differs from all later ones
+    (in the lab, pgbench's was 20 % slower on hard disks). With ``settle`` an extra first run precedes the measured
+    ones, and its result does not count.
     """
 
     def __init__(self, target: Target, trial: Trial, progress: Progress, *, purpose: str, settle: bool) -> None:
@@ -249,7 +248,7 @@ class _Stage:
         self._prepared_here: set[str] = set()
 
     def leave(self) -> None:
-        """Unmount the volume of the configuration applied last."""
+        """Unmount the volume of the last applied configuration."""
         if self._applied is not None:
             for client in self._target.clients():
                 self.trial.workload.cleanup(client)
@@ -282,7 +281,7 @@ class _Stage:
             return sample(State.FAILED, None, str(error))
         try:
             applied, client = self._bring_into(configuration)
-        except (LackingError, HostLockedError):  # for all runs, until a person does something
+        except (LackingError, HostLockedError):  # affects all runs until a person intervenes
             raise
         except HostError as error:
             return sample(State.FAILED, None, str(error))
@@ -300,7 +299,7 @@ class _Stage:
                 value, evidence["output"] = workload.run(
                     client, self.trial.seconds, seed=self._workload_seed(repeat, attempt)
                 )
-        except LackingError:  # it is lacking for all runs
+        except LackingError:  # affects all runs
             raise
         except (ClusterError, HostError) as error:
             return sample(State.FAILED, None, str(error))
@@ -311,7 +310,7 @@ class _Stage:
         return sample(State.OK, value)
 
     def _bring_into(self, configuration: Configuration) -> tuple[Applied, Client | None]:
-        """What became of the target, and the client with its volume; None where a setting did not take effect."""
+        """Apply a configuration; return the result, and the client or None where a setting did not take effect."""
         applied = self._target.apply(
             configuration, n_clients=1, volume_nbytes=self.trial.volume_nbytes, fill=False
         )
@@ -319,7 +318,7 @@ class _Stage:
         return applied, self._target.clients()[0] if applied.ok else None
 
     def _prepare(self, client: Client) -> None:
-        """Put the workload's data on the volume, unless a preparation of it came to its end before."""
+        """Write the workload's data to the volume, unless an earlier preparation was completed."""
         contents, configuration = self._contents, self._applied.configuration if self._applied else ""
         if isinstance(self._target, KeepsNotes):
             if same_contents(self._target.note_on(client, _PREPARED), contents):
@@ -331,7 +330,7 @@ class _Stage:
         self.trial.workload.prepare(client)
         if self._settle:
             self.trial.workload.run(client, self.trial.seconds, seed=self._workload_seed(_SETTLING, 0))
-        self.trial.workload.cleanup(client)  # all of it on the disk before the note says so
+        self.trial.workload.cleanup(client)  # all data must be on the disk before the note states it
         self._prepared_here.add(configuration)
         if isinstance(self._target, KeepsNotes):
             self._target.set_note(client, _PREPARED, contents)
@@ -342,7 +341,7 @@ class _Stage:
         elif isinstance(self.trial.workload, WarmsCaches):
             self.trial.workload.warm(client)
         elif client.device is None:
-            raise LackingError("no device here to be read once for warm caches", where=f"client {client.name}")
+            raise LackingError("no local device to read for warm caches", where=f"client {client.name}")
         else:
             read_through(client.device)
 

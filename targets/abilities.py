@@ -1,11 +1,11 @@
-"""What a target may offer besides ``protocols.Target``: abilities that others ask for with ``isinstance``.
+"""Abilities: optional protocols of a target in addition to ``protocols.Target``.
 
-A class names those that it has among its bases, and cannot be instantiated while it lacks a method of one of them.
-They stand here in the order in which a sweep asks for them. What is of a room is imported for type checkers alone:
-no target loads more for being asked.
+Callers test for an ability with ``isinstance``. A class lists its abilities among its bases, and cannot be
+instantiated while it lacks one of their methods. The protocols are in the order in which a sweep asks for them.
+Types of other rooms are imported for type checkers only, so a target loads nothing for them.
 
-What a cloud's target gives its own engine, and nobody asks for, is with that engine: ``engine.CountsIo``,
-``placement.KnowsPlaces``.
+Two protocols serve only a cloud target's own engine and are defined next to it: ``engine.CountsIo`` and
+``guest_placement.KnowsPlaces``.
 """
 
 from __future__ import annotations
@@ -29,151 +29,151 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class KnowsTheSweep(Protocol):
-    """It was told something about the configurations of one sweep, such as which will be refused.
+class ChecksSweep(Protocol):
+    """Checks that its own options fit a sweep, such as the name of a configuration that it simulates as refused.
 
-    Asked: by ``leaving_out.fitted_to``, before all else, when a sweep is planned for the target or run on it.
+    Asked: by ``unsupported_options.fitted_to``, first of all, when a sweep is planned for the target or run on it.
     Without it: nothing is checked.
     """
 
     @abstractmethod
     def check(self, sweep: PlannedSweep) -> None:
-        """Changes nothing.
+        """Check the target's options against a sweep; change nothing.
 
         Raises:
-            InputError: what it was told does not fit this sweep.
+            InputError: an option of the target does not fit this sweep.
         """
 
 
 @runtime_checkable
 class MayKeepCaches(Protocol):
-    """It is not always free to drop the caches of the cluster.
+    """Cannot always drop the caches of the cluster.
 
-    Asked: by ``beforehand.unsupported_by`` and ``cephfit trace workload``, where cold caches are wanted. Without
-    it: ``drop_caches`` is called as if it could always do so.
+    Asked: by ``preflight.unsupported_by`` and ``cephfit trace workload``, where cold caches are required. Without
+    it: ``drop_caches`` is called unconditionally.
     """
 
     @abstractmethod
     def why_caches_stay(self) -> str:
-        """Why caches cannot be dropped here; empty if they can."""
+        """Return why caches cannot be dropped here; empty if they can."""
 
 
 @runtime_checkable
 class JudgesConfigurations(Protocol):
-    """It says beforehand which configurations it cannot be brought into at all.
+    """Reports in advance which configurations it does not support.
 
-    Asked: by ``beforehand.unsupported_by`` before a sweep changes anything, and for configurations that are found
-    on the way. Without it: all are tried, one that cannot be applied is ``failed`` instead of ``skipped``, and
-    ``gone_options: leave-out`` leaves nothing out.
+    Asked: by ``preflight.unsupported_by`` before a sweep changes anything, and for configurations that an
+    optimiser adds. Without it: all are tried, one that cannot be applied is ``failed`` instead of ``skipped``, and
+    ``gone_options: leave-out`` has no effect.
     """
 
     @abstractmethod
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Name of each configuration that cannot be applied, with one reason per setting; changes nothing.
+        """Return the name of each unsupported configuration, with one reason per setting; change nothing.
 
         Their samples are ``skipped`` with these reasons (options that this release no longer has, for example).
 
         Raises:
-            InputError: a setting that no release ever had: a typing error, not a matter of versions.
+            InputError: no release ever had a setting: a typing error, not a matter of versions.
         """
 
 
 @runtime_checkable
 class HasCatalogue(Protocol):
-    """It is a Ceph cluster and can be asked for its options.
+    """Is a Ceph cluster and provides the catalogue of its options.
 
-    Asked: by ``beforehand.unsupported_by``, of a target that judges configurations; by ``cephfit params``.
+    Asked: by ``preflight.unsupported_by``, of a target that judges configurations; by ``cephfit params``.
     Without it: a sweep's options are not looked up, and ``cephfit params`` refuses the target.
     """
 
     @abstractmethod
     def catalogue(self) -> Catalogue:
-        """The options of the cluster."""
+        """Return the options of the cluster."""
 
 
 @runtime_checkable
 class Previews(Protocol):
-    """It says beforehand what it would do. Changes nothing.
+    """Reports in advance what it would change, without changing anything.
 
-    Asked: by ``cephfit sweep plan``, by ``cephfit restore`` before it is told to restore, and by
-    ``beforehand.require_healthy``, for which a run is gone on with where something is to be undone. Without it:
-    the plan and the list of what would be restored do not name any change, and the target has to be healthy also
-    where a run is gone on with.
+    Asked: by ``cephfit sweep plan``, by ``cephfit restore`` without ``--apply``, and by
+    ``preflight.require_healthy``, which takes pending undoings as the sign of a run to continue. Without it: the
+    plan and the list of what would be restored name no change, and the target must be healthy even where a run
+    continues.
     """
 
     @abstractmethod
     def preview(self, sweep: PlannedSweep) -> Preview:
-        """What applying a sweep's configurations would change."""
+        """Return what applying a sweep's configurations would change."""
 
     @abstractmethod
     def undoings(self) -> Sequence[Undoing]:
-        """What ``reset`` would put back now, in the order of doing."""
+        """Return what ``reset`` would restore now, in the order of execution."""
 
 
 @runtime_checkable
 class BringsEngine(Protocol):
-    """It is measured by something else than the programs that a sweep file names.
+    """Is measured by its own engine, not by the program that a sweep file names.
 
-    Asked: by ``run_begin.engine_of``, before a run begins or goes on. Without it: the program that the sweep file
-    names measures from this machine.
+    Asked: by ``run_begin.engine_of``, before a run begins or continues. Without it: the program that the sweep
+    file names measures from this machine.
     """
 
     @abstractmethod
     def engine(self) -> Engine:
-        """What measures it, whatever the sweep file names."""
+        """Return the engine, independent of the sweep file."""
 
 
 @runtime_checkable
-class KnowsItsTimes(Protocol):
-    """It says how long the steps of a sweep take on it, where this has little to do with Ceph and fio.
+class EstimatesStepTimes(Protocol):
+    """Estimates how long the steps of a sweep take on it, where the usual times of Ceph and fio do not apply.
 
-    Asked: by ``step_times.times_on``, for plans and progress displays. Without it: earlier runs in the store say
-    it, or what was measured on a one-machine lab is assumed.
+    Asked: by ``run_progress.times_on``, for plans and progress displays. Without it: the times come from earlier
+    runs in the store, or else are those of a one-machine lab.
     """
 
     @abstractmethod
     def step_times(self) -> StepTimes:
-        """What the steps take; their source is "simulated" or the like."""
+        """Return the durations of the steps; their source is "simulated" or similar."""
 
 
 @runtime_checkable
 class KeepsToImages(Protocol):
-    """It may be told to touch nothing but the images in one pool.
+    """Can be restricted to the images in one pool.
 
-    Asked: by ``run_begin.engine_of``, where the sweep file names a program that makes more than images. Without
-    it: any program may measure.
+    Asked: by ``run_begin.engine_of``, where the sweep file names a program that creates other objects than images.
+    Without it: any program may measure.
     """
 
     only_pool: str
-    """Its name; empty where there is no such limit."""
+    """Name of the pool; empty without such a restriction."""
 
 
 @runtime_checkable
 class WarnsOfSettings(Protocol):
-    """It says which settings it takes but never reads.
+    """Reports which settings it accepts but never reads.
 
-    Asked: by ``beforehand.without_effect_by``, for a plan, and when a run begins or goes on. Without it: nobody is
-    warned.
+    Asked: by ``preflight.without_effect_by``, for a plan, and when a run begins or continues. Without it: there is
+    no warning.
     """
 
     @abstractmethod
     def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Name of each configuration with such settings, and sentences that name them; changes nothing.
+        """Return the name of each configuration with such settings, and a sentence for each; change nothing.
 
-        They are measured all the same; the run keeps the sentences, and reports show them.
+        They are measured nevertheless; the run keeps the sentences, and reports show them.
         """
 
 
 @runtime_checkable
-class TellsLimits(Protocol):
-    """It says which limits lie on clients that are not those of the storage.
+class ReportsLimits(Protocol):
+    """Reports limits of clients that are not those of the storage, such as the QoS of a cloud.
 
-    Asked: by ``beforehand.limits_by``, when a run begins or goes on. Without it: reports show no such limits.
+    Asked: by ``preflight.limits_by``, when a run begins or continues. Without it: reports show no such limits.
     """
 
     @abstractmethod
     def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Name of each configuration whose results such limits cap, one sentence per limit; changes nothing.
+        """Return the name of each configuration that such limits cap, one sentence per limit; change nothing.
 
         The run keeps the sentences, and reports show them.
         """
@@ -181,72 +181,73 @@ class TellsLimits(Protocol):
 
 @runtime_checkable
 class BelongsToRun(Protocol):
-    """It marks what it creates with the run that it is created for.
+    """Marks what it creates with the id of the current run.
 
     Called: by ``runner.run_sweep``, ``cephfit verify`` and ``cephfit trace workload``, before anything is applied.
-    Without it: the target never hears of runs.
+    Without it: the target does not know the run.
     """
 
     @abstractmethod
     def begin(self, run_id: str) -> None:
-        """A run begins or goes on: what is created from now on carries its id, what it created before is its."""
+        """Begin or continue a run: new resources carry its id, and earlier ones of the same id belong to it."""
 
 
 @runtime_checkable
 class ScalesClients(Protocol):
-    """It adds clients to those that are there, keeping these and their volumes.
+    """Adds clients to the existing ones, and keeps these and their volumes.
 
     Asked: by ``runner.run_sweep``, before the first configuration is applied, and at each load for the number of
-    clients. ``apply`` is called with as many as the next load needs, and again for the configuration that is in
-    place when a later load needs more. Without it: ``apply`` makes as many as the largest load needs, at once.
+    clients. ``apply`` is called with as many clients as the next load needs, and again for the configuration that
+    is in place when a later load needs more. Without it: ``apply`` creates as many as the largest load needs, at
+    once.
     """
 
     @abstractmethod
     def require_clients(
         self, configurations: Iterable[Configuration], *, n_clients: int, volume_nbytes: int
     ) -> None:
-        """Look whether so many clients can be had under each configuration, before the first of them is made.
+        """Check that each configuration can have this number of clients, before the first one is created.
 
         Raises:
-            InputError: something that they are made of is not there.
-            ClusterError: there is not enough of it.
+            InputError: a resource that clients need does not exist.
+            ClusterError: the capacity is too small.
         """
 
 
 @runtime_checkable
 class KeepsNotes(Protocol):
-    """It keeps a note with a client's volume for as long as the volume lives.
+    """Keeps notes with a client's volume for the lifetime of the volume.
 
     Asked: by ``verification``, around the preparation of a volume for a workload. Without it: each command
-    prepares the volumes anew.
+    prepares the volumes again.
     """
 
     @abstractmethod
     def note_on(self, client: Client, key: str) -> str | None:
-        """The note, None if there is none."""
+        """Return the note, None if there is none."""
 
     @abstractmethod
     def set_note(self, client: Client, key: str, text: str | None) -> None:
-        """Keep a note, or take it away."""
+        """Set a note, or remove it with None."""
 
 
 @runtime_checkable
-class RunsGuestJobs(Protocol):
-    """Its clients are guests that do jobs of any kind.
+class DoesErrands(Protocol):
+    """Runs arbitrary jobs in its clients, which are guests.
 
     Asked: by ``cephfit verify`` and ``cephfit trace workload``, which then run the workload in a guest. Without
     it: the workload runs on this machine, on the client's device.
     """
 
     @abstractmethod
-    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
-        """Have a guest run a shell script, after a boot; with its volume at ``guests.VOLUME``.
+    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
+        """Run a shell script in a guest after a boot, with the guest's volume at ``guests.VOLUME``.
 
         Args:
-            client: whose guest.
+            client: the client that the guest is.
             script: for ``sh``.
-            seconds: that it takes at most, about.
+            seconds: approximate limit of its duration.
 
         Raises:
-            ClusterError: nothing came back.
+            ClusterError: the guest returned no answer.
         """

@@ -1,10 +1,7 @@
-"""A file or block device of this machine as a target, without Ceph.
+"""A file or block device of this machine as a target, for trying fio and sweeps without Ceph.
 
-Settings around Ceph: the kernel's queue of a block device (``/sys/block/DISK/queue``).
-
-Which disk a device is, whatever the kernel calls it today: names move from one disk to another at a reboot.
-
-A file or block device of this machine, without any Ceph: for trying fio and the sweep on it.
+The target sets queue values of the device (``/sys/block/DISK/queue``). It identifies disks by their serial
+numbers, because the kernel may give a disk another name after a reboot.
 """
 
 import fcntl
@@ -43,14 +40,14 @@ class DiskQueues:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    def apply(self, wanted: Iterable[tuple[Setting, Path]]) -> None:
-        """Set each setting on its device; every value changed before and not wanted now gets its original.
+    def apply(self, settings: Iterable[tuple[Setting, Path]]) -> None:
+        """Set each setting on its device; restore all other values that were changed before.
 
         Raises:
             HostError: the kernel has no such queue value, or refuses the new one.
         """
         values = {
-            str(self._file(device, setting.key)): as_ceph_writes(setting.value) for setting, device in wanted
+            str(self._file(device, setting.key)): as_ceph_writes(setting.value) for setting, device in settings
         }
         for entry in self._journal.entries(_SYSFS):
             if entry.place not in values:
@@ -65,16 +62,16 @@ class DiskQueues:
                 _write(path, value)
 
     def restore(self, device: Path | None = None) -> None:
-        """Give all queue values, or those of one device, their originals."""
+        """Restore the original queue values of all devices, or of one device."""
         for entry in reversed(self._journal.entries(_SYSFS)):
             if device is None or _SYS_BLOCK / device.name in Path(entry.place).parents:
                 self._restore(entry)
 
-    def read_back(self, wanted: Iterable[tuple[Setting, Path]]) -> tuple[dict[str, dict[str, Value]], list[str]]:
-        """Setting as text to device to value, and one sentence per value that did not take effect."""
+    def read_back(self, settings: Iterable[tuple[Setting, Path]]) -> tuple[dict[str, dict[str, Value]], list[str]]:
+        """Return setting as text to device to value, and one sentence per value that did not take effect."""
         values: dict[str, dict[str, Value]] = {}
         mismatches = []
-        for setting, device in wanted:
+        for setting, device in settings:
             got = read_queue_value(self._file(device, setting.key))
             values.setdefault(str(setting), {})[device.name] = got
             if got != as_ceph_writes(setting.value):
@@ -82,7 +79,7 @@ class DiskQueues:
         return values, mismatches
 
     def has(self, device: Path, key: str) -> bool:
-        """Whether the kernel knows this queue value."""
+        """Return whether the kernel has this queue value."""
         return self._file(device, key).is_file()
 
     def _file(self, device: Path, key: str) -> Path:
@@ -92,14 +89,14 @@ class DiskQueues:
 
     def _restore(self, entry: Entry) -> None:
         path = Path(entry.place)
-        # A loop device that is gone took its queue with it.
+        # A loop device that no longer exists has no queue to restore.
         if path.is_file() and read_queue_value(path) != entry.was:
             _write(path, str(entry.was))
         self._journal.forget(_SYSFS, entry.place)
 
 
 def read_queue_value(path: Path) -> str:
-    """A value; of a choice such as ``none [mq-deadline] kyber`` the one in brackets."""
+    """Return a queue value; of a choice such as ``none [mq-deadline] kyber`` the one in brackets."""
     text = path.read_text().strip()
     _, bracket, rest = text.partition("[")
     return rest.partition("]")[0] if bracket else text
@@ -116,23 +113,23 @@ _SYS_DEV_BLOCK = Path("/sys/dev/block")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _OF_DISK = ("wwid", "device/wwid", "serial", "device/serial", "dm/uuid", "md/uuid")
-"""What a disk says of itself below /sys/block/DISK: NVMe, SCSI and SATA, virtio, MMC, device mapper, MD."""
+"""Files with a disk's identity below /sys/block/DISK: NVMe, SCSI and SATA, virtio, MMC, device mapper, MD."""
 
 
 def identity_of(device: Path, *, sys_dev_block: Path = _SYS_DEV_BLOCK, boot_id: Path = _BOOT_ID) -> str:
-    """Everything that tells this disk, or partition, from others: World Wide Name, serial number, place and size.
+    """Return the identity of a disk or partition: World Wide Name, serial number, position and size.
 
-    A disk without a name of its own (a loop device, a virtual disk without serial number) is known until the next
-    boot only, by the number that the kernel counts disks with (``diskseq``, since Linux 5.15).
+    A disk without such an identity (a loop device, a virtual disk without serial number) is known only until the
+    next boot, by the kernel's sequence number of disks (``diskseq``, since Linux 5.15).
 
     Args:
-        device: a block device that is there.
+        device: an existing block device.
 
     Returns:
-        Words to compare; empty where nothing tells the disk from others.
+        Text to compare; empty where nothing identifies the disk.
 
     Raises:
-        OSError: there is no such device.
+        OSError: the device does not exist.
     """
     number = device.stat().st_rdev
     place = (sys_dev_block / f"{os.major(number)}:{os.minor(number)}").resolve()
@@ -163,7 +160,7 @@ def local_target(text: str, *, for_change: bool = True) -> "LocalTarget":
     """Open ``local:/path/of/file``.
 
     Raises:
-        InputError: no absolute path, or that of a folder.
+        InputError: the path is not absolute, or is that of a folder.
     """
     _, _, path = text.partition(":")
     if not path.startswith("/"):
@@ -180,21 +177,24 @@ def local_target(text: str, *, for_change: bool = True) -> "LocalTarget":
 
 
 def state_folder(path: Path) -> Path:
-    """Where journal and lock of a local target are kept: not beside the file, whose folder may be anybody's."""
+    """Return the folder of a local target's journal and lock.
+
+    It is not the folder of the file, which may belong to another user.
+    """
     return user_state_path("cephfit") / "local" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
 
 
 class LocalTarget(Target, JudgesConfigurations):
     """One file or block device.
 
-    The clients share it side by side: client i has the bytes from i times the volume's size. A file that is not
-    there is made, and deleted by ``reset``; one that is there already and was not made by this target is refused,
-    and so is a device that is mounted or holds anything that blkid knows. A device that was filled is known again
-    by what its disk says of itself, not by its path: after a reboot the path may be another disk's.
+    The clients share it: client i has the bytes from i times the volume's size. The target creates a missing file,
+    and ``reset`` deletes it. It refuses a file that it did not create, and a device that is mounted or has content
+    that blkid recognises. It recognises a filled device by the identity of its disk, not by its path: after a
+    reboot the path may be that of another disk.
 
     Args:
         path: absolute.
-        for_change: take the lock; needed by all but ``facts``, ``health`` and ``unsupported``.
+        for_change: take the lock; all methods except ``facts``, ``health`` and ``unsupported`` require it.
 
     Raises:
         ClusterError: another process uses this target.
@@ -221,10 +221,10 @@ class LocalTarget(Target, JudgesConfigurations):
         }
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Queue values that this kernel lacks.
+        """Return configurations with queue values that this kernel lacks.
 
         Raises:
-            InputError: a setting of Ceph: there is none here.
+            InputError: a setting is one of Ceph, which this target does not have.
         """
         reasons: dict[str, tuple[str, ...]] = {}
         for configuration in configurations:
@@ -249,14 +249,14 @@ class LocalTarget(Target, JudgesConfigurations):
                 name=f"c{i}",
                 fio_options={"filename": escaped_filename(self._path), "offset": str(i * volume_nbytes)},
                 nbytes=volume_nbytes,
-                # One counter cannot tell two clients apart.
+                # The device's counter cannot separate two clients.
                 device=self._path if n_clients == 1 and self._is_device() else None,
             )
             for i in range(n_clients)
         )
-        wanted = [(setting, self._device()) for setting in configuration.settings]
-        self._queues.apply(wanted)
-        read_back, mismatches = self._queues.read_back(wanted)
+        settings = [(setting, self._device()) for setting in configuration.settings]
+        self._queues.apply(settings)
+        read_back, mismatches = self._queues.read_back(settings)
         return Applied(
             configuration=configuration.name,
             ok=not mismatches,
@@ -281,7 +281,7 @@ class LocalTarget(Target, JudgesConfigurations):
 
     def health(self) -> Health:
         if self._clients and not self._path.exists():
-            return Health(ok=False, reasons=(f"{self._path} is gone",))
+            return Health(ok=False, reasons=(f"{self._path} no longer exists",))
         return Health(ok=True)
 
     def reset(self) -> None:
@@ -294,7 +294,7 @@ class LocalTarget(Target, JudgesConfigurations):
         self._journal.finish()
 
     def is_changed(self) -> bool:
-        """Whether the journal on this machine knows of anything that ``reset`` would undo."""
+        """Return whether the journal on this machine has changes that ``reset`` would undo."""
         return bool(self._journal.entries())
 
     def close(self) -> None:
@@ -303,7 +303,7 @@ class LocalTarget(Target, JudgesConfigurations):
             self._lock = None
 
     def _ensure(self, nbytes: int, *, fill: bool) -> None:
-        """The file or device is there, large enough, ours to write, and filled."""
+        """Ensure that the file or device exists, is large enough, may be written, and is filled."""
         if self._is_device():
             self._require_free_device(nbytes)
         elif self._path.exists():
@@ -311,7 +311,7 @@ class LocalTarget(Target, JudgesConfigurations):
                 raise InputError(
                     f"{self._path} already exists, and cephfit did not create it",
                     where=self.name,
-                    remedy="a sweep overwrites it: name a path that is free, or delete it yourself",
+                    remedy="a sweep overwrites it: name a path that does not exist, or delete the file yourself",
                 )
         else:
             if not self._path.parent.is_dir():
@@ -329,7 +329,7 @@ class LocalTarget(Target, JudgesConfigurations):
             self._journal.note(_FILLED, str(self._path), {"nbytes": nbytes, "disk": self._identity()})
 
     def _filled_nbytes(self) -> int:
-        """How much of the file, or of this very disk, is filled."""
+        """Return how many bytes of the file, or of this disk, are filled."""
         entry = self._journal.get(_FILLED, str(self._path))
         if entry is None or not isinstance(entry.was, dict):
             return 0
@@ -341,7 +341,7 @@ class LocalTarget(Target, JudgesConfigurations):
         return identity_of(self._path) if self._is_device() else ""
 
     def _fill(self, nbytes: int) -> None:
-        """Write random bytes, which nothing can compress, and have them on the disk."""
+        """Write random bytes, which cannot be compressed, and flush them to the disk."""
         try:
             descriptor = os.open(self._path, os.O_WRONLY | (0 if self._is_device() else os.O_CREAT), 0o600)
             with os.fdopen(descriptor, "wb", buffering=0) as file:
@@ -354,12 +354,12 @@ class LocalTarget(Target, JudgesConfigurations):
             raise HostError(
                 f"cannot fill {format_nbytes(nbytes)}: {error.strerror}",
                 where=str(self._path),
-                remedy="make room or use smaller volumes, then run the same command again",
+                remedy="free disk space or use smaller volumes, then run the same command again",
             ) from None
 
     def _require_free_device(self, nbytes: int) -> None:
         try:
-            # For block devices O_EXCL means: nobody has it mounted or otherwise in use.
+            # For block devices O_EXCL means: the device is not mounted or otherwise in use.
             descriptor = os.open(self._path, os.O_RDWR | os.O_EXCL)
         except OSError as error:
             raise HostError(
@@ -381,12 +381,12 @@ class LocalTarget(Target, JudgesConfigurations):
             probe = subprocess.run(
                 ("blkid", "--probe", str(self._path)), capture_output=True, text=True, check=False, timeout=60
             )
-            # 2 says that nothing was found; anything else is no leave to overwrite.
+            # 2 means that blkid found nothing; any other code forbids overwriting.
             if probe.returncode != 2:
                 raise InputError(
                     f"the device is not empty: {probe.stdout.strip() or probe.stderr.strip()}",
                     where=self.name,
-                    remedy="a sweep overwrites it: if nobody needs its content, run wipefs --all on it first",
+                    remedy="a sweep overwrites it: if its content is not needed, run wipefs --all on it first",
                 )
 
     def _refuse_ceph(self, configuration: Configuration, setting: Setting) -> None:
@@ -395,7 +395,7 @@ class LocalTarget(Target, JudgesConfigurations):
             raise InputError(
                 f"configuration {configuration.name} sets {setting}, and {self._path} is only {kind}",
                 where=self.name,
-                remedy="a local target takes greater/client_disk settings of a block device; use --target lab",
+                remedy="a local target supports greater/client_disk settings of a block device; use --target lab",
             )
 
     def _is_device(self) -> bool:

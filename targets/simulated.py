@@ -1,15 +1,11 @@
-"""A simulated cluster with a known truth: to learn the tool without root, and to test it.
+"""A simulated cluster with known true rates: for learning the tool without root, and for testing it.
 
-The truth behind the simulated target: a service-time model of one I/O, per cell and configuration.
+It uses the same runner, files and reports as a real cluster; only fio and Ceph are replaced. Its name and its
+samples state that they are simulated.
 
-Nothing of it was measured on the user's cluster. It is shaped after a one-machine lab of hard disks limited to 300
-I/Os and 100 MiB per second, so that sweeps of it look like sweeps, and known exactly, so that what comes
-out at the end can be held against what went in.
-
-A simulated cluster with a known truth: for learning the tool without root, and for testing it.
-
-It goes through the very same runner, files and reports as a real one; only fio and Ceph are replaced. Its samples
-say that they are simulated, and so does its name.
+The true rates come from a service-time model of one I/O, per cell and configuration. Nothing in it was measured on
+the user's cluster. The model resembles a one-machine lab of hard disks limited to 300 I/Os and 100 MiB per second,
+so that its sweeps look like real ones. The rates are known exactly, so that results can be compared with them.
 """
 
 import hashlib
@@ -36,23 +32,23 @@ from cephfit.core.yaml_lines import nearest
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
 from cephfit.targets.abilities import (
     BringsEngine,
+    ChecksSweep,
+    EstimatesStepTimes,
     JudgesConfigurations,
-    KnowsItsTimes,
-    KnowsTheSweep,
     WarnsOfSettings,
 )
 
 _POSITIONING_SECONDS = 1 / 300
 _NBYTES_PER_S = 100 * MIB
 _SEQUENTIAL_POSITIONING = 0.35
-"""Share of the positioning time that an I/O right after the last one still costs."""
+"""Fraction of the positioning time that a sequential I/O still costs."""
 _COPIES = 2
 _SSD_SPEEDUP = 6.0
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one setting does to the time of an I/O.
+    """The effect of one setting on the time of an I/O.
 
     Attributes:
         key: the setting's.
@@ -73,7 +69,7 @@ def _number(value: Value) -> float:
 
 
 def _large_blobs(value: Value, cell: Cell) -> float:
-    """Blobs of 64K cut large I/Os into pieces; those of 512K nearly do not."""
+    """Return the factor of the maximum blob size: 64K splits large I/Os into pieces, 512K hardly does."""
     if cell.size.benchmark_nbytes < MIB:
         return 1.0
     return (0.25 if cell.pattern.op is Op.WRITE else 0.45) if _number(value) >= 512 * KIB else 1.0
@@ -94,25 +90,25 @@ def _copies(value: Value, cell: Cell) -> float:
 
 
 def _rule(value: Value, cell: Cell) -> float:
-    """``hybrid`` reads from its primary on an SSD; a write waits for the hard disk too."""
+    """Return the factor of a CRUSH rule; ``hybrid`` reads from its primary SSD, and writes to hard disks too."""
     if value == "ssd":
         return 1 / _SSD_SPEEDUP
     return 1 / _SSD_SPEEDUP if value == "hybrid" and cell.pattern.op is Op.READ else 1.0
 
 
 def _object_size(value: Value, cell: Cell) -> float:
-    """Small objects spread one large I/O over many disks."""
+    """Return the factor of the object size: small objects distribute one large I/O over many disks."""
     large = cell.size.benchmark_nbytes >= MIB
     return 0.4 if large and _number(value) <= 256 * KIB else 1.0
 
 
 def _stripes(value: Value, cell: Cell) -> float:
-    """One large I/O is spread over several objects, and so over several disks."""
+    """Return the factor of the stripe unit: stripes distribute one large I/O over several disks."""
     return 0.6 if cell.size.benchmark_nbytes >= MIB and _number(value) < MIB else 1.0
 
 
 def _features(value: Value, cell: Cell) -> float:
-    """A journalled image writes everything twice."""
+    """Return the factor of image features: a journalled image writes everything twice."""
     return 2.1 if "journaling" in str(value) and cell.pattern.op is Op.WRITE else 1.0
 
 
@@ -129,19 +125,19 @@ EFFECTS: dict[str, Effect] = {
         Effect("object_size", _object_size, "more disks work on one I/O"),
     )
 }
-"""Settings that do something here. All others do nothing, whatever they would do on a real cluster."""
+"""Settings with an effect in the simulation. All others have none, whatever they do on a real cluster."""
 
 
 def effect_of(setting: Setting) -> Effect | None:
-    """What a setting does here; None if nothing."""
+    """Return the simulated effect of a setting; None without one."""
     return None if setting.partition is Partition.GREATER else EFFECTS.get(setting.key)
 
 
 def service_seconds(configuration: Configuration, cell: Cell) -> float:
-    """Mean time of one I/O of one client at depth 1, in seconds.
+    """Return the mean time of one I/O of one client at depth 1, in seconds.
 
     Raises:
-        InputError: a setting's value is no number or size where one is needed.
+        InputError: a setting requires a number or size, and its value is neither.
     """
     positioning = _POSITIONING_SECONDS * (1.0 if cell.pattern.is_random else _SEQUENTIAL_POSITIONING)
     transfer = cell.size.benchmark_nbytes / _NBYTES_PER_S
@@ -153,14 +149,14 @@ def service_seconds(configuration: Configuration, cell: Cell) -> float:
 
 
 def true_iops(configuration: Configuration, cell: Cell, *, n_clients: int, iodepth: int) -> float:
-    """I/Os per second of one client among ``n_clients``: four disks serve what is in flight, evenly shared."""
+    """Return the IOPS of one of ``n_clients`` clients: four disks serve the I/Os in flight, shared equally."""
     in_flight = n_clients * iodepth
     busy = min(4.0, math.pow(in_flight, 0.6))
     return busy / service_seconds(configuration, cell) / n_clients
 
 
 def run_ns(seconds: float) -> int:
-    """Seconds as whole ns."""
+    """Return seconds as whole ns."""
     return round(seconds * NS_PER_S)
 
 
@@ -173,16 +169,16 @@ def _factor(effect: Effect, setting: Setting, cell: Cell) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """How the simulated cluster behaves. The defaults are a calm one.
+    """How the simulated cluster behaves. The defaults have little noise and no faults.
 
     Attributes:
         seed: of noise and faults.
-        noise: coefficient of variation of one client's rate from run to run.
-        pace: seconds that really pass per second of a run; 0 gives results at once, 1 takes as long as fio.
-        unhealthy: share of runs during which the cluster is not healthy for a moment.
-        miscount: share of runs in which the independent counter and "fio" disagree.
-        failing: share of runs in which a client gives no result.
-        refuse: name of a configuration of which one setting never takes effect.
+        noise: coefficient of variation of one client's rate between runs.
+        pace: real seconds per second of a run; 0 gives results at once, 1 takes as long as fio.
+        unhealthy: fraction of runs during which the cluster is briefly unhealthy.
+        miscount: fraction of runs in which the independent counter and "fio" disagree.
+        failing: fraction of runs in which a client has no result.
+        refuse: name of a configuration with a setting that never takes effect.
     """
 
     seed: int = 1
@@ -201,22 +197,22 @@ class Simulation:
             raise InputError(f"sim:pace={self.pace} is not between 0 and 100")
 
     def dice(self, *words: object) -> np.random.Generator:
-        """Random numbers that depend on the seed and ``words`` alone, not on what was asked before."""
+        """Return random numbers that depend only on the seed and ``words``, not on earlier calls."""
         text = "/".join(map(str, (self.seed, *words)))
         return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big"))
 
 
-_CALM = Simulation()
+_DEFAULTS = Simulation()
 
 
 def simulated_target(text: str) -> "SimulatedTarget":
     """Open ``sim``, or ``sim:noise=0.05,pace=0.1,unhealthy=0.1``.
 
     Raises:
-        InputError: an unknown word or a value that cannot be.
+        InputError: an unknown key or an invalid value.
     """
     _, _, options = text.partition(":")
-    known = {field.name: type(getattr(_CALM, field.name)) for field in fields(Simulation)}
+    known = {field.name: type(getattr(_DEFAULTS, field.name)) for field in fields(Simulation)}
     values: dict[str, Any] = {}
     for part in filter(None, options.split(",")):
         key, _, value = part.partition("=")
@@ -228,13 +224,15 @@ def simulated_target(text: str) -> "SimulatedTarget":
             raise InputError(
                 f"{value!r} is not a value for {key}",
                 where=text,
-                remedy=f"write it like {key}={getattr(_CALM, key) or 1}",
+                remedy=f"write it like {key}={getattr(_DEFAULTS, key) or 1}",
             ) from None
     return SimulatedTarget(Simulation(**values), name=text)
 
 
-class SimulatedTarget(Target, KnowsTheSweep, JudgesConfigurations, BringsEngine, KnowsItsTimes, WarnsOfSettings):
-    """A Target that touches nothing."""
+class SimulatedTarget(
+    Target, ChecksSweep, JudgesConfigurations, BringsEngine, EstimatesStepTimes, WarnsOfSettings
+):
+    """A Target that changes nothing on this machine."""
 
     def __init__(self, simulation: Simulation | None = None, *, name: str = "sim") -> None:
         self.name = name
@@ -254,26 +252,28 @@ class SimulatedTarget(Target, KnowsTheSweep, JudgesConfigurations, BringsEngine,
         }
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Options that Ceph has dropped, by the list that cephfit knows; the simulation has all others."""
+        """Return configurations with options that Ceph has removed; the simulation has all others."""
         reasons = {
-            c.name: tuple(f"Ceph has no option {s.key} any more" for s in c.settings if is_gone(s.key))
+            c.name: tuple(f"Ceph no longer has the option {s.key}" for s in c.settings if is_gone(s.key))
             for c in configurations
         }
         return {name: why for name, why in reasons.items() if why}
 
     def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Settings that the model does not know; of options, also whether any known release of Ceph has them."""
+        """Return settings without a simulated effect; mark options that no known release of Ceph has."""
         found = {c.name: tuple(_idle(s for s in c.settings if effect_of(s) is None)) for c in configurations}
         return {name: sentences for name, sentences in found.items() if sentences}
 
     def check(self, sweep: PlannedSweep) -> None:
-        """Raises:
-        InputError: the configuration to be refused is none of the sweep's. Names of a search come later.
+        """Check that the sweep has the configuration to refuse; a search names its configurations later.
+
+        Raises:
+            InputError: the sweep does not have it.
         """
         refuse, names = self.simulation.refuse, [c.name for c in sweep.configurations]
         if refuse and not sweep.is_search and refuse not in names:
             raise InputError(
-                f"the sweep {sweep.name} has no configuration {refuse!r} that could be refused",
+                f"the sweep {sweep.name} has no configuration {refuse!r} to refuse",
                 where=f"--target {self.name}",
                 remedy=nearest(refuse, names),
             )
@@ -291,7 +291,7 @@ class SimulatedTarget(Target, KnowsTheSweep, JudgesConfigurations, BringsEngine,
             ok=not refused,
             mismatches=tuple(f"{setting} did not take effect (simulated fault)" for setting in refused),
             read_back={
-                str(s): {"simulated": s.value, "effect": effect.why if (effect := effect_of(s)) else "none here"}
+                str(s): {"simulated": s.value, "effect": effect.why if (effect := effect_of(s)) else "none"}
                 for s in configuration.settings
             },
             seconds=time.monotonic() - started,
@@ -319,7 +319,7 @@ class SimulatedTarget(Target, KnowsTheSweep, JudgesConfigurations, BringsEngine,
         return SimulatedEngine(self)
 
     def step_times(self) -> StepTimes:
-        """Measured: 280 runs take 3 s, nearly all of it in the store."""
+        """Return measured durations: 280 runs take 3 s, nearly all of it in the store."""
         pace = self.simulation.pace
         takes = f", at {pace:g} s for each second of a run" if pace else ""
         return StepTimes(
@@ -332,16 +332,16 @@ class SimulatedTarget(Target, KnowsTheSweep, JudgesConfigurations, BringsEngine,
         )
 
     def configuration(self, name: str) -> Configuration:
-        """The configuration of this name that was applied last."""
+        """Return the last applied configuration with this name."""
         return self._configurations.get(name, Configuration(DEFAULT_CONFIGURATION))
 
-    def fall_ill(self) -> None:
-        """Be unhealthy until somebody has seen it."""
+    def become_unhealthy(self) -> None:
+        """Report an unhealthy state at the next call of ``health``."""
         self._unhealthy_unseen = True
 
 
 def _idle(settings: Iterable[Setting]) -> Iterator[str]:
-    """One sentence for all that real clusters have, one for each option that none is known to have."""
+    """Yield one sentence for all settings of real clusters, and one for each option that no release has."""
     idle = [s for s in settings if not is_gone(s.key)]
     unknown = [s.key for s in idle if s.partition is Partition.CEPH and history_of(s.key) is None]
     if known := list(dict.fromkeys(s.key for s in idle if s.key not in unknown)):
@@ -352,10 +352,10 @@ def _idle(settings: Iterable[Setting]) -> Iterator[str]:
 
 
 class SimulatedEngine(Engine):
-    """Measures by the truth of a simulated target and seeded noise.
+    """Measures the true rates of a simulated target with seeded noise.
 
-    A run's outcome depends on the seed, the configuration, cell, repeat and attempt alone, so that a sweep that
-    was interrupted gives the same samples as one that was not.
+    A run's outcome depends only on seed, configuration, cell, repeat and attempt. So an interrupted sweep gives
+    the same samples as an uninterrupted one.
     """
 
     def __init__(self, target: SimulatedTarget) -> None:
@@ -371,11 +371,11 @@ class SimulatedEngine(Engine):
         simulation = self._target.simulation
         words = (run.configuration, run.cell, run.repeat, run.attempt)
         dice = simulation.dice(*words, *([run.load] if run.load else []))
-        ill, miscounts, fails = (
+        unhealthy, miscounts, fails = (
             dice.random() < share for share in (simulation.unhealthy, simulation.miscount, simulation.failing)
         )
-        if ill:
-            self._target.fall_ill()
+        if unhealthy:
+            self._target.become_unhealthy()
         time.sleep(simulation.pace * (run.measurement.ramp_seconds + run.measurement.run_seconds))
         outcomes = {}
         for number, client in enumerate(run.clients):
@@ -386,7 +386,7 @@ class SimulatedEngine(Engine):
         return CellOutcome(outcomes, fio_json=None)
 
     def _truth(self, run: CellRun) -> float:
-        """I/Os per second of one client in the cell's own direction: a mix adds up as time, a rate is kept."""
+        """Return one client's IOPS in the cell's own direction: times of a mix add up, a rate limit holds."""
         measurement = run.measurement
 
         def alone(cell: Cell) -> float:
@@ -413,7 +413,7 @@ class SimulatedEngine(Engine):
         truth = self._truth(run)
         iops = truth * float(dice.lognormal(0.0, self._target.simulation.noise))
         block = run.cell.size.benchmark_nbytes
-        # A slow cell is measured until its first I/O is back, as fio does.
+        # As in fio, a run of a slow cell lasts until its first I/O completes.
         seconds = max(measurement.run_seconds, 1 / iops)
         latency_ns = measurement.iodepth / iops * 1e9
         metrics = Metrics(

@@ -1,1 +1,1 @@
-"""What a sweep file says: YAML to frozen values, each error with its line."""
+"""Sweep files: YAML to frozen values; each error names its line."""

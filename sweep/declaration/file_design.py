@@ -1,6 +1,6 @@
-"""The section ``design`` of a sweep file: one design, or a list of them.
+"""Read the section ``design`` of a sweep file: one design, or a list of them.
 
-The factors of a design in a sweep file: settings with lists or ranges of values, alone or in groups.
+The factors of a design are settings with lists or ranges of values, alone or in groups.
 """
 
 import math
@@ -29,16 +29,16 @@ from cephfit.sweep.design.factorial_design import (
 _SPAN = ("low", "high", "scale", "step")
 _SCALES = ("linear", "log")
 _SMALL_STEP = 4096
-"""Sizes of a range are whole multiples of this, where the range allows, unless the file says otherwise."""
+"""Default step of a range of sizes in bytes, where the range allows it."""
 
 
 def read_factors(body: Located, accepted: tuple[str, ...], *, spans: bool) -> tuple[Factor, ...]:
-    """The factors of a design: each setting under ``settings``, and each group under ``factors``.
+    """Return the factors of a design: each setting under ``settings``, and each group under ``factors``.
 
     Args:
         body: the design.
-        accepted: keys of settings that risk data and are wanted all the same.
-        spans: whether ranges are understood.
+        accepted: keys of settings that risk data and are applied nevertheless.
+        spans: whether this kind of design accepts ranges.
 
     Raises:
         InputError: names file and line.
@@ -62,7 +62,7 @@ def read_factors(body: Located, accepted: tuple[str, ...], *, spans: bool) -> tu
         factors.append(_group(name, group, together, accepted, spans=spans))
         places += together
     if not factors:
-        body.refuse("a design without anything to vary", "add `settings:` with a list of values for each key")
+        body.refuse("this design has no factors", "add `settings:` with a list of values for each key")
     _each_once(body, factors, places)
     return tuple(factors)
 
@@ -75,14 +75,14 @@ def _each_once(body: Located, factors: list[Factor], places: list[SettingPlace])
     names = [factor.name for factor in factors]
     for name in names:
         if names.count(name) > 1:
-            body.refuse(f"two factors are called {name}", "give the group under `factors` another name")
+            body.refuse(f"two factors have the name {name}", "give the group under `factors` another name")
 
 
 def _single(name: str, place: SettingPlace, accepted: tuple[str, ...], *, spans: bool) -> Factor:
     if isinstance(place.entry.value, dict):
         if not spans:
             place.entry.refuse(
-                f"{place.key} has a range, which this kind of design does not take", "write a list of values"
+                f"{place.key} has a range, which this kind of design does not accept", "write a list of values"
             )
         return Factor(name, (), _span(place, accepted))
     return Factor(name, _factor_levels(place, accepted))
@@ -97,8 +97,8 @@ def _group(
         return _single(name, places[0], accepted, spans=spans)
     columns = [_factor_levels(place, accepted) for place in places]
     if len({len(column) for column in columns}) > 1:
-        said = ", ".join(f"{p.key} {len(c)}" for p, c in zip(places, columns, strict=True))
-        group.refuse(f"the settings of one factor must have equally many values: {said}")
+        counts = ", ".join(f"{p.key} {len(c)}" for p, c in zip(places, columns, strict=True))
+        group.refuse(f"the settings of one factor must have the same number of values: {counts}")
     levels = [
         Level(
             "+".join(dict.fromkeys(level.label for level in row if not level.is_default)) or DEFAULT_LEVEL,
@@ -131,7 +131,7 @@ def _span(place: SettingPlace, accepted: tuple[str, ...]) -> Span:
     if high <= low:
         parts["high"].refuse(f"the range of {place.key} ends before it begins", "low must be less than high")
     if is_log and low <= 0:
-        parts["low"].refuse("a range by factors cannot begin at 0 or below", "begin above 0, or scale: linear")
+        parts["low"].refuse("a logarithmic range must begin above 0", "begin above 0, or scale: linear")
     for end in (parts["low"], parts["high"]):
         place.setting(end.scalar(), accepted)
     step = _number(parts["step"]) if "step" in parts else _step(low, high, is_size=is_size)
@@ -141,7 +141,7 @@ def _span(place: SettingPlace, accepted: tuple[str, ...]) -> Span:
 
 
 def _step(low: float, high: float, *, is_size: bool) -> float:
-    """Whole numbers stay whole, sizes are whole multiples of a block where the range begins at one."""
+    """Return the default step: whole numbers stay whole; sizes are multiples of a block if possible."""
     if is_size:
         return float(_SMALL_STEP if low % _SMALL_STEP == 0 and high - low >= 64 * _SMALL_STEP else 1)
     return 1.0 if low == int(low) and high == int(high) and high - low >= 2 else 0.0
@@ -179,15 +179,15 @@ _METHODS = ("latin-hypercube", "sobol")
 def read_designs(
     entry: Located | None, accepted: tuple[str, ...], written: Sequence[Configuration]
 ) -> tuple[tuple[Configuration, ...], tuple[Design, ...], Search | None]:
-    """All configurations of a sweep: those that are written out, then those of its designs.
+    """Return all configurations of a sweep: those of ``configurations``, then those of its designs.
 
     Args:
         entry: the section, None where the file has none.
-        accepted: keys of settings that risk data and are wanted all the same.
-        written: the section ``configurations``.
+        accepted: keys of settings that risk data and are applied nevertheless.
+        written: the configurations of the section ``configurations``.
 
     Returns:
-        The configurations, the designs, and the task of the optimiser where there is one.
+        The configurations, the designs, and the task of the optimiser if the file has one.
 
     Raises:
         InputError: names file and line.
@@ -205,24 +205,24 @@ def read_designs(
         prefix = _prefix(parts, kind)
         for factor in factors:
             if kind is not DesignKind.COMBINATIONS and len(set(factor.levels)) < len(factor.levels):
-                body.refuse(f"{factor.name} has a value twice")
+                body.refuse(f"{factor.name} has the same value twice")
         if kind is DesignKind.OPTIMISE:
             if search is not None:
-                body.refuse("a sweep has one optimiser at most")
+                body.refuse("a sweep can have only one optimiser")
             search = _search(body, parts, Design(kind, prefix, factors, ()))
             designs.append(search.design)
             continue
-        made = list(_rows(body, parts, kind, prefix, factors))
-        for row, configuration in made:
+        rows = list(_rows(body, parts, kind, prefix, factors))
+        for row, configuration in rows:
             if row.configuration == DEFAULT_CONFIGURATION:
                 continue
             if configuration.name in found:
                 body.refuse(
-                    f"two configurations would be called {configuration.name}",
-                    "give this design a `name:` of its own; its configurations' names begin with it",
+                    f"two configurations would have the name {configuration.name}",
+                    "give this design a different `name:`; its configurations' names begin with it",
                 )
             found[configuration.name] = configuration
-        designs.append(Design(kind, prefix, factors, tuple(row for row, _ in made)))
+        designs.append(Design(kind, prefix, factors, tuple(row for row, _ in rows)))
     return tuple(found.values()), tuple(designs), search
 
 
@@ -247,13 +247,13 @@ def _rows(
             name = design_rows.shortened(prefix, tail=f"-{name}") if prefix else name
             yield Row(name, levels), configuration_of(name, levels, design_rows.sentence(factors, levels))
         return
-    if kind is DesignKind.PRODUCT:  # counted before it is made: a few lists give more than memory holds
+    if kind is DesignKind.PRODUCT:  # counted first: a few lists may give more rows than memory can hold
         _refuse_too_many(body, kind, math.prod(len(factor.levels) for factor in factors))
     rows = _levels(body, parts, kind, factors)
     _refuse_too_many(body, kind, len(rows))
-    spoken = kind in (DesignKind.PRODUCT, DesignKind.COMBINATIONS) and "name" not in parts
+    named_by_levels = kind in (DesignKind.PRODUCT, DesignKind.COMBINATIONS) and "name" not in parts
     given = _given_names(parts, len(rows))
-    labels = given or design_rows.row_names(prefix, factors, rows, numbered=not spoken)
+    labels = given or design_rows.row_names(prefix, factors, rows, numbered=not named_by_levels)
     for label, levels in zip(labels, rows, strict=True):
         yield Row(label, levels), configuration_of(label, levels, design_rows.sentence(factors, levels))
 
@@ -262,7 +262,7 @@ def _refuse_too_many(body: Located, kind: DesignKind, n_rows: int) -> None:
     if n_rows > _MAX_ROWS:
         body.refuse(
             f"this {kind} has {n_rows} configurations, and at most {_MAX_ROWS} are allowed",
-            "a screening or a sample covers much of a space with few of them",
+            "use a screening or a sample, which cover a large space with few configurations",
         )
 
 
@@ -276,10 +276,10 @@ def _levels(
     if kind is DesignKind.SAMPLE:
         return _sample(body, parts, factors)
     if len({len(factor.levels) for factor in factors}) > 1:
-        said = ", ".join(f"{factor.name} {len(factor.levels)}" for factor in factors)
+        counts = ", ".join(f"{factor.name} {len(factor.levels)}" for factor in factors)
         body.refuse(
-            f"combinations take the first values together, the second together and so on: {said} values",
-            "give every setting as many values, `default` where one is left as it is",
+            f"the settings of combinations must have the same number of values: {counts}",
+            "give every setting the same number of values; write `default` where a setting stays unchanged",
         )
     return design_rows.combinations(factors)
 
@@ -289,7 +289,7 @@ def _screening(body: Located, parts: dict[str, Located], factors: tuple[Factor, 
         if len(factor.levels) != 2:
             body.refuse(
                 f"a screening needs two values of every factor; {factor.name} has {len(factor.levels)}",
-                "take the two ends of what is worth trying, such as [default, 512K]",
+                "choose the two ends of the useful range, such as [default, 512K]",
             )
     runs = design_rows.screening_runs(len(factors))
     if "runs" in parts:
@@ -315,7 +315,7 @@ def _sample(body: Located, parts: dict[str, Located], factors: tuple[Factor, ...
         rows = design_rows.sobol(factors, points, seed)
     else:
         rows = design_rows.latin_hypercube(factors, points, seed)
-    return list(dict.fromkeys(rows))  # lists of few values meet again
+    return list(dict.fromkeys(rows))  # with few values per factor, points may coincide
 
 
 def _given_names(parts: dict[str, Located], n_rows: int) -> list[str]:

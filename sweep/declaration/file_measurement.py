@@ -1,9 +1,4 @@
-"""The cells and loads of a sweep file, and how every cell is measured.
-
-Which cells a sweep file measures, and under which loads.
-
-The section of a sweep file that says how every cell is measured.
-"""
+"""Read the section ``measurement`` of a sweep file: cells, loads, and how every cell is measured."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,14 +18,14 @@ from cephfit.core.yaml_lines import MOST, Located, nearest
 from cephfit.sweep.declaration.file_settings import NAME
 
 SHAPE = ("iodepth", "clients", "read_pct", "rate_iops", "rate")
-"""Words of a load that ``measurement`` has too."""
+"""Keys of a load that ``measurement`` has too."""
 MOST_CLIENTS = 1024
 _LOAD = (*SHAPE, "sizes", "patterns")
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The words of a load as they stand in a file; None where they do not. See ``model.Load``."""
+    """The values of a load in a file; None for absent keys. See ``measurement.Load``."""
 
     iodepth: int | None
     n_clients: int | None
@@ -40,7 +35,7 @@ class Shape:
 
 
 def read_cells(parts: Mapping[str, Located]) -> tuple[Cell, ...]:
-    """The cells that ``sizes`` and ``patterns`` name, in the vocabulary's order; all where they are left out.
+    """Return the cells that ``sizes`` and ``patterns`` name, in the order of ``CELLS``; all where both are absent.
 
     Raises:
         InputError: names file and line.
@@ -51,7 +46,7 @@ def read_cells(parts: Mapping[str, Located]) -> tuple[Cell, ...]:
 
 
 def read_shape(parts: Mapping[str, Located]) -> Shape:
-    """The words of ``SHAPE``.
+    """Return the values of the keys in ``SHAPE``.
 
     Raises:
         InputError: names file and line.
@@ -61,7 +56,7 @@ def read_shape(parts: Mapping[str, Located]) -> Shape:
     if read_pct is not None and not 1 <= read_pct <= 99:
         parts["read_pct"].refuse(
             f"a mix has 1 to 99 per cent of reads, not {read_pct}",
-            "leave it out: the patterns read and randread only read, write and randwrite only write",
+            "remove it: the patterns read and randread only read, write and randwrite only write",
         )
     if "rate" in parts and "rate_iops" in parts:
         parts["rate"].refuse("rate and rate_iops limit the same thing", "keep one of the two")
@@ -78,11 +73,11 @@ def read_shape(parts: Mapping[str, Located]) -> Shape:
 
 
 def read_loads(entry: Located | None, measurement: Measurement) -> tuple[Load, ...]:
-    """The section ``measurement.loads``: a name to a shape.
+    """Return the loads of the section ``measurement.loads``, which maps names to shapes.
 
     Args:
         entry: the section; None where there is none.
-        measurement: what the loads are laid beside.
+        measurement: the measurement with its own load, from which the loads differ.
 
     Raises:
         InputError: names file and line.
@@ -97,7 +92,9 @@ def read_loads(entry: Located | None, measurement: Measurement) -> tuple[Load, .
             )
         parts = body.mapping(_LOAD)
         if not any(word in parts for word in SHAPE):
-            body.refuse(f"load {name} is the measurement's own", f"it needs one of {', '.join(SHAPE)}")
+            body.refuse(
+                f"load {name} does not differ from the measurement's own load", f"add one of {', '.join(SHAPE)}"
+            )
         _keep_one_rate(parts, measurement, body)
         shape = read_shape(parts)
         load = Load(
@@ -119,9 +116,9 @@ def _own_cells(parts: Mapping[str, Located], measurement: Measurement, body: Loc
         return None
     sizes = dict.fromkeys(c.size.name for c in measurement.cells)
     patterns = dict.fromkeys(c.pattern.value for c in measurement.cells)
-    wanted_sizes = _words(parts.get("sizes"), "size of this measurement", list(sizes))
-    wanted = _words(parts.get("patterns"), "pattern of this measurement", list(patterns))
-    cells = tuple(c for c in measurement.cells if c.size.name in wanted_sizes and c.pattern.value in wanted)
+    own_sizes = _words(parts.get("sizes"), "size of this measurement", list(sizes))
+    own_patterns = _words(parts.get("patterns"), "pattern of this measurement", list(patterns))
+    cells = tuple(c for c in measurement.cells if c.size.name in own_sizes and c.pattern.value in own_patterns)
     if not cells:
         body.refuse("this load has no cells")
     return cells
@@ -130,30 +127,31 @@ def _own_cells(parts: Mapping[str, Located], measurement: Measurement, body: Loc
 def _keep_one_rate(parts: Mapping[str, Located], measurement: Measurement, body: Located) -> None:
     if ("rate" in parts and measurement.rate_iops) or ("rate_iops" in parts and measurement.rate_nbytes_per_s):
         body.refuse(
-            "the measurement limits the rate in another unit than this load, and both would hold",
+            "the measurement limits the rate in another unit than this load, so both limits would apply",
             "write both as rate, or both as rate_iops",
         )
 
 
 def _refuse_twin(load: Load, others: list[Load], measurement: Measurement, body: Located) -> None:
-    """Two loads of one shape would be two names for the same runs."""
-    beside = measurement.under("")
-    shapes = {"the measurement itself": beside.shape()}
+    """Refuse a load with the shape of another: two names would mean the same runs."""
+    own = measurement.under("")
+    shapes = {"the measurement itself": own.shape()}
     for other in others:
-        shapes[other.name] = _shape_beside(other, beside)
-    twin = next((name for name, shape in shapes.items() if shape == _shape_beside(load, beside)), None)
+        shapes[other.name] = _full_shape(other, own)
+    twin = next((name for name, shape in shapes.items() if shape == _full_shape(load, own)), None)
     if twin is not None:
-        body.refuse(f"load {load.name} is the same as {twin}", "leave it out, or change what it is to differ in")
+        body.refuse(f"load {load.name} is the same as {twin}", "remove it, or change one of its values")
 
 
-def _shape_beside(load: Load, measurement: Measurement) -> dict[str, object]:
-    said = load.to_json()
+def _full_shape(load: Load, measurement: Measurement) -> dict[str, object]:
+    """Return all values of a load, with the measurement's values for absent ones."""
+    values = load.to_json()
     names = {"clients": "n_clients"}
-    return {key: said.get(names.get(key, key), value) for key, value in measurement.shape().items()}
+    return {key: values.get(names.get(key, key), value) for key, value in measurement.shape().items()}
 
 
 def _words(entry: Located | None, what: str, right: list[str]) -> list[str]:
-    """Words of a list, all of ``right`` where the list is left out."""
+    """Return the words of a list, all of ``right`` where the list is absent."""
     if entry is None:
         return list(right)
     words: list[str] = []
@@ -165,7 +163,7 @@ def _words(entry: Located | None, what: str, right: list[str]) -> list[str]:
             item.refuse(f"{what} {word} is given twice")
         words.append(word)
     if not words:
-        entry.refuse(f"no {what} at all", f"choose from: {', '.join(right)}")
+        entry.refuse(f"no {what} is given", f"choose from: {', '.join(right)}")
     return words
 
 
@@ -174,7 +172,7 @@ _MEASUREMENT = (
     *("direct", "cache", "seed", "max_attempts", *SHAPE, "loads"),
 )
 MOST_REPEATS = 1000
-"""Hundreds of times what a sweep takes: more is a slip of the pen, whose plan alone would take hours."""
+"""Hundreds of times a usual number: a larger one is a typing error, and its plan alone would take hours."""
 _REQUIRED = ("clients", "volume_size", "repeats", "run_seconds", "seed")
 _SYNCHRONOUS = ("sync", "psync", "pvsync", "pvsync2")
 _LIBRBD = "rbd"
@@ -183,10 +181,11 @@ _ENGINES = (FIO, RADOS_BENCH, RBD_BENCH)
 
 
 def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
-    """The section ``measurement``.
+    """Return the section ``measurement``.
 
     Args:
-        stored: of a run that was measured already, whose volumes may have had any size.
+        entry: the section.
+        stored: whether it is of a stored run; its volumes may have any size.
 
     Raises:
         InputError: names file and line.
@@ -196,7 +195,7 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
     engine = parts["engine"].word(_ENGINES) if "engine" in parts else FIO
     shape = read_shape(parts)
     volume_nbytes = parts["volume_size"].nbytes()
-    # Filling and warming write and read whole objects of RBD's default size, whatever the cells' sizes.
+    # Filling and warming transfer whole objects of RBD's default size, for all cell sizes.
     block = max([0 if stored else RBD_OBJECT_NBYTES, *(c.size.benchmark_nbytes for c in cells)])
     if volume_nbytes < block or volume_nbytes % block:
         parts["volume_size"].refuse(
@@ -231,16 +230,16 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
 
 
 def _ioengine(parts: Mapping[str, Located], engine: str) -> str:
-    """How fio does I/O. The other engines go through librados and librbd, as fio's engine ``rbd`` does."""
+    """Return fio's ioengine. The other engines use librados and librbd, like fio's engine ``rbd``."""
     if engine == FIO:
         return parts["ioengine"].word(_IOENGINES) if "ioengine" in parts else "libaio"
     if "ioengine" in parts and parts["ioengine"].word(_IOENGINES) != _LIBRBD:
-        parts["ioengine"].refuse(f"ioengine is an option of fio, but the engine is {engine}", "leave it out")
+        parts["ioengine"].refuse(f"ioengine is an option of fio, but the engine is {engine}", "remove it")
     return _LIBRBD
 
 
 def _refuse_what_the_engine_lacks(measurement: Measurement, parts: Mapping[str, Located]) -> None:
-    """Words of one load, or of the measurement itself, that would be a lie with this engine."""
+    """Refuse values of a load, or of the measurement itself, that this engine cannot honour."""
     if measurement.ioengine in _SYNCHRONOUS and measurement.iodepth != 1 and "iodepth" in parts:
         parts["iodepth"].refuse(
             f"the synchronous engine {measurement.ioengine} has one I/O in flight, so iodepth "
@@ -251,8 +250,8 @@ def _refuse_what_the_engine_lacks(measurement: Measurement, parts: Mapping[str, 
         return
     for word in ("read_pct", "rate", "rate_iops", "direct"):
         if word in parts:
-            parts[word].refuse(f"{measurement.engine} has nothing like {word}", "leave it out, or use engine: fio")
+            parts[word].refuse(f"{measurement.engine} does not support {word}", "remove it, or use engine: fio")
     if measurement.ramp_seconds and "ramp_seconds" in parts:
         parts["ramp_seconds"].refuse(
-            f"{measurement.engine} has no ramp: it measures from its first I/O on", "write 0, or use engine: fio"
+            f"{measurement.engine} has no ramp: it measures from its first I/O", "write 0, or use engine: fio"
         )

@@ -1,4 +1,4 @@
-"""Declared pools: the section ``pools`` of a sweep file, and files of their own for ``cephfit pools``.
+"""Read declared pools: the section ``pools`` of a sweep file, and pool files for ``cephfit pools``.
 
     pools:
       fast:   {devices: {class: ssd}, size: 3, pg_num: 64}
@@ -6,7 +6,7 @@
       coded:  {devices: {class: hdd}, erasure: {k: 4, m: 2}}
       tiered: {devices: {class: hdd}, cache: {devices: {class: ssd}, mode: writeback, target_max_bytes: 100G}}
 
-In a configuration, ``pool: {use: fast}`` stands for all that ``fast`` declares; words beside ``use`` win over it.
+In a configuration, ``pool: {use: fast}`` includes all settings of ``fast``; keys next to ``use`` override them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from cephfit.sweep.declaration.file_settings import NAME, USE, setting_places, v
 SCHEMA_VERSION = 1
 
 Declared = Mapping[str, tuple[Setting, ...]]
-"""Pool's name in the file to what it declares."""
+"""Name of a pool in the file to its settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class PoolFile:
 
     Attributes:
         file: its name, for messages.
-        pools: name of the pool, as it will be called, to its settings: key to value as Ceph writes it.
+        pools: name of the pool in the cluster to its settings: key to value in Ceph's notation.
     """
 
     file: str
@@ -41,11 +41,11 @@ class PoolFile:
 
 
 def read_pools(entry: Located | None, accepted: tuple[str, ...]) -> Declared:
-    """The section ``pools``.
+    """Return the section ``pools``.
 
     Args:
         entry: the section, None where the file has none.
-        accepted: keys of settings that risk data and are wanted all the same.
+        accepted: keys of settings that risk data and are applied nevertheless.
 
     Raises:
         InputError: names file and line.
@@ -62,14 +62,14 @@ def read_pools(entry: Located | None, accepted: tuple[str, ...]) -> Declared:
                 place.entry.refuse(f"a declared pool has no {USE!r}", nearest(USE, POOL_KEYS))
             settings.append(place.setting(value_of(place), accepted))
         declared[name] = tuple(settings)
-        plan_pools(name, as_texts(settings), {}, where=body.where)  # contradictions come out here, with their line
+        plan_pools(name, as_texts(settings), {}, where=body.where)  # raises for contradictions, with their line
     return declared
 
 
 def expand_uses(
     configurations: Sequence[Configuration], declared: Declared, *, file: str
 ) -> tuple[Configuration, ...]:
-    """The configurations with all that the pools which they use declare.
+    """Return the configurations with the settings of the pools that they use.
 
     Raises:
         InputError: a configuration uses a pool that is not declared.
@@ -89,18 +89,18 @@ def _expanded(configuration: Configuration, declared: Declared, file: str) -> Co
             remedy=nearest(name, declared) if declared else "add a section `pools:` that declares it",
         )
     own = [s for s in configuration.settings if s is not used[0]]
-    said = {(s.partition, s.scope, s.key) for s in own}
-    settings = [*own, *(s for s in declared[name] if (s.partition, s.scope, s.key) not in said)]
+    own_keys = {(s.partition, s.scope, s.key) for s in own}
+    settings = [*own, *(s for s in declared[name] if (s.partition, s.scope, s.key) not in own_keys)]
     ordered = sorted(settings, key=lambda s: (s.partition, s.scope, s.key))
     return Configuration(configuration.name, tuple(ordered), configuration.why)
 
 
 def read_pool_file(path: Path, *, whatever_name: bool = False) -> PoolFile:
-    """A file with ``schema_version``, ``pools`` and, where wanted, ``accept_risk``.
+    """Read a file with ``schema_version``, ``pools`` and, optionally, ``accept_risk``.
 
     Args:
         path: the file.
-        whatever_name: also pools that are called like those of sweeps, which are made no more.
+        whatever_name: whether to accept names reserved for pools of sweeps. Such pools are no longer created.
 
     Raises:
         InputError: it cannot be read or used; names file and line.
@@ -123,12 +123,12 @@ def read_pool_file(path: Path, *, whatever_name: bool = False) -> PoolFile:
     accepted = tuple(item.text() for item in entries["accept_risk"].items()) if "accept_risk" in entries else ()
     declared = read_pools(entries["pools"], accepted)
     for name, body in entries["pools"].mapping().items():
-        # Such pools count as a sweep's: I/O on them may be stopped, and nobody is told.
+        # Such pools count as a sweep's: I/O on them may be stopped without a warning.
         if name.startswith(POOL_PREFIX) and not whatever_name:
             body.refuse(
-                f"{name!r} cannot be the name of a pool that stays",
-                f"{POOL_PREFIX}* are the pools of sweeps: choose another name. `cephfit pools remove` deletes one "
-                "that was made as this",
+                f"{name!r} cannot be the name of a permanent pool",
+                f"{POOL_PREFIX}* are the pools of sweeps: choose another name. `cephfit pools remove` deletes an "
+                "existing pool of this name",
             )
     if not declared:
         entries["pools"].refuse("the file declares no pool")
@@ -136,5 +136,5 @@ def read_pool_file(path: Path, *, whatever_name: bool = False) -> PoolFile:
 
 
 def as_texts(settings: Sequence[Setting]) -> dict[str, str]:
-    """Key to value as Ceph writes it."""
+    """Return key to value in Ceph's notation."""
     return {s.key: as_ceph_writes(s.value) for s in settings}

@@ -1,4 +1,4 @@
-"""The configurations of a sweep file and their settings."""
+"""Read the configurations of a sweep file and their settings."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 """Names of sweeps and configurations: they become file names and columns."""
 
 USE = "use"
-"""Key of ``pool`` that names a pool of the section ``pools``, and stands for all that it declares."""
+"""Key of ``pool`` that names a pool of the section ``pools`` and adds all of its settings."""
 _CEPH_SECTIONS = ("global", "osd", "mon", "mgr", "client")
 SETTING_PARTS = ("pool", "image", "volume", "ceph", "greater")
 _CONFIGURATION = ("why", *SETTING_PARTS)
@@ -31,11 +31,11 @@ _MASKED_SECTION = re.compile(r"(global|osd|mon|mgr|client)(\.[A-Za-z0-9_-]+)?(/[
 
 
 def read_configurations(entry: Located | None, accepted: tuple[str, ...]) -> tuple[Configuration, ...]:
-    """All configurations, the default first; it is implied where the file does not name it.
+    """Return all configurations, the default first; it is implied where the file does not name it.
 
     Args:
         entry: the section ``configurations``, None where the file has none.
-        accepted: keys of settings that risk data and are wanted all the same.
+        accepted: keys of settings that risk data and are applied nevertheless.
 
     Raises:
         InputError: names file and line.
@@ -58,7 +58,7 @@ def read_configurations(entry: Located | None, accepted: tuple[str, ...]) -> tup
         elif settings:
             body.refuse(
                 f"{DEFAULT_CONFIGURATION} is the default and has no settings",
-                "give these settings a configuration of another name",
+                "move these settings to a configuration with another name",
             )
         else:
             default = configuration
@@ -71,16 +71,16 @@ def _settings(parts: dict[str, Located], accepted: tuple[str, ...]) -> Iterator[
 
 
 def fault_of_configuration(configuration: Configuration) -> str:
-    """Why a configuration's settings cannot be together, each of which may be right; empty if they can."""
+    """Return why a configuration's settings contradict each other; empty if they do not."""
     specs = qos_declared(configuration)
     return fault_of_qos(specs) if specs else ""
 
 
 def value_of(place: "SettingPlace") -> Value:
-    """The one value that stands behind a key; hosts and OSDs of a pool may be a list.
+    """Return the single value of a key; hosts and OSDs of a pool may be a list.
 
     Raises:
-        InputError: something else stands there.
+        InputError: the entry is not a single value.
     """
     key, entry = place.key, place.entry
     is_list = place.scope == "pool" and (key.rpartition(".")[2] in LISTS or key.startswith(f"{CLASSES}."))
@@ -91,13 +91,13 @@ def value_of(place: "SettingPlace") -> Value:
 
 @dataclass(frozen=True, slots=True)
 class SettingPlace:
-    """A setting without its value: where it lives, and the entry of the file that says its value or values.
+    """A setting without its value: its place, and the entry of the file that holds its value or values.
 
     Attributes:
         partition: see Setting.
         scope: see Setting.
-        key: as Ceph spells it.
-        entry: what stands behind the key.
+        key: in Ceph's spelling.
+        entry: the value or values of the key.
     """
 
     partition: Partition
@@ -106,10 +106,10 @@ class SettingPlace:
     entry: Located
 
     def setting(self, value: Value, accepted: tuple[str, ...]) -> Setting:
-        """The setting with this value.
+        """Return the setting with this value.
 
         Raises:
-            InputError: it cannot be, or risks data and is not among ``accepted``.
+            InputError: the value is not valid, or the setting risks data and is not in ``accepted``.
         """
         setting = Setting(self.partition, self.scope, self.key, value)
         if self.partition is Partition.GREATER and (fault := fault_of_value(self.scope, self.key, value)):
@@ -121,13 +121,13 @@ class SettingPlace:
         if risk is not None and not {self.key, self.key.rpartition(".")[2]} & set(accepted):
             self.entry.refuse(
                 f"{setting} risks data: {risk.why}",
-                f"if that is wanted on this cluster, add `accept_risk: [{self.key}]` to the file",
+                f"to accept this risk on this cluster, add `accept_risk: [{self.key}]` to the file",
             )
         return setting
 
 
 def setting_places(parts: dict[str, Located]) -> Iterator[SettingPlace]:
-    """All keys under ``pool``, ``image``, ``volume``, ``ceph`` and ``greater``.
+    """Yield all keys under ``pool``, ``image``, ``volume``, ``ceph`` and ``greater``.
 
     Raises:
         InputError: names file and line.
@@ -179,7 +179,7 @@ def _scope(body: Located, partition: Partition, scope: str) -> Iterator[SettingP
 
 
 def _nested(word: str, body: Located) -> Iterator[SettingPlace]:
-    """``cache: {devices: {class: ssd}}`` is ``cache.devices.class: ssd``."""
+    """Yield nested keys with dots: ``cache: {devices: {class: ssd}}`` is ``cache.devices.class: ssd``."""
     for key, entry in body.mapping().items():
         if isinstance(entry.value, dict):
             yield from _nested(f"{word}.{key}", entry)
@@ -188,8 +188,8 @@ def _nested(word: str, body: Located) -> Iterator[SettingPlace]:
 
 
 def _qos(body: Located) -> Iterator[SettingPlace]:
-    """``qos: {total_iops_sec: 500}`` is ``qos.total_iops_sec: 500``."""
+    """Yield the limits of ``qos`` with dots: ``qos: {total_iops_sec: 500}`` is ``qos.total_iops_sec: 500``."""
     if not body.mapping():
-        body.refuse("qos limits nothing", "write a limit, such as {total_iops_sec: 500}, or leave it out")
+        body.refuse("qos has no limits", "write a limit, such as {total_iops_sec: 500}, or remove qos")
     for key, entry in body.mapping(QOS_KEYS).items():
         yield SettingPlace(Partition.POOL, "volume", f"{QOS}.{key}", entry)

@@ -1,8 +1,4 @@
-"""Sweep files: YAML to a frozen Sweep.
-
-The section ``stopping`` of a sweep file.
-
-Sweep files: YAML to a frozen ``Sweep``.
+"""Read sweep files: YAML to a frozen ``Sweep``.
 
 Every error names the file and line, the wrong word and the nearest right one. See ``sweeps/`` for examples.
 """
@@ -29,7 +25,7 @@ _WORDS = ("race", "decide", "margin_percent", "within_percent", "minimum", "conf
 
 
 def read_stopping(entry: Located | None, repeats: int) -> Stopping | None:
-    """The section, None where the file has none: then all repeats are taken.
+    """Return the section ``stopping``, None where the file has none: then all repeats are measured.
 
     Raises:
         InputError: names file and line.
@@ -38,12 +34,12 @@ def read_stopping(entry: Located | None, repeats: int) -> Stopping | None:
         return None
     parts = entry.mapping(_WORDS)
     if not {"race", "within_percent"} & set(parts):
-        entry.refuse("nothing says when to stop", "add `race: profile`, `race: cells` or `within_percent: 5`")
+        entry.refuse("no rule for stopping is given", "add `race: profile`, `race: cells` or `within_percent: 5`")
     minimum = parts["minimum"].whole(least=2) if "minimum" in parts else 2
     if minimum >= repeats:
         entry.refuse(
             f"the first decision would come after {minimum} repeats, and the sweep has {repeats}",
-            "repeats is the ceiling: write more, such as the thesis's 9",
+            "repeats is the maximum: write more, such as the thesis's 9",
         )
     return Stopping(
         race=RaceFor(parts["race"].word(list(RaceFor))) if "race" in parts else None,
@@ -85,37 +81,37 @@ _TOP = (
 )
 
 _GONE = ("skip", "leave-out")
-"""What becomes of a configuration that names an option which the cluster does not have."""
+"""Values of ``gone_options``: skip a configuration with an option that the cluster lacks, or omit the option."""
 
 _MOST_RUNS = 1_000_000
 _READY_ONES = "`cephfit sweep list` shows the ready ones"
 
 
 def bundled_sweeps() -> Iterator[str]:
-    """Names of the sweep files that come with cephfit."""
+    """Return the names of the sweep files that come with cephfit."""
     folder = Path(str(sweeps.__file__)).parent
     return (path.stem for path in sorted(folder.glob("*.yaml")))
 
 
 def bundled_sweep(name: str) -> Path:
-    """Path of a sweep file that comes with cephfit, such as ``quick``.
+    """Return the path of a sweep file that comes with cephfit, such as ``quick``.
 
     Raises:
-        InputError: there is none of this name.
+        InputError: no bundled sweep has this name.
     """
     names = tuple(bundled_sweeps())
     if name not in names:
         raise InputError(
-            f"there is no file {name!r}, and no bundled sweep of this name", remedy=nearest(name, names)
+            f"there is no file {name!r}, and no bundled sweep with this name", remedy=nearest(name, names)
         )
     return Path(str(sweeps.__file__)).parent / f"{name}.yaml"
 
 
 def find_sweep(text: str) -> Path:
-    """A path as it is, or the name of a bundled sweep.
+    """Return the path of a sweep file, from a path or the name of a bundled sweep.
 
     Raises:
-        InputError: neither.
+        InputError: the text is neither.
     """
     if Path(text).is_file():
         return Path(text)
@@ -138,7 +134,7 @@ def read_sweep(path: Path) -> Sweep:
         raise InputError(
             f"not text in UTF-8 (byte {error.start})",
             where=str(path),
-            remedy=f"{_READY_ONES}; have your editor save your own as UTF-8",
+            remedy=f"{_READY_ONES}; save your file as UTF-8",
         ) from None
     except OSError as error:
         raise InputError(
@@ -153,7 +149,7 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
     Args:
         text: YAML.
         file: its name, for messages.
-        stored: kept with a run that was measured, maybe under fewer rules than today's.
+        stored: whether the text comes from a stored run. Rules that are newer than the run then do not apply.
 
     Raises:
         InputError: names file and line.
@@ -174,7 +170,7 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
     written = read_configurations(entries.get("configurations"), accepted)
     configurations, designs, search = read_designs(entries.get("design"), accepted, written)
     for configuration in configurations:
-        if fault := fault_of_configuration(configuration):  # of a design: those that were written are looked at
+        if fault := fault_of_configuration(configuration):  # of a design: written ones are checked already
             entries["design"].refuse(f"{configuration.name}: {fault}")
     configurations = expand_uses(configurations, read_pools(entries.get("pools"), accepted), file=file)
     measurement = read_measurement(entries["measurement"], stored=stored)
@@ -189,21 +185,21 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
         for setting in level.settings
     ):
         entries["design"].refuse(
-            "an optimiser cannot vary `use`", "vary the words of the pool themselves, such as `devices.class`"
+            "an optimiser cannot vary `use`", "vary the keys of the pool instead, such as `devices.class`"
         )
     if search is not None and stopping is not None:
         entries["stopping"].refuse(
-            "an optimiser's trials cannot be raced", "remove `stopping` or the design `optimise` from the file"
+            "an optimiser's trials cannot race", "remove `stopping` or the design `optimise` from the file"
         )
     if search is not None and search.cell is not None and search.cell not in measurement.cells:
-        entries["design"].refuse(f"the optimiser's goal is {search.cell}, which is not among the measured cells")
+        entries["design"].refuse(f"the optimiser's objective {search.cell} is not one of the measured cells")
     further: dict[str, Any] = {}
     if search is not None:
         further["search"] = search.to_json()
     if stopping is not None:
         further["stopping"] = stopping.to_json()
-    leaves_out = "gone_options" in entries and entries["gone_options"].word(_GONE) == _GONE[1]
-    if leaves_out:
+    omits_gone_options = "gone_options" in entries and entries["gone_options"].word(_GONE) == _GONE[1]
+    if omits_gone_options:
         further["gone_options"] = _GONE[1]
     return Sweep(
         name=name.text(),
@@ -216,12 +212,12 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
         designs=designs,
         search=search,
         stopping=stopping,
-        leaves_out_gone=leaves_out,
+        omits_gone_options=omits_gone_options,
     )
 
 
 def _refuse_endless(measurement: Measurement, n_configurations: int, repeats: Located) -> None:
-    """More runs than anybody can wait for; their plan alone would take minutes and the memory of the machine."""
+    """Refuse plans that are too large: the plan alone would take minutes and exhaust the machine's memory."""
     n_cells = sum(len(measurement.under(name).cells) for name in measurement.load_names)
     n_runs = n_configurations * n_cells * measurement.repeats
     if n_runs > _MOST_RUNS:
@@ -239,10 +235,10 @@ def _accept_risk(entry: Located | None) -> tuple[str, ...]:
 def _digest(
     configurations: tuple[Configuration, ...], measurement: Measurement, further: Mapping[str, Any]
 ) -> str:
-    """SHA-256 of what is measured and how: names of people's choosing for the whole, words and layout stay out.
+    """Return the SHA-256 of configurations and measurement, without the sweep's name, descriptions and layout.
 
-    What a design was is not part of it, only the configurations that it gave. ``further`` is empty for sweeps that
-    measure all they name, whose digests stay what they were.
+    A design counts only by its configurations. ``further`` is empty for sweeps that measure all configurations and
+    repeats, so their digests equal those of earlier versions.
     """
     document = {
         "schema_version": SCHEMA_VERSION,

@@ -1,1 +1,1 @@
-"""Many settings at once: designs that become configurations, and what their samples say of each setting."""
+"""Designs of experiments: the configurations that they generate, and the effects that their samples show."""

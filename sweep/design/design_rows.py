@@ -1,8 +1,6 @@
-"""The rows of each design, and the names of the configurations generated from them. Pure.
+"""The rows of each kind of design, and the names of the configurations that they become.
 
-The rows of each kind of design, as levels of its factors. Pure: same factors and seed, same rows.
-
-Names of generated configurations: readable, the same on every machine, and short enough for every report.
+Pure: the same factors and seed give the same rows on every machine. Names are readable and fit every report.
 """
 
 import hashlib
@@ -20,15 +18,15 @@ from cephfit.sweep.design.factorial_design import DEFAULT_LEVEL, Factor, Level
 Levels = tuple[Level, ...]
 
 SCREENING_RUNS = (8, 12, 16, 20, 24, 32, 40, 48)
-"""Numbers of rows for which a Plackett-Burman array is made."""
+"""Supported numbers of rows of a Plackett-Burman array."""
 SPARE_COLUMNS = 3
-"""Columns of a screening that no factor takes, unless the file says otherwise: they show what the main effects do
-not explain, such as factors that act only together."""
+"""Columns of a screening without a factor, unless the file chooses otherwise. They show what the main effects do
+not explain, such as interactions."""
 _UNTOUCHED = Level(DEFAULT_LEVEL, ())
 
 
 def one_at_a_time(factors: Sequence[Factor]) -> list[tuple[Factor, Level, Levels]]:
-    """Each level that is not the default, alone: (factor, level, levels of all factors)."""
+    """Return each level other than the default alone: (factor, level, levels of all factors)."""
     return [
         (factor, level, tuple(level if i == j else _UNTOUCHED for j in range(len(factors))))
         for i, factor in enumerate(factors)
@@ -38,28 +36,28 @@ def one_at_a_time(factors: Sequence[Factor]) -> list[tuple[Factor, Level, Levels
 
 
 def combinations(factors: Sequence[Factor]) -> list[Levels]:
-    """Level k of every factor together, for each k. All factors have as many levels."""
+    """Return level k of all factors together, for each k. All factors have the same number of levels."""
     return list(zip(*(factor.levels for factor in factors), strict=True))
 
 
 def product(factors: Sequence[Factor]) -> list[Levels]:
-    """Every level with every other; the first factor varies slowest."""
+    """Return all combinations of levels; the first factor varies slowest."""
     return list(itertools.product(*(factor.levels for factor in factors)))
 
 
 def screening_runs(n_factors: int) -> int | None:
-    """The rows of the least array with room for the factors and the spare columns; None where there is none."""
+    """Return the rows of the smallest array that fits the factors and the spare columns; None if none does."""
     return next((n for n in SCREENING_RUNS if n - 1 >= n_factors + SPARE_COLUMNS), None)
 
 
 def plackett_burman(runs: int) -> NDArray[np.int64]:
-    """A Plackett-Burman array: shape (runs, runs - 1), of -1 and 1, its columns orthogonal and of sum 0.
+    """Return a Plackett-Burman array: shape (runs, runs - 1), of -1 and 1, its columns orthogonal and of sum 0.
 
     Plackett and Burman 1946, "The design of optimum multifactorial experiments", Biometrika 33:305-325. One row is
     -1 everywhere: all factors at their first level.
 
     Raises:
-        ValueError: no array of so many rows is known here.
+        ValueError: this number of rows is not supported.
     """
     if runs not in SCREENING_RUNS:
         raise ValueError(f"no Plackett-Burman array of {runs} rows")
@@ -74,13 +72,12 @@ def plackett_burman(runs: int) -> NDArray[np.int64]:
 
 
 def screening(factors: Sequence[Factor], runs: int, *, foldover: bool) -> list[Levels]:
-    """Two-level factors over the first columns of an array.
+    """Assign two-level factors to the first columns of an array.
 
     Args:
         factors: each with two levels.
         runs: rows of the array.
-        foldover: every row again with all levels exchanged: main effects are then free of the effects that
-            factors have only in pairs.
+        foldover: adds every row with all levels exchanged. Main effects are then free of two-factor interactions.
     """
     signs = plackett_burman(runs)[:, : len(factors)]
     if foldover:
@@ -89,13 +86,16 @@ def screening(factors: Sequence[Factor], runs: int, *, foldover: bool) -> list[L
 
 
 def latin_hypercube(factors: Sequence[Factor], points: int, seed: int) -> list[Levels]:
-    """Points of which each factor's range, cut into as many parts, has one in every part (McKay et al. 1979)."""
+    """Return a Latin hypercube sample: each of ``points`` equal parts of a factor's range has exactly one point.
+
+    Source: McKay et al. 1979.
+    """
     sampler = qmc.LatinHypercube(d=len(factors), rng=np.random.default_rng(seed))
     return _levels(factors, sampler.random(points))
 
 
 def sobol(factors: Sequence[Factor], points: int, seed: int) -> list[Levels]:
-    """A scrambled Sobol' sequence (1967; Owen 1998): balanced for powers of two."""
+    """Return a scrambled Sobol' sequence (1967; Owen 1998), which is balanced for powers of two."""
     sampler = qmc.Sobol(d=len(factors), scramble=True, rng=np.random.default_rng(seed))
     return _levels(factors, sampler.random(points))
 
@@ -105,16 +105,16 @@ def _levels(factors: Sequence[Factor], unit: NDArray[np.float64]) -> list[Levels
 
 
 MAX_NAME = 40
-"""Characters of a configuration's name, as in ``file_settings.NAME``."""
+"""Maximum length of a configuration's name in characters, as in ``file_settings.NAME``."""
 
 
 def as_name(text: str) -> str:
-    """Letters, digits, - _ and . only; other characters become -."""
+    """Replace all characters except letters, digits, - _ and . by -."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._") or "x"
 
 
 def shortened(text: str, *, tail: str = "") -> str:
-    """``text`` + ``tail``; where that is too long, the text is cut and gets four characters of a hash."""
+    """Return ``text`` + ``tail``; if that is too long, cut the text and add four characters of a hash."""
     if len(text) + len(tail) <= MAX_NAME:
         return text + tail
     mark = hashlib.sha256((text + tail).encode()).hexdigest()[:4]
@@ -123,30 +123,32 @@ def shortened(text: str, *, tail: str = "") -> str:
 
 
 def level_name(factor: Factor, level: Level) -> str:
-    """The name of a configuration that differs from the default in one factor."""
-    said = factor.said_of(level)
-    if said == factor.name or not said:
-        return shortened(as_name(said))
+    """Return the name of a configuration that differs from the default in one factor."""
+    name = factor.level_name(level)
+    if name == factor.name or not name:
+        return shortened(as_name(name))
     return shortened(as_name(factor.name), tail=f"-{as_name(level.label)}")
 
 
 def row_names(
     prefix: str, factors: Sequence[Factor], rows: Sequence[tuple[Level, ...]], *, numbered: bool
 ) -> list[str]:
-    """Names of a design's rows; a row of defaults is the default.
+    """Return the names of a design's rows; a row of defaults gets the name of the default.
 
     Args:
         prefix: of numbers.
         factors: of the design.
         rows: the level of each factor.
-        numbered: whether rows are told by their number even where their levels would make short names.
+        numbered: whether to name rows by number even where their levels give short names.
     """
-    spoken = [".".join(filter(None, (f.said_of(v) for f, v in zip(factors, row, strict=True)))) for row in rows]
+    by_levels = [
+        ".".join(filter(None, (f.level_name(v) for f, v in zip(factors, row, strict=True)))) for row in rows
+    ]
     digits = max(2, len(str(len(rows))))
-    if numbered or any(len(as_name(text)) > MAX_NAME for text in spoken):
+    if numbered or any(len(as_name(text)) > MAX_NAME for text in by_levels):
         names = [shortened(prefix, tail=f"-{number:0{digits}d}") for number in range(1, len(rows) + 1)]
     else:
-        names = [as_name(text) for text in spoken]
+        names = [as_name(text) for text in by_levels]
     return [
         DEFAULT_CONFIGURATION if all(level.is_default for level in row) else name
         for name, row in zip(names, rows, strict=True)
@@ -154,9 +156,9 @@ def row_names(
 
 
 def sentence(factors: Sequence[Factor], row: tuple[Level, ...]) -> str:
-    """What a row is, for people: its levels that are not the default."""
+    """Describe a row for people: its levels other than the default."""
     parts = [
-        f.name if f.said_of(level) == f.name else f"{f.name} = {level.label}"
+        f.name if f.level_name(level) == f.name else f"{f.name} = {level.label}"
         for f, level in zip(factors, row, strict=True)
         if not level.is_default
     ]

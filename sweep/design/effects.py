@@ -1,12 +1,12 @@
-"""What a screening says of each factor: main effects with intervals.
+"""The effects that a screening shows: the main effect of each factor with an interval.
 
-The model, for each cell, is additive in logarithms, like settings that each make an I/O slower by some factor:
+The model of each cell is additive in logarithms: each setting changes the rate by a factor.
 
     ln(rate of row i in round r) = mean + round_r + sum over factors f of beta_f * x_if + error,   x_if = -1 or 1
 
-The columns x_f are orthogonal and balanced, so beta_f is half the difference between the means of the rows in
-which f is at its second and at its first level, and exp(2 beta_f) the effect: the rate at the second level over
-that at the first, all other factors averaged over.
+The columns x_f are orthogonal and balanced. So beta_f is half the difference between two means: of the rows with f
+at its second level, and of those with f at its first. The effect is exp(2 beta_f): the rate at the second level
+divided by the rate at the first, averaged over all other factors.
 """
 
 import math
@@ -26,20 +26,20 @@ from cephfit.sweep.design.factorial_design import Design, DesignKind
 from cephfit.sweep.goal import Goal
 
 _POOL_UNLESS = 0.25
-"""The variance that the factors leave unexplained between rows is put together with the one between rounds unless
-it is larger than chance explains at this level (Bancroft 1944 on pooling after a preliminary test)."""
+"""Significance level of the test before pooling. The variance between rows that the factors do not explain is
+pooled with the one between rounds, unless it is significantly larger (Bancroft 1944, preliminary tests)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one factor does.
+    """The effect of one factor.
 
     Attributes:
         factor: name.
         percent: change of the rate from the factor's first to its second level.
         low: lower end of the interval, which holds jointly over all factors of one table.
         high: upper end.
-        everywhere: whether the effect is told from none jointly over all tables that were looked at.
+        everywhere: whether the effect is significant jointly over all tables of the analysis.
     """
 
     factor: str
@@ -50,22 +50,22 @@ class Effect:
 
     @property
     def matters(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """Whether the interval excludes 0."""
         return not self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """All factors' effects on one thing.
+    """The effects of all factors on one cell or one profile.
 
     Attributes:
         of: the cell, or the name of a profile.
         effects: in the design's order.
         deviation: standard deviation of one row's logarithm in one round, about the coefficient of variation.
-        degrees: of freedom behind it.
-        lack: whether the rows differ by more than the factors one by one explain: some act together, and the
-            intervals are wider for it.
-        rows: that had figures.
+        degrees: its degrees of freedom.
+        lack: lack of fit: the rows differ by more than the main effects explain. Then some factors interact, and
+            the intervals are wider.
+        rows: number of rows with figures.
     """
 
     of: str
@@ -77,10 +77,10 @@ class Effects:
 
 
 def screening_of(designs: Iterable[Design], where: str = "") -> Design:
-    """The screening among a sweep's designs.
+    """Return the first screening of a sweep's designs.
 
     Raises:
-        InputError: there is none.
+        InputError: no design is a screening.
     """
     for design in designs:
         if design.kind is DesignKind.SCREENING:
@@ -93,7 +93,7 @@ def screening_of(designs: Iterable[Design], where: str = "") -> Design:
 def effects_on_cells(
     design: Design, samples: Sequence[Sample], cells: Sequence[Cell], *, confidence: float = DEFAULT_CONFIDENCE
 ) -> list[Effects]:
-    """Effects on the rate of every cell; each cell's intervals hold jointly over all factors (Bonferroni)."""
+    """Return the effects on every cell's rate; a cell's intervals hold jointly over all factors (Bonferroni)."""
     rates = _by_round(samples)
     found = []
     for cell in cells:
@@ -107,9 +107,10 @@ def effects_on_cells(
 def effects_on_profile(
     design: Design, samples: Sequence[Sample], goal: Goal, *, confidence: float = DEFAULT_CONFIDENCE
 ) -> Effects | None:
-    """Effects on the predicted performance for a workload; the intervals hold jointly over all factors.
+    """Return the effects on the predicted performance for a workload; intervals hold jointly over all factors.
 
-    Each round's prediction of a row is held against the default of the same round. None where too little is known.
+    Each round's prediction of a row is compared with the default of the same round. The result is None where the
+    samples are too few.
     """
     assert goal.profile is not None, "the caller's condition"
     predictor = goal.predictor(confidence)
@@ -117,10 +118,10 @@ def effects_on_profile(
     for repeat in sorted({s.key.repeat for s in samples}):
         of_round = [s for s in samples if s.key.repeat == repeat and s.key.load == OWN_LOAD]
         try:
-            said = predictor.predict(goal.profile, baselines_of(of_round, source=f"round {repeat + 1}"))
+            predicted = predictor.predict(goal.profile, baselines_of(of_round, source=f"round {repeat + 1}"))
         except InputError:
             continue  # the default lacks a cell in this round
-        table |= {(p.configuration, repeat): math.log(p.relative / 100) for p in said.predictions}
+        table |= {(p.configuration, repeat): math.log(p.relative / 100) for p in predicted.predictions}
     return effects_of(goal.profile.name, design, table, confidence=confidence, n_tables=1)
 
 
@@ -130,15 +131,15 @@ def effects_of(
     """Fit the main effects.
 
     Args:
-        what: for people.
+        what: name of the cell or profile, for people.
         design: a screening.
-        table: logarithm by (configuration, round). Rounds that lack a row are left out whole; a row that no round
-            has is left out, and then the columns are not orthogonal any more: least squares takes care of that.
+        table: logarithm of the rate by (configuration, round). Rounds that lack a row are omitted. A row that no
+            round has is omitted too; the columns are then no longer orthogonal, which least squares allows for.
         confidence: joint level over the factors.
-        n_tables: how many such fits are looked at together, for ``Effect.everywhere``.
+        n_tables: number of such fits in the analysis, for ``Effect.everywhere``.
 
     Returns:
-        None where the rows left cannot tell the factors apart, or there is nothing to judge the noise by.
+        None where the remaining rows cannot separate the factors, or allow no estimate of the noise.
     """
     known = {name for name, _ in table}
     rows = [row for row in design.rows if row.configuration in known]
@@ -156,10 +157,10 @@ def effects_of(
         return None
     inverse = np.linalg.inv(fit.T @ fit)
     beta = inverse @ fit.T @ y.mean(axis=1)
-    judged = _noise(y, y.mean(axis=1) - fit @ beta, n_spare=len(rows) - fit.shape[1])
-    if judged is None:
+    noise = _noise(y, y.mean(axis=1) - fit @ beta, n_spare=len(rows) - fit.shape[1])
+    if noise is None:
         return None
-    variance, degrees, lack = judged
+    variance, degrees, lack = noise
     errors = np.sqrt(variance / len(rounds) * np.diag(inverse))[1:]
     tail = (1 - confidence) / (2 * len(design.factors))
     t, t_all = (float(stats.t.ppf(1 - tail / n, degrees)) for n in (1, n_tables))
@@ -177,12 +178,12 @@ def _percent(beta: float) -> float:
 def _noise(
     y: NDArray[np.float64], residual: NDArray[np.float64], *, n_spare: int
 ) -> tuple[float, int, bool] | None:
-    """Variance of one figure, its degrees of freedom, and whether rows differ by more than the factors explain.
+    """Return the variance of one figure, its degrees of freedom, and whether the fit lacks interactions.
 
     Args:
-        y: logarithms, shape (rows, rounds), each round's mean taken out.
+        y: logarithms, shape (rows, rounds), with each round's mean subtracted.
         residual: of the rows' means from the fit, shape (rows,).
-        n_spare: rows less what was fitted.
+        n_spare: number of rows minus number of fitted coefficients.
     """
     n_rows, n_rounds = y.shape
     between = n_rounds * float(residual @ residual)
@@ -199,7 +200,7 @@ def _noise(
 
 
 def _by_round(samples: Iterable[Sample]) -> dict[tuple[str, Cell, int], float]:
-    """IOPS of all clients together by configuration, cell and round, for rounds that count."""
+    """Return all clients' IOPS by configuration, cell and round, under the measurement's own load."""
     rounds: dict[int, list[Sample]] = {}
     for sample in samples:
         if sample.key.load == OWN_LOAD:

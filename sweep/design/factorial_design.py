@@ -1,9 +1,4 @@
-"""Designs of experiments: factors, their levels, and what a sweep file declares.
-
-Factors: what a design varies, and the levels that each can have.
-
-What the section ``design`` of a sweep file says, as frozen values.
-"""
+"""Designs of experiments as frozen values: factors, their levels, and the section ``design`` of a sweep file."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +10,7 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 
 DEFAULT_LEVEL = "default"
-"""How a sweep file writes the level at which a setting is left as it is."""
+"""The word in a sweep file for the level that leaves a setting at its default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +19,7 @@ class Level:
 
     Attributes:
         label: short, for names and people; ``default`` where nothing is set.
-        settings: what is set; none at the default.
+        settings: the settings of this level; none at the default.
     """
 
     label: str
@@ -37,17 +32,17 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A setting whose values are a range of numbers.
+    """A setting with a range of numbers as its values.
 
     Attributes:
         partition: see Setting.
         scope: see Setting.
         key: see Setting.
-        low: least value.
+        low: smallest value.
         high: largest value, > low.
-        is_log: equal factors instead of equal differences are equally far apart.
+        is_log: logarithmic instead of linear scale.
         step: values are ``low`` plus whole multiples of it; 0 for any value.
-        is_size: written as Ceph writes sizes, such as 64K.
+        is_size: whether values are sizes in Ceph's notation, such as 64K.
     """
 
     partition: Partition
@@ -60,7 +55,7 @@ class Span:
     is_size: bool = False
 
     def level(self, u: float) -> Level:
-        """The level at a part of the way from ``low`` (0) to ``high`` (1)."""
+        """Return the level at position ``u`` between ``low`` (0) and ``high`` (1)."""
         if self.is_log:
             number = self.low * math.exp(u * math.log(self.high / self.low))
         else:
@@ -80,7 +75,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """What a design varies: one setting, or several that go together.
+    """A factor of a design: one setting, or several that vary together.
 
     Attributes:
         name: for people; letters, digits, - _ .
@@ -93,13 +88,13 @@ class Factor:
     span: Span | None = None
 
     def level(self, u: float) -> Level:
-        """The level at a part of the way through all of them, 0 <= u <= 1."""
+        """Return the level at position ``u`` in the sequence of levels, 0 <= u <= 1."""
         if self.span is not None:
             return self.span.level(u)
         return self.levels[min(int(u * len(self.levels)), len(self.levels) - 1)]
 
-    def said_of(self, level: Level) -> str:
-        """A level as part of a configuration's name: empty at the default."""
+    def level_name(self, level: Level) -> str:
+        """Return a level as part of a configuration's name: empty at the default."""
         if level.is_default:
             return ""
         if len(self.levels) == 2 and any(other.is_default for other in self.levels):
@@ -108,7 +103,7 @@ class Factor:
 
 
 def configuration_of(name: str, levels: tuple[Level, ...], why: str) -> Configuration:
-    """The configuration with all settings of some levels."""
+    """Return the configuration with all settings of some levels."""
     settings = [setting for level in levels for setting in level.settings]
     return Configuration(name, tuple(sorted(settings, key=lambda s: (s.partition, s.scope, s.key))), why)
 
@@ -117,17 +112,17 @@ class DesignKind(StrEnum):
     """How the levels of factors become configurations."""
 
     ONE_AT_A_TIME = "one-at-a-time"
-    """Each level of each factor alone against the default, as in the thesis."""
+    """Each level of each factor alone, compared with the default, as in the thesis."""
     COMBINATIONS = "combinations"
     """The first level of all factors together, the second of all together, and so on."""
     PRODUCT = "product"
-    """Every level of every factor with every one of the others."""
+    """All combinations of all levels."""
     SCREENING = "screening"
     """Plackett and Burman (1946): the main effects of n factors in little more than n configurations."""
     SAMPLE = "sample"
-    """Points spread evenly over the whole space."""
+    """Points that cover the whole space evenly."""
     OPTIMISE = "optimise"
-    """Each configuration is proposed from what the earlier ones gave."""
+    """Each configuration is proposed from the results of earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +130,7 @@ class Row:
     """One configuration of a design.
 
     Attributes:
-        configuration: its name; that of the default where all levels are.
+        configuration: its name; the default's name where all levels are the default.
         levels: one per factor.
     """
 
@@ -145,13 +140,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A design and the configurations it gave.
+    """A design and its configurations.
 
     Attributes:
         kind: see DesignKind.
-        name: the beginning of its configurations' names, where it has one.
-        factors: what is varied.
-        rows: empty for ``optimise``, which finds them on the way.
+        name: prefix of its configurations' names; may be empty.
+        factors: the factors that it varies.
+        rows: empty for ``optimise``, which proposes configurations during the run.
     """
 
     kind: DesignKind
@@ -166,7 +161,7 @@ class Sampler(StrEnum):
     TPE = "tpe"
     """A tree-structured Parzen estimator (Bergstra et al. 2011): learns which regions are good."""
     RANDOM = "random"
-    """Anywhere: what TPE must beat."""
+    """Random points: the reference that TPE must exceed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +169,14 @@ class Search:
     """An optimiser's task.
 
     Attributes:
-        design: whose factors span the space.
-        trials: configurations to try in all.
-        batch: proposed and measured together, interleaved with the default.
-        startup: trials at random before the sampler learns.
+        design: the factors that span the space.
+        trials: total number of configurations to try.
+        batch: number of trials that are proposed and measured together, interleaved with the default.
+        startup: random trials before the sampler learns.
         seed: of the proposals.
         sampler: see Sampler.
-        cell: whose IOPS count; None for the predicted performance of a profile.
-        is_maximised: more is better.
+        cell: the objective is this cell's IOPS; None for the predicted performance of a profile.
+        is_maximised: whether more is better.
     """
 
     design: Design
@@ -194,7 +189,7 @@ class Search:
     is_maximised: bool
 
     def to_json(self) -> dict[str, Any]:
-        """All that decides what will be measured, for the sweep's digest and for plans that are printed."""
+        """Return all that determines the trials, for the sweep's digest and for printed plans."""
         return {
             "factors": {
                 factor.name: [[str(s) for s in level.settings] for level in factor.levels]

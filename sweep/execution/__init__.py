@@ -1,1 +1,1 @@
-"""A run of a sweep: preflight, schedule, runner, progress."""
+"""The execution of a sweep: preflight, schedule, runner, progress."""

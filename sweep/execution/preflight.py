@@ -1,4 +1,4 @@
-"""What a target says of a sweep before anything is changed."""
+"""Preflight: what a target reports about a sweep before anything changes."""
 
 import re
 from collections.abc import Mapping
@@ -16,21 +16,20 @@ from cephfit.targets.abilities import (
     JudgesConfigurations,
     MayKeepCaches,
     Previews,
-    TellsLimits,
+    ReportsLimits,
     WarnsOfSettings,
 )
 
 _SETTLING_SECONDS = 15.0
-"""The manager hears of PGs that changed every 5 s (mgr_stats_period), so what was done just now passes."""
+"""The manager learns of changed PGs every 5 s (mgr_stats_period), so effects of recent changes pass."""
 
 
 def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
-    """Configurations that the target cannot be brought into, each with its reasons: they will be skipped.
+    """Return the configurations that the target does not support, each with its reasons; they will be skipped.
 
     Raises:
-        InputError: an option that no Ceph is known to have had. It is a typing error: a sweep that skipped it
-            would run for hours and answer another question than the one asked. So is a value that an option does
-            not take.
+        InputError: no known release of Ceph has the option, or the option does not accept the value. This is a
+            typing error: a sweep that skipped it would run for hours and answer another question.
     """
     wants_cold = sweep.measurement.cache is CacheCondition.COLD
     if wants_cold and isinstance(target, MayKeepCaches) and (why := target.why_caches_stay()):
@@ -52,8 +51,10 @@ def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]
 
 
 def _refuse_unknown_options(catalogue: Catalogue, sweep: Sweep) -> None:
-    """Raises:
-    InputError: an option that neither this cluster nor any known release has.
+    """Refuse options that do not exist.
+
+    Raises:
+        InputError: neither this cluster nor any known release has the option.
     """
     for configuration in sweep.configurations:
         for setting in configuration.within(Partition.CEPH):
@@ -68,12 +69,12 @@ def _refuse_unknown_options(catalogue: Catalogue, sweep: Sweep) -> None:
 
 
 def require_healthy(target: Target) -> None:
-    """On a cluster of other people, nothing is begun while something is wrong with it.
+    """Refuse to begin a run on an unhealthy existing cluster.
 
-    What was begun already is gone on with: the runner waits until the cluster is healthy again.
+    An unfinished run may continue: the runner waits until the cluster is healthy again.
 
     Raises:
-        ClusterError: it is not healthy; says why.
+        ClusterError: the cluster is not healthy; states why.
     """
     if isinstance(target, Previews) and target.undoings():
         return
@@ -82,15 +83,17 @@ def require_healthy(target: Target) -> None:
         raise ClusterError(
             f"the cluster is not healthy, so nothing is changed on it: {'; '.join(health.reasons)}",
             where=target.name,
-            remedy="repair it first; mute what is known and does not affect performance: `ceph health mute CODE`",
+            remedy="repair it first; mute known warnings that do not affect performance: `ceph health mute CODE`",
         )
 
 
 def await_healthy(target: Target, *, seconds: float | None = None) -> None:
-    """Before pools are changed that stay: nothing may be wrong, also not what was done before by ourselves.
+    """Wait until a cluster is healthy before its permanent pools are changed.
+
+    The wait covers the effects of cephfit's own earlier changes.
 
     Raises:
-        ClusterError: it does not become healthy; says why.
+        ClusterError: the cluster does not become healthy in time; states why.
     """
     if why := still_amiss(
         lambda: "; ".join(target.health().reasons),
@@ -105,16 +108,16 @@ def await_healthy(target: Target, *, seconds: float | None = None) -> None:
 
 
 def without_effect_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
-    """Configurations with settings that the target takes but never reads, such as FileStore's on BlueStore."""
+    """Return configurations with settings that have no effect on the target, such as FileStore's on BlueStore."""
     return target.without_effect(sweep.configurations) if isinstance(target, WarnsOfSettings) else {}
 
 
 def limits_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
-    """Configurations whose clients are limited by something else than the storage, such as QoS of a cloud."""
-    return target.limits(sweep.configurations) if isinstance(target, TellsLimits) else {}
+    """Return configurations whose clients are limited by something other than storage, such as a cloud's QoS."""
+    return target.limits(sweep.configurations) if isinstance(target, ReportsLimits) else {}
 
 
 def _line_of(key: str, text: str) -> int:
-    """Line on which an option stands, in any of the spellings that Ceph takes for it."""
+    """Return the line with an option, in any of the spellings that Ceph accepts."""
     word = re.compile(r"\b" + re.sub("_", "[ _-]", re.escape(key)) + r"\b")
     return next((n for n, line in enumerate(text.splitlines(), start=1) if word.search(line)), 1)

@@ -1,4 +1,4 @@
-"""Before the first cell of a sweep is measured: who measures, what is known of the target, which run it is."""
+"""The beginning of a run: its engine, the facts about the target, and a new or an unfinished run."""
 
 import secrets
 import time
@@ -21,14 +21,14 @@ from cephfit.targets.abilities import BringsEngine, KeepsToImages
 
 
 def engine_of(target: Target, measurement: Measurement) -> Engine:
-    """What measures on this target: its own engine, or the one that the sweep file names.
+    """Return the engine for this target: the target's own engine, or the one that the sweep file names.
 
     Raises:
-        InputError: the target may touch images only, and the engine makes more than these.
+        InputError: the target may change images only, and the engine creates other objects.
     """
     if isinstance(target, BringsEngine):
         return target.engine()
-    # These need librados, which a machine that measures a file or a simulation may not have.
+    # Imported here because they need librados, which a machine that measures files or simulations may lack.
     if measurement.engine == RADOS_BENCH:
         from cephfit.measure.ceph_bench.rados_bench import RadosBenchEngine, refuse_among_images
 
@@ -51,14 +51,14 @@ def begun(
     *,
     resume: Run | None,
 ) -> Run:
-    """The run to go on with, or a new one, which is in the store then.
+    """Return the run to continue, or a new one, which is then in the store.
 
     Args:
-        sweep: what will be measured.
-        target: where.
-        store: where a new run goes.
-        progress: hears what has changed since a run began.
-        facts: of the target and the engine, now.
+        sweep: the sweep to measure.
+        target: the target to measure on.
+        store: receives a new run.
+        progress: shows what has changed since the run began.
+        facts: current facts about the target and the engine.
         resume: an unfinished run; None begins a new one.
 
     Raises:
@@ -76,14 +76,14 @@ def begun(
         )
     if is_another_cluster(run.facts, facts):
         raise InputError(
-            f"run {run.run_id} was begun on another cluster that was called {run.target}",
+            f"run {run.run_id} was begun on another cluster of the name {run.target}",
             where=f"fsid {run.facts[CLUSTER]}, now {facts[CLUSTER]}",
             remedy="a run must not mix figures of two clusters; begin a new run with --new",
         )
     if run.facts.get(GOAL) != facts.get(GOAL):
         raise InputError(
             f"run {run.run_id} was begun for another workload or with another model",
-            remedy="give the profile and the model that it was begun with, or begin a new run: --new",
+            remedy="use the profile and the model that it was begun with, or begin a new run: --new",
         )
     if changes := _changed(run.facts, facts):
         keep_continuation(store, run.run_id, changes, at_ns=time.time_ns())
@@ -93,12 +93,12 @@ def begun(
 
 
 def facts_of(target: Target, engine: Engine) -> dict[str, Any]:
-    """What a run keeps of the target, of what measures, and of the clocks. JSON values only.
+    """Return the facts that a run keeps about target, engine and clocks. JSON values only.
 
     Raises:
-        HostError: what measures cannot work on this machine.
+        HostError: the engine cannot work on this machine.
     """
-    # The engine first: a missing fio is found before anything is touched.
+    # The engine comes first, so that a missing fio is found before anything changes.
     measured_by = dict(engine.facts())
     return {
         **target.facts(),
@@ -109,7 +109,7 @@ def facts_of(target: Target, engine: Engine) -> dict[str, Any]:
 
 
 def _about_caches(sweep: Sweep, facts: Mapping[str, Any]) -> dict[str, str]:
-    """A caveat for the report where all that is read lies in the OSDs' memory."""
+    """Return a caveat for the report where the OSDs' memory holds all data that is read."""
     targets = [int(osd[MEMORY_TARGET]) for osd in facts.get("osds", ()) if MEMORY_TARGET in osd]
     note = fits_note(sweep.measurement, targets)
     return {IN_MEMORY: note} if note else {}
@@ -131,7 +131,7 @@ def _new_run(sweep: Sweep, target: Target, facts: Mapping[str, Any]) -> Run:
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What a resumed run's samples do not share: programs of other versions than at its beginning."""
+    """Return which programs have changed their version since the run began."""
     keys = [k for k in now if k in ("cephfit", "engine") or "version" in k]
     return [change for k in keys for change in _differences(k, before.get(k), now[k])]
 
@@ -142,15 +142,15 @@ def _differences(what: str, before: Any, now: Any) -> Iterator[str]:
         for key in dict.fromkeys([*before, *now]):
             yield from _differences(f"{what}.{key}", before.get(key), now.get(key))
     elif before != now:
-        yield f"{what} changed from {_said(before)} to {_said(now)}"
+        yield f"{what} changed from {_or_unknown(before)} to {_or_unknown(now)}"
 
 
-def _programs(said: Any) -> Any:
-    """``ceph versions`` counts daemons by version: how many there are is no version of a program."""
-    if isinstance(said, Mapping) and said and all(type(n) is int for n in said.values()):
-        return ", ".join(sorted(map(str, said)))
-    return said
+def _programs(fact: Any) -> Any:
+    """Return the versions of daemons without their counts, which ``ceph versions`` adds."""
+    if isinstance(fact, Mapping) and fact and all(type(n) is int for n in fact.values()):
+        return ", ".join(sorted(map(str, fact)))
+    return fact
 
 
-def _said(value: Any) -> Any:
+def _or_unknown(value: Any) -> Any:
     return "unknown" if value is None else value

@@ -1,9 +1,4 @@
-"""How far a run has come, and how long its steps took on the target before.
-
-How long the steps of a sweep took on a target before, from the store.
-
-How far a run has come: what of its plan is measured, given up, or left.
-"""
+"""The progress of a run: what is measured, given up or left, and how long steps take on a target."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,21 +14,22 @@ from cephfit.core.values.sample import OWN_LOAD, Sample, State
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.sweep_plan import Sweep, warmed_nbytes
-from cephfit.targets.abilities import KnowsItsTimes
+from cephfit.targets.abilities import EstimatesStepTimes
 
 
 def times_on(target: Target, store: Store | None) -> StepTimes:
-    """What steps take on a target: by itself, by earlier runs in ``store``, or as assumed of any cluster."""
-    if isinstance(target, KnowsItsTimes):
+    """Return how long steps take: from the target, else from earlier runs in ``store``, else assumed values."""
+    if isinstance(target, EstimatesStepTimes):
         return target.step_times()
     return (None if store is None else times_of(store, target.name)) or ASSUMED_TIMES
 
 
 def times_of(store: Store, target: str) -> StepTimes | None:
-    """Medians over the newest run on ``target`` that has samples; None where there is none.
+    """Return medians over the newest run on ``target`` that has samples; None where there is no such run.
 
-    The time around a fio run is the median distance between the starts of two consecutive fio runs under one
-    configuration, less ramp and run time. Where caches were warm, what is more than usual was the reading before.
+    The overhead of a fio run is the median time between the starts of two consecutive fio runs under one
+    configuration, less ramp and run time. Where caches were warm, overhead above the assumed one counts as the
+    time that warming took.
     """
     for run in store.runs():
         if run.target != target:
@@ -45,7 +41,7 @@ def times_of(store: Store, target: str) -> StepTimes | None:
                 starts[sample.started_ns] = (sample.key.configuration, sample.key.repeat)
         order = sorted(starts)
         gaps = [(b - a) / NS_PER_S for a, b in pairwise(order) if starts[a] == starts[b]]
-        # The first application of a configuration fills its volumes: not what the others take.
+        # The first application of a configuration also fills its volumes, so it takes longer than later ones.
         applied = [a.seconds for repeat, a in store.applied(run.run_id) if repeat > 0] or [
             a.seconds for _, a in store.applied(run.run_id)
         ]
@@ -65,29 +61,29 @@ def times_of(store: Store, target: str) -> StepTimes | None:
 
 
 def _rate(nbytes: int, seconds: float) -> float:
-    """Bytes per second of reading volumes through; as assumed where none were read."""
+    """Return the rate of reading whole volumes, in bytes per second; the assumed one where none were read."""
     if not nbytes:
         return ASSUMED_TIMES.warm_nbytes_per_s
     return nbytes / seconds if seconds else float("inf")
 
 
 TOOK_EFFECT = "configuration_took_effect"
-"""Key of a sample's evidence: False where its configuration was not brought about and nothing was measured."""
+"""Key of a sample's evidence: False where its configuration did not take effect and nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigurationStanding:
-    """How far one configuration is. All figures count samples, of which a fio run gives one for each client.
+class ConfigurationProgress:
+    """The progress of one configuration, counted in samples; a fio run gives one sample per client.
 
     Attributes:
         configuration: name.
-        planned: cells times repeats times clients, of every load.
-        ok: stored in this state, as are the next three; every attempt counts.
-        failed: without a result.
-        invalid: whose result must not be trusted.
-        skipped: never tried, on purpose.
-        left: to be measured still.
-        saved: of the planned ones, those that are not needed any more (``stopping`` in the sweep file).
+        planned: cells times repeats times clients, over all loads.
+        ok: samples in this state; this and the next three count every attempt.
+        failed: samples without a result.
+        invalid: samples with an untrustworthy result.
+        skipped: samples that were not attempted.
+        left: samples that are still to be measured.
+        saved: planned samples that are no longer needed (``stopping`` in the sweep file).
     """
 
     configuration: str
@@ -103,8 +99,8 @@ class ConfigurationStanding:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-class Standing:
-    """Keeps count of a run's samples. What is in the store is all it knows; half a run leaves no trace in it."""
+class RunProgress:
+    """Counts a run's samples. It knows only stored samples, so an interrupted fio run does not count."""
 
     def __init__(
         self,
@@ -117,10 +113,10 @@ class Standing:
         """Begin to count.
 
         Args:
-            sweep: with all configurations that are known by now.
+            sweep: with all configurations that are known so far.
             samples: of the run.
-            stops: rounds after which a cell of a configuration is measured no more.
-            rounds: in which configurations are measured; as many as there are repeats for those not named.
+            stops: round after which the measurement of a cell of a configuration ended.
+            rounds: rounds of each configuration; one per repeat for those not named.
         """
         self._sweep = sweep
         self._stops = stops or {}
@@ -130,7 +126,7 @@ class Standing:
         self.add(samples)
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """Take note of samples that are in the store."""
+        """Count samples that are in the store."""
         for sample in samples:
             key = sample.key
             place = (key.configuration, key.cell, key.repeat, key.load)
@@ -139,19 +135,19 @@ class Standing:
                 self._given_up.add(place)
 
     def next_attempt(self, configuration: str, cell: Cell, repeat: int, load: str = OWN_LOAD) -> int:
-        """Number of the attempt that comes next."""
+        """Return the number of the next attempt."""
         attempts = self._attempts.get((configuration, cell, repeat, load), {})
         return max(attempts) + 1 if attempts else 0
 
     def is_settled(self, configuration: str, cell: Cell, repeat: int, load: str = OWN_LOAD) -> bool:
-        """Whether nothing is left to do: measured, skipped, tried as often as the sweep says, or not to be had."""
+        """Return whether a cell is complete: measured, skipped, without attempts left, or not applicable."""
         attempts = self._attempts.get((configuration, cell, repeat, load), {})
         ends = {_run_state(states.values()) for states in attempts.values()}
         if (configuration, cell, repeat, load) in self._given_up:
             return True
         return bool(ends & {State.OK, State.SKIPPED}) or len(attempts) >= self._sweep.measurement.max_attempts
 
-    def of_configuration(self, configuration: str) -> ConfigurationStanding:
+    def of_configuration(self, configuration: str) -> ConfigurationProgress:
         measurement = self._sweep.measurement
         rounds = self._rounds.get(configuration, range(measurement.repeats))
         planned = [
@@ -169,7 +165,7 @@ class Standing:
             for state in states.values()
         ]
         n_planned, n_needed = (sum(clients[load] for _, _, load in some) for some in (planned, places))
-        return ConfigurationStanding(
+        return ConfigurationProgress(
             configuration=configuration,
             planned=n_planned,
             ok=ends.count(State.OK),
@@ -180,12 +176,12 @@ class Standing:
             saved=n_planned - n_needed,
         )
 
-    def all(self) -> list[ConfigurationStanding]:
-        """Every configuration of the sweep, in its order."""
+    def all(self) -> list[ConfigurationProgress]:
+        """Return the progress of every configuration, in the sweep's order."""
         return [self.of_configuration(c.name) for c in self._sweep.configurations]
 
 
 def _run_state(clients: Iterable[State]) -> State:
-    """The state of a fio run from those of its clients: the worst of them."""
+    """Return the state of a fio run: the worst of its clients' states."""
     states = set(clients)
     return next(s for s in (State.SKIPPED, State.FAILED, State.INVALID, State.OK) if s in states)

@@ -1,7 +1,7 @@
-"""The loop of a sweep: apply, measure, judge, store; and go on after any end.
+"""The loop of a sweep: apply, measure, judge, store; and continue after any interruption.
 
-What is done is what the store holds, and nothing else: a run of fio reaches it in one transaction, after it is
-over. Killed at any moment, the program started again finds what is there and does what is left.
+The store alone decides what is done. A fio run enters the store in one transaction, after its end. So the program
+can be killed at any moment: the next start finds what is stored and measures the rest.
 """
 
 import time
@@ -25,7 +25,7 @@ from cephfit.results.store.measuring_process import measured_by_this_process
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.preflight import limits_by, unsupported_by, without_effect_by
 from cephfit.sweep.execution.run_begin import begun, engine_of, facts_of
-from cephfit.sweep.execution.run_progress import TOOK_EFFECT, Standing
+from cephfit.sweep.execution.run_progress import TOOK_EFFECT, RunProgress
 from cephfit.sweep.execution.schedule import full_plan, rounds_of
 from cephfit.sweep.execution.unsupported_options import fitted_to
 from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
@@ -33,7 +33,7 @@ from cephfit.sweep.sweep_plan import Sweep, io_seed, run_seconds
 from cephfit.targets.abilities import BelongsToRun, ScalesClients
 
 HEALTH_LIMIT_SECONDS = 300.0
-"""How long the runner waits for a target to be healthy: a lost OSD is down and out, or back, by then."""
+"""How long the runner waits for a healthy target: a lost OSD is out, or up again, by then."""
 
 
 def run_sweep(
@@ -51,35 +51,35 @@ def run_sweep(
     """Measure a sweep to its end.
 
     Args:
-        sweep: what to measure.
-        target: where; it is left in the last configuration, for the caller to ``reset``.
-        store: where samples go.
-        progress: what to show.
-        resume: an unfinished run of this sweep on this target to go on with; None begins a new one.
-        engine: what measures; None takes the target's own, or the one that the sweep file names.
-        times: for the progress display.
-        health_limit_seconds: how long an unhealthy target is waited for.
-        goal: whose performance configurations race for, where the sweep's file says that they do.
+        sweep: the sweep to measure.
+        target: the target to measure on. It stays in the last configuration; the caller calls ``reset``.
+        store: receives the samples.
+        progress: the progress display.
+        resume: an unfinished run of this sweep on this target to continue; None begins a new one.
+        engine: what measures; None takes the target's own engine, or the one that the sweep file names.
+        times: durations of the steps, for the progress display.
+        health_limit_seconds: how long to wait for an unhealthy target.
+        goal: the goal of a race or a search, where the sweep file has one.
 
     Returns:
         The finished run.
 
     Raises:
-        ClusterError: the target is unhealthy for too long, or refuses. What was measured is in the store.
-        HostError: this machine lacks something, such as fio or room on a disk. Likewise.
-        StoreError: the store does not take samples. Likewise.
-        InputError: an option that no Ceph has, or ``resume`` is of another sweep, target or cluster.
+        ClusterError: the target is unhealthy for too long, or refuses. Measured samples are in the store.
+        HostError: this machine lacks something, such as fio or disk space. Measured samples are in the store.
+        StoreError: the store does not accept samples. Earlier samples are in it.
+        InputError: no release of Ceph has an option, or ``resume`` is of another sweep, target or cluster.
     """
     check_goal(sweep, goal)
     fitted = fitted_to(target, sweep)
-    sweep, left_out, unsupported = fitted.sweep, fitted.left_out, fitted.unsupported
+    sweep, omitted, unsupported = fitted.sweep, fitted.omitted, fitted.unsupported
     engine = engine or engine_of(target, sweep.measurement)
     facts = facts_of(target, engine)
     if goal is not None and needs_goal(sweep):
         facts[GOAL] = goal.to_json()
-    if left_out:
-        facts["left_out"] = {name: list(reasons) for name, reasons in left_out.items()}
-        for name, reasons in left_out.items():
+    if omitted:
+        facts["left_out"] = {name: list(reasons) for name, reasons in omitted.items()}
+        for name, reasons in omitted.items():
             progress.note(f"configuration {name} is measured without: {'; '.join(reasons)}")
     if idle := without_effect_by(target, sweep):
         facts["without_effect"] = {name: list(sentences) for name, sentences in idle.items()}
@@ -108,7 +108,7 @@ def run_sweep(
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """One continuation of one run."""
+    """One start of one run, until its end or an interruption."""
 
     sweep: Sweep
     target: Target
@@ -122,9 +122,9 @@ class _Loop:
     telemetry: TelemetryCollector | None
 
     def run_plan(self, goal: Goal | None) -> None:
-        """All that is left of the plan."""
+        """Measure what is left of the plan."""
         plan = full_plan(self.sweep)
-        standing = Standing(self.sweep, self.store.samples(self.run.run_id))
+        run_progress = RunProgress(self.sweep, self.store.samples(self.run.run_id))
         per_run = run_seconds(self.sweep.measurement, self.times)
         n_applied = len({(step.repeat, step.configuration) for step in plan.steps})
         self.progress.start(
@@ -135,40 +135,44 @@ class _Loop:
                 for note in round_.notes:
                     self.progress.note(note)
                 self.progress.advance(round_.n_stopped * per_run)
-                knowing = self._knowing(round_.sweep)
-                knowing._take(round_.steps, standing, per_run)
+                extended = self._with_found_configurations(round_.sweep)
+                extended._take(round_.steps, run_progress, per_run)
         finally:
             self.progress.done()
 
-    def _knowing(self, sweep: Sweep) -> "_Loop":
-        """The loop, with configurations that were found on the way."""
+    def _with_found_configurations(self, sweep: Sweep) -> "_Loop":
+        """Return a loop that knows the configurations that the optimiser has added."""
         new = [c for c in sweep.configurations if c not in self.sweep.configurations]
         if not new:
             return self
         judged = unsupported_by(self.target, replace(sweep, configurations=tuple(new)))
         return replace(self, sweep=sweep, unsupported={**self.unsupported, **judged})
 
-    def _take(self, steps: Sequence[Step], standing: Standing, per_run: float) -> None:
-        """What is left of these steps, in order."""
+    def _take(self, steps: Sequence[Step], run_progress: RunProgress, per_run: float) -> None:
+        """Measure what is left of these steps, in order."""
         to_apply = {(step.repeat, step.configuration) for step in steps}
-        in_place = None  # the (round, configuration) that the target is in: its loads share one application
+        in_place = None  # the (round, configuration) that is applied now: all its loads share one application
         for step in steps:
             left = [
-                c for c in step.cells if not standing.is_settled(step.configuration, c, step.repeat, step.load)
+                c for c in step.cells if not run_progress.is_settled(step.configuration, c, step.repeat, step.load)
             ]
             self.progress.advance((len(step.cells) - len(left)) * per_run)
             place = (step.repeat, step.configuration)
             if left:
-                took = self._take_step(step, left, standing, per_run, in_place=in_place == place)
+                took = self._take_step(step, left, run_progress, per_run, in_place=in_place == place)
                 in_place = place if took else None
             if place in to_apply:
                 to_apply.remove(place)
                 self.progress.advance(self.times.apply_seconds)
 
     def _take_step(
-        self, step: Step, left: list[Cell], standing: Standing, per_run: float, *, in_place: bool
+        self, step: Step, left: list[Cell], run_progress: RunProgress, per_run: float, *, in_place: bool
     ) -> bool:
-        """Apply a configuration, unless it is in place, and measure what is left; whether it is in place then."""
+        """Apply a configuration, unless it is in place, and measure what is left.
+
+        Returns:
+            Whether the configuration is in place afterwards.
+        """
         rounds = "" if self.sweep.search is not None else f"/{self.sweep.measurement.repeats}"
         title = f"round {step.repeat + 1}{rounds}, {step.configuration}"
         title += f" under {step.load}" if step.load else ""
@@ -176,36 +180,36 @@ class _Loop:
             reason = "; ".join(self.unsupported[step.configuration])
             if step.repeat == 0:
                 self.progress.note(f"{step.configuration} is skipped: {reason}")
-            self._without_result(step, left, State.SKIPPED, reason, standing)
+            self._without_result(step, left, State.SKIPPED, reason, run_progress)
             self.progress.advance(len(left) * per_run)
             return False
-        left = self._skip_what_the_engine_cannot(step, left, standing, per_run)
+        left = self._skip_what_the_engine_cannot(step, left, run_progress, per_run)
         if left and not (in_place and len(self.target.clients()) >= self._n_clients(step)):
             self.progress.advance(0, f"{title}: applying")
-            if not self._apply(step, left, standing):
+            if not self._apply(step, left, run_progress):
                 self.progress.advance(len(left) * per_run)
                 return False
         for number, cell in enumerate(left, start=len(step.cells) - len(left) + 1):
             self.progress.advance(0, f"{title}: {cell} ({number}/{len(step.cells)})")
-            self._measure(step, cell, standing)
+            self._measure(step, cell, run_progress)
             self.progress.advance(per_run)
         return in_place or bool(left)
 
     def _skip_what_the_engine_cannot(
-        self, step: Step, left: list[Cell], standing: Standing, per_run: float
+        self, step: Step, left: list[Cell], run_progress: RunProgress, per_run: float
     ) -> list[Cell]:
-        """The cells that the engine can measure; the samples of the others are stored with the reason."""
+        """Return the cells that the engine can measure; store the others as skipped, with the reason."""
         if not isinstance(self.engine, KnowsItsLimits):
             return left
         reasons = {cell: self.engine.cannot(cell, self.sweep.measurement.under(step.load)) for cell in left}
         for cell, reason in reasons.items():
             if reason:
-                self._without_result(step, [cell], State.SKIPPED, reason, standing)
+                self._without_result(step, [cell], State.SKIPPED, reason, run_progress)
                 self.progress.advance(per_run)
         return [cell for cell in left if not reasons[cell]]
 
-    def _apply(self, step: Step, left: list[Cell], standing: Standing) -> bool:
-        """Bring the target into a configuration; when a setting did not take effect its cells are failed."""
+    def _apply(self, step: Step, left: list[Cell], run_progress: RunProgress) -> bool:
+        """Apply a configuration; store its cells as failed where a setting did not take effect."""
         self._wait()
         applied = self.target.apply(
             self.sweep.configuration(step.configuration),
@@ -216,25 +220,25 @@ class _Loop:
         if not applied.ok:
             reason = f"the configuration did not take effect: {'; '.join(applied.mismatches)}"
             self.progress.note(f"{step.configuration}, round {step.repeat + 1}: {reason}")
-            self._without_result(step, left, State.FAILED, reason, standing)
+            self._without_result(step, left, State.FAILED, reason, run_progress)
         return applied.ok
 
     def _n_clients(self, step: Step) -> int:
-        """Clients that the target is to have for a step: those of all loads at once, unless it grows with them."""
+        """Return how many clients a step needs: as many as the largest load, unless the target adds clients."""
         if isinstance(self.target, ScalesClients):
             return self.sweep.measurement.under(step.load).n_clients
         return self.sweep.measurement.most_clients
 
-    def _measure(self, step: Step, cell: Cell, standing: Standing) -> None:
-        """Measure one cell, again while it is not ok and attempts are left."""
+    def _measure(self, step: Step, cell: Cell, run_progress: RunProgress) -> None:
+        """Measure one cell; repeat it while it is not ok and attempts are left."""
         measurement = self.sweep.measurement.under(step.load)
         clients = self.target.clients()[: measurement.n_clients]
-        while not standing.is_settled(step.configuration, cell, step.repeat, step.load):
+        while not run_progress.is_settled(step.configuration, cell, step.repeat, step.load):
             run = CellRun(
                 configuration=step.configuration,
                 cell=cell,
                 repeat=step.repeat,
-                attempt=standing.next_attempt(step.configuration, cell, step.repeat, step.load),
+                attempt=run_progress.next_attempt(step.configuration, cell, step.repeat, step.load),
                 measurement=measurement,
                 clients=clients,
                 seeds={c.name: io_seed(measurement.seed, cell, step.repeat, c.name) for c in clients},
@@ -246,13 +250,13 @@ class _Loop:
                 outcome = self.engine.run(run)
             ends = time.time_ns(), time.monotonic_ns()
             io_seconds = measurement.ramp_seconds + measurement.run_seconds
-            # A limited client may spin while it waits: that is no limit of its own.
+            # A rate-limited client may spin while it waits, so its CPU use is not a bottleneck.
             cpu = {} if measurement.is_limited else cpu_of_clients(outcome.clients)
             used = watch.used(io_seconds=io_seconds, clients=clients, cpu=cpu)
             around = Circumstances(wall, ends[0], (monotonic, ends[1]), watch.reasons, watch.n_health_checks, used)
             samples = judge(run, outcome, around)
             self.store.add_samples(self.run.run_id, samples, fio_json=outcome.fio_json)
-            standing.add(samples)
+            run_progress.add(samples)
             for sample in samples:
                 if sample.state is not State.OK:
                     self.progress.note(
@@ -262,7 +266,7 @@ class _Loop:
                     break
 
     def _make_ready(self, run: CellRun) -> None:
-        """Healthy, and caches in the stated condition."""
+        """Wait until the target is healthy, and bring the caches into the stated condition."""
         deadline = time.monotonic() + self.health_limit_seconds
         noted = False
         while True:
@@ -276,7 +280,7 @@ class _Loop:
                     self.engine.warm(run)
                 return
             except ClusterError as error:
-                # A daemon that has just died is noticed by whoever talks to it before the cluster says so.
+                # Clients notice a daemon that has just died before the cluster reports it.
                 if (isinstance(error, RefusedError) and error.is_lasting) or time.monotonic() >= deadline:
                     raise
                 if not noted:
@@ -289,12 +293,12 @@ class _Loop:
         wait_until_healthy(self.target, limit_seconds=self.health_limit_seconds, note=self.progress.note)
 
     def _without_result(
-        self, step: Step, cells: list[Cell], state: State, reason: str, standing: Standing
+        self, step: Step, cells: list[Cell], state: State, reason: str, run_progress: RunProgress
     ) -> None:
-        """Samples of cells that were not measured, one transaction for each cell."""
+        """Store samples of cells that were not measured, in one transaction per cell."""
         now = time.time_ns()
         for cell in cells:
-            attempt = standing.next_attempt(step.configuration, cell, step.repeat, step.load)
+            attempt = run_progress.next_attempt(step.configuration, cell, step.repeat, step.load)
             samples = [
                 Sample(
                     key=SampleKey(step.configuration, cell, f"c{i}", step.repeat, attempt, step.load),
@@ -308,4 +312,4 @@ class _Loop:
                 for i in range(self.sweep.measurement.under(step.load).n_clients)
             ]
             self.store.add_samples(self.run.run_id, samples, fio_json=None)
-            standing.add(samples)
+            run_progress.add(samples)

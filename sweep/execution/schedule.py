@@ -1,4 +1,4 @@
-"""Which runs come next: the rounds of a sweep, each of which may depend on what the ones before it gave."""
+"""The schedule: the rounds of a sweep, each of which may depend on the results of earlier rounds."""
 
 import math
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ from cephfit.sweep.sweep_plan import Plan, Sweep, plan_of
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Runs that can be made without looking at their results in between.
+    """Runs without a decision between them.
 
     Attributes:
-        sweep: with all configurations that are known by now.
+        sweep: with all configurations that are known so far.
         steps: in order.
-        n_stopped: runs of the full plan that are not made.
-        notes: what was decided before it, for people.
+        n_stopped: runs of the full plan that are not needed.
+        notes: decisions before this round, for people.
     """
 
     sweep: Sweep
@@ -42,11 +42,11 @@ class Round:
 
 
 def rounds_of(sweep: Sweep, store: Store, run_id: str, goal: Goal | None) -> Iterator[Round]:
-    """The rounds of a run, from its first one on, those that are measured already among them.
+    """Yield the rounds of a run from the first one on, including those that are measured already.
 
-    The next round is asked for when every run of the one before is in the store. Started again after a kill, all
-    rounds come again as they were: what a round holds depends on the samples of earlier rounds alone, and
-    proposals are in the store before they are measured.
+    The caller asks for the next round when every run of the previous one is in the store. After a kill, the next
+    start yields the same rounds: a round depends only on the samples of earlier rounds, and proposals are stored
+    before they are measured.
     """
     if sweep.search is not None:
         yield from _batches(sweep, sweep.search, store, run_id, goal)
@@ -57,7 +57,7 @@ def rounds_of(sweep: Sweep, store: Store, run_id: str, goal: Goal | None) -> Ite
 
 
 def full_plan(sweep: Sweep) -> Plan:
-    """All runs that a sweep may make; of an optimiser's trials only the number is known beforehand."""
+    """Return all runs that a sweep may need; only the number of an optimiser's trials is known in advance."""
     if sweep.search is None:
         return plan_of(sweep)
     search, steps, default = sweep.search, list[Step](), sweep.configuration(DEFAULT_CONFIGURATION)
@@ -74,7 +74,7 @@ def full_plan(sweep: Sweep) -> Plan:
 
 
 def _while_needed(sweep: Sweep, store: Store, run_id: str, goal: Goal | None) -> Iterator[Round]:
-    """Round after round of what is not decided yet."""
+    """Yield rounds with the cells that are not decided yet."""
     assert sweep.stopping is not None, "the caller's condition"
     plan = plan_of(sweep)
     decided = begin(sweep, goal)
@@ -100,17 +100,17 @@ def _while_needed(sweep: Sweep, store: Store, run_id: str, goal: Goal | None) ->
 
 
 def _news(before: Decided, now: Decided, repeat: int) -> Iterator[str]:
-    """What was decided, one sentence for each reason."""
+    """Yield the new decisions, one sentence for each reason."""
     reasons: dict[str, dict[str, None]] = {}
     for place, stop in now.stopped.items():
         if place not in before.stopped:
             reasons.setdefault(stop.reason, {})[place[0]] = None
     for reason, names in reasons.items():
-        yield f"after {repeat} rounds, measured no more: {', '.join(names)}: {reason}"
+        yield f"after {repeat} rounds, no longer measured: {', '.join(names)}: {reason}"
 
 
 def _batches(sweep: Sweep, search: Search, store: Store, run_id: str, goal: Goal | None) -> Iterator[Round]:
-    """Batch after batch of trials, each with the default among them."""
+    """Yield batches of trials, each together with the default."""
     trials = trials_from_json(store.document(run_id, TRIALS_DOCUMENT))
     batch = 0
     while True:

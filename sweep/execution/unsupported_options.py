@@ -1,4 +1,4 @@
-"""Options that a cluster does not have, left out of the configurations that name them."""
+"""Omit options that a cluster does not have from the configurations that name them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from cephfit.core.protocols import Target
 from cephfit.core.values.configuration import Configuration
 from cephfit.sweep.execution.preflight import unsupported_by
 from cephfit.sweep.sweep_plan import Sweep
-from cephfit.targets.abilities import JudgesConfigurations, KnowsTheSweep
+from cephfit.targets.abilities import ChecksSweep, JudgesConfigurations
 
 Reasons = Mapping[str, tuple[str, ...]]
 """By the name of a configuration."""
@@ -15,35 +15,35 @@ Reasons = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A sweep as it can be on a target.
+    """A sweep that is adapted to a target.
 
     Attributes:
-        sweep: without the settings that the target does not have, where its file says so.
-        left_out: for each configuration that is not as its file says, one reason per setting left out.
-        unsupported: the configurations that the target cannot be brought into, and will be skipped.
+        sweep: without the settings that the target does not have, if its file requests this.
+        omitted: for each changed configuration, one reason per omitted setting.
+        unsupported: configurations that the target does not support; they will be skipped.
     """
 
     sweep: Sweep
-    left_out: Reasons
+    omitted: Reasons
     unsupported: Reasons
 
 
 def fitted_to(target: Target, sweep: Sweep) -> Fitted:
-    """The sweep as it can be on this target; options are left out where its file says ``gone_options: leave-out``.
+    """Return the sweep adapted to this target; ``gone_options: leave-out`` in its file omits unsupported options.
 
-    A configuration of which something is left is measured without the settings that the target cannot take; one of
-    which nothing is left stays as it is, and so will be skipped.
+    A configuration is measured with the settings that the target supports. A configuration without any supported
+    setting stays unchanged, so it will be skipped.
 
     Raises:
-        InputError: as ``unsupported_by``: a typing error ends the sweep, also where options are left out. Or what
-            the target was told does not fit the sweep.
+        InputError: as ``unsupported_by``: a typing error ends the sweep, even where options are omitted. Or the
+            target's options do not fit the sweep.
     """
-    if isinstance(target, KnowsTheSweep):
+    if isinstance(target, ChecksSweep):
         target.check(sweep)
     unsupported = unsupported_by(target, sweep)
-    if not sweep.leaves_out_gone or not isinstance(target, JudgesConfigurations):
+    if not sweep.omits_gone_options or not isinstance(target, JudgesConfigurations):
         return Fitted(sweep, {}, unsupported)
-    left_out: dict[str, tuple[str, ...]] = {}
+    omitted: dict[str, tuple[str, ...]] = {}
     configurations = list(sweep.configurations)
     for i, configuration in enumerate(configurations):
         if configuration.name not in unsupported:
@@ -55,6 +55,6 @@ def fitted_to(target: Target, sweep: Sweep) -> Fitted:
         )
         if kept:
             configurations[i] = replace(configuration, settings=kept)
-            left_out[configuration.name] = tuple(unsupported[configuration.name])
+            omitted[configuration.name] = tuple(unsupported[configuration.name])
     sweep = replace(sweep, configurations=tuple(configurations))
-    return Fitted(sweep, left_out, unsupported_by(target, sweep))
+    return Fitted(sweep, omitted, unsupported_by(target, sweep))

@@ -1,1 +1,1 @@
-"""When repeats are enough, and which configurations are measured no more."""
+"""Early stopping: when repeats are enough, and which configurations need no more of them."""

@@ -1,6 +1,6 @@
 """A race of configurations: which of them can still be the best or the worst.
 
-docs/mathematics.md ("Races") has the mathematics, docs/evidence.md how often it errs.
+docs/method.md ("As few repeats as the decision needs") has the mathematics and the measured error rates.
 """
 
 import math
@@ -18,12 +18,12 @@ from cephfit.sweep.goal import Goal
 from cephfit.sweep.racing.stopping import Decide, Stopping
 
 FUTILE = 0.02
-"""A configuration is given up when all repeats would find it ahead with less than this probability."""
+"""A configuration leaves the race when all repeats would show it ahead with less than this probability."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """When a race is looked at.
+    """One interim analysis of a race.
 
     Attributes:
         measured: repeats so far.
@@ -37,10 +37,10 @@ class Look:
 
     @property
     def confidence(self) -> float:
-        """Of the intervals at one look: half of the error, shared out evenly over all looks (Bonferroni).
+        """Level of the intervals at one look: half of the error, divided evenly among all looks (Bonferroni).
 
-        Half, because intervals of so high a confidence hold a little less often than they should: their variances
-        are estimated from few repeats (benchmarks/racing_errors.py).
+        Only half, because intervals at so high a level cover slightly less often than their level states: their
+        variances are estimated from few repeats (benchmarks/racing_errors.py).
         """
         looks = self.ceiling - self.stopping.minimum
         return 1 - (1 - self.stopping.confidence) / (2 * looks)
@@ -48,12 +48,12 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One end of a race: who can still be the best, or the worst.
+    """One end of a race: the configurations that can still be the best, or the worst.
 
     Attributes:
         sign: 1 for the best, -1 for the worst.
-        candidates: names; the default is among them until it is known to be behind.
-        pick: the answer, once there is one.
+        candidates: names; the default is one of them until it is known to be behind.
+        pick: name of the winner of this end; None while undecided.
     """
 
     sign: int
@@ -71,8 +71,8 @@ class Contest:
 
     Attributes:
         profile: the workload.
-        sides: the ends that are to be found.
-        reasons: why configurations are out, by name.
+        sides: the ends that the race must decide.
+        reasons: why configurations left the race, by name.
     """
 
     profile: Profile
@@ -81,7 +81,7 @@ class Contest:
 
     @classmethod
     def begin(cls, profile: Profile, names: Iterable[str], decide: Decide) -> "Contest":
-        """All configurations in it."""
+        """Return a race with all configurations as candidates."""
         signs = {Decide.BEST: (1,), Decide.WORST: (-1,), Decide.BOTH: (1, -1)}[decide]
         return cls(profile, tuple(Side(sign, tuple(names)) for sign in signs))
 
@@ -90,31 +90,31 @@ class Contest:
         return all(side.pick is not None for side in self.sides)
 
     def live(self, default: str) -> tuple[str, ...]:
-        """Who is measured further: all candidates of open ends, and the default they are held against."""
+        """Return the configurations that need more repeats: candidates of open ends, and the default."""
         if self.over:
             return ()
         names = [name for side in self.sides if side.pick is None for name in side.candidates]
         return tuple(dict.fromkeys([default, *names]))
 
     def narrowed(self, baselines: Baselines, goal: Goal, look: Look) -> "Contest":
-        """The race after a look at the samples; it stays as it was where the default has no figures.
+        """Return the race after a look at the samples; unchanged where the default has no figures.
 
         Args:
             baselines: of all live configurations, and no others.
-            goal: who predicts.
-            look: when.
+            goal: the predictor and its workload.
+            look: the interim analysis.
         """
         if self.over:
             return self
         try:
             against_default = goal.predictor(look.confidence).predict(self.profile, baselines)
         except InputError:
-            return self  # the default lacks a cell: nothing can be said yet
+            return self  # the default lacks a cell, so no decision is possible yet
         known = {p.configuration: p.relative for p in against_default.predictions}
         reasons = dict(self.reasons)
         for name in self.live(baselines.default):
             if name not in known:
-                reasons[name] = ("it lacks figures in a cell that counts",)
+                reasons[name] = ("it has no figures in a cell that the goal needs",)
         sides = []
         for side in self.sides:
             if side.pick is None:
@@ -136,17 +136,17 @@ def _narrow(
 ) -> tuple[Side, dict[str, str]]:
     default, margin = baselines.default, math.log1p(look.stopping.margin)
     leader = max(side.candidates, key=lambda name: side.sign * known[name])
-    held = _Held(leader, side.sign, profile, against_default, baselines, goal, look)
+    comparison = _LeaderComparison(leader, side.sign, profile, against_default, baselines, goal, look)
     reasons: dict[str, str] = {}
     left = [leader]
     for name in side.candidates:
-        if name == leader or name not in held.names:
+        if name == leader or name not in comparison.names:
             continue
-        lead, lowest, _ = held.lead_over(name)
+        lead, lowest, _ = comparison.lead_over(name)
         if lowest > 0 or (name != default and lowest > -margin):
             reasons[name] = _behind(side, leader, lead, lowest, look)
-        elif name != default and held.chance_ahead(name) < FUTILE:
-            chance = f"the chance that {look.ceiling} repeats would put it ahead of {leader}"
+        elif name != default and comparison.chance_ahead(name) < FUTILE:
+            chance = f"the probability that {look.ceiling} repeats would show it ahead of {leader}"
             reasons[name] = f"not the {side.word}: {chance} is below {100 * FUTILE:g} %"
         else:
             left.append(name)
@@ -154,14 +154,14 @@ def _narrow(
     if len(left) == 1:
         pick = leader
     elif set(left) == {leader, default}:
-        pick = _against_the_default(held, default, margin)
+        pick = _against_the_default(comparison, default, margin)
     return replace(side, candidates=tuple(left), pick=pick), reasons
 
 
-def _against_the_default(held: "_Held", default: str, margin: float) -> str | None:
-    """The default, where the leader is not and will not be told from it; None where that is open."""
-    _, lowest, highest = held.lead_over(default)
-    if (-margin < lowest and highest < margin) or held.chance_behind(default) < FUTILE:
+def _against_the_default(comparison: "_LeaderComparison", default: str, margin: float) -> str | None:
+    """Return the default where the leader does not differ from it, now or after all repeats; None where open."""
+    _, lowest, highest = comparison.lead_over(default)
+    if (-margin < lowest and highest < margin) or comparison.chance_behind(default) < FUTILE:
         return default
     return None
 
@@ -169,12 +169,12 @@ def _against_the_default(held: "_Held", default: str, margin: float) -> str | No
 def _behind(side: Side, leader: str, lead: float, lowest: float, look: Look) -> str:
     words = "better" if side.sign > 0 else "worse"
     if lowest > 0:
-        return f"not the {side.word}: {leader} is {words}, by {100 * math.expm1(lead):.1f} %, and surely so"
+        return f"not the {side.word}: {leader} is significantly {words}, by {100 * math.expm1(lead):.1f} %"
     return f"not the {side.word}: at most {100 * look.stopping.margin:g} % {words} than {leader}, if at all"
 
 
-class _Held:
-    """Everybody held against the leader of one end of a race.
+class _LeaderComparison:
+    """All candidates of one end of a race compared with its leader.
 
     A lead is the logarithm of the ratio of predicted performances, in the direction of this end: positive where
     the leader is ahead.
@@ -208,22 +208,22 @@ class _Held:
         return frozenset(self._sure)
 
     def lead_over(self, name: str) -> tuple[float, float, float]:
-        """The leader's lead over another, and its interval at this look."""
+        """Return the leader's lead over another configuration, and its interval at this look."""
         return self._interval(self._sure, name)
 
     def chance_ahead(self, name: str) -> float:
-        """Probability that all repeats would tell this one to be ahead of the leader."""
+        """Return the probability that all repeats would show this configuration ahead of the leader."""
         return self._chance(name, -1)
 
     def chance_behind(self, name: str) -> float:
-        """Probability that all repeats would tell this one to be behind the leader."""
+        """Return the probability that all repeats would show this configuration behind the leader."""
         return self._chance(name, 1)
 
     def _chance(self, name: str, direction: int) -> float:
-        """That the final lead lies beyond the final interval's half width.
+        """Return the probability that the final lead exceeds the final interval's half width.
 
-        With s the standard error now, after n of N repeats, the final lead is taken to be normal around the
-        present one with variance s^2 (1 - n / N), the final half width to be the present one times sqrt(n / N).
+        Let s be the current standard error, after n of N repeats. The final lead is modelled as normal around the
+        current lead with variance s^2 (1 - n / N), the final half width as the current one times sqrt(n / N).
         """
         lead, low, high = self._interval(self._final, name)
         half = (high - low) / 2
@@ -234,8 +234,8 @@ class _Held:
         return float(ndtr((direction * lead - half * math.sqrt(part)) / deviation))
 
     def _interval(self, predictions: Mapping[str, Prediction], name: str) -> tuple[float, float, float]:
-        # One of the two is the reference itself, whose interval is a point, unless the model has no ratios: then
-        # both are held against the default, whose noise is in both, and the interval is wider than need be.
+        # One of the two is the reference, whose interval is a point. A model without ratios is the exception: both
+        # are then compared with the default, whose noise is in both, so the interval is wider than necessary.
         own, other = _logs(predictions[self._leader]), _logs(predictions[name])
         lead = own[1] - other[1]
         ends = (own[0] - other[2], own[2] - other[0])
@@ -245,6 +245,6 @@ class _Held:
 
 
 def _logs(prediction: Prediction) -> tuple[float, float, float]:
-    """Low end, centre and high end of a prediction as logarithms."""
+    """Return low end, centre and high end of a prediction as logarithms."""
     low = math.log(prediction.low) if prediction.low > 0 else -math.inf
     return low, math.log(prediction.relative), math.log(prediction.high) if prediction.high > 0 else -math.inf

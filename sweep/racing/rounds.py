@@ -1,13 +1,7 @@
-"""Which cells of which configurations need more repeats, and what stopping early saves.
+"""Which cells of which configurations need more repeats, and how many runs early stopping saves.
 
-How well the mean of a cell's repeats is known, from few of them.
-
-When repeats are enough: which cells of which configurations are measured no more, decided between rounds.
-
-A decision after n rounds depends on the sweep, the goal and the samples of these n rounds alone, whatever else is
-in the store already: a sweep that was killed decides again as it did.
-
-What stopping early saves: expected of a plan, and done by a run.
+Decisions are taken between rounds. A decision after n rounds depends only on the sweep, the goal and the samples
+of these n rounds, whatever else the store holds. So a sweep that continues after a kill takes the same decisions.
 """
 
 import math
@@ -32,12 +26,13 @@ from cephfit.sweep.sweep_plan import Plan, Sweep, plan_of
 
 
 def half_widths(baselines: Baselines, confidence: float) -> Mapping[tuple[str, Cell], float]:
-    """Half the interval of each mean, as a part of it: 0.05 is 5 % either way. Repeats once measured are left out.
+    """Return the half width of each mean's interval as a fraction of the mean: 0.05 is 5 % either way.
 
-    The variance of log IOPS of a cell is pooled over all configurations that have repeats of it; a configuration's
-    own, of n - 1 degrees of freedom, is drawn towards it with the weight of 4, and the larger of the two is taken,
-    so that one that is unsteady is not called precise for the calm of the others. With t the quantile of
-    min(pooled df, 4 + n - 1) degrees of freedom, the half width is exp(t * s / sqrt(n)) - 1.
+    Cells with a single repeat are omitted. The variance of log IOPS of a cell is pooled over all configurations
+    that have repeats of it. A configuration's own variance, of n - 1 degrees of freedom, is shrunk towards the
+    pooled one with weight 4. The larger of pooled and shrunk variance counts, so that the steadiness of others
+    does not make an unsteady configuration look precise. With t the quantile of min(pooled df, 4 + n - 1) degrees
+    of freedom, the half width is exp(t * s / sqrt(n)) - 1.
     """
     logs = {place: np.log(np.array(b.iops)) for place, b in baselines.cells.items() if len(b.iops) > 1}
     widths = {}
@@ -55,15 +50,15 @@ def half_widths(baselines: Baselines, confidence: float) -> Mapping[tuple[str, C
 
 
 Place = tuple[str, Cell]
-"""A cell of a configuration."""
+"""One cell of one configuration: its name, and the cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why a cell of a configuration is measured no more.
+    """Why the measurement of a cell of a configuration ended.
 
     Attributes:
-        after: rounds that it was measured in.
+        after: number of rounds in which the cell was measured.
         reason: one sentence.
     """
 
@@ -73,12 +68,12 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What has been decided so far.
+    """The decisions so far.
 
     Attributes:
-        looks: decisions that were made; 0 before the first.
-        stopped: cells that are measured no more.
-        contests: the races, by cell; under None the one for the goal's profile.
+        looks: number of interim analyses so far.
+        stopped: cells whose measurement ended.
+        contests: the races by cell; the key None has the race for the goal's profile.
     """
 
     looks: int = 0
@@ -86,7 +81,7 @@ class Decided:
     contests: Mapping[Cell | None, Contest] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """For the store: what was stopped and why, and the answers of the races."""
+        """Return the document for the store: stopped cells with reasons, and the results of the races."""
         grouped: dict[tuple[str, int, str], list[str]] = {}
         for (name, cell), stop in self.stopped.items():
             grouped.setdefault((name, stop.after, stop.reason), []).append(str(cell))
@@ -108,7 +103,7 @@ class Decided:
 
 
 def stops_of(document: Mapping[str, Any] | None) -> dict[Place, int]:
-    """Rounds after which cells were measured no more, from what ``Decided.to_json`` wrote."""
+    """Return the round after which each stopped cell ended, from a document of ``Decided.to_json``."""
     return {
         (row["configuration"], Cell.parse(cell, where="decisions in the store")): int(row["after"])
         for row in (document or {}).get("stopped", ())
@@ -117,10 +112,10 @@ def stops_of(document: Mapping[str, Any] | None) -> dict[Place, int]:
 
 
 def decisions(sweep: Sweep, samples: Iterable[Sample], goal: Goal | None, *, rounds: int) -> Iterator[Decided]:
-    """Everything decided after each of the first ``rounds`` rounds, in order, as long as something is left.
+    """Yield the decisions after each of the first ``rounds`` rounds, in order.
 
     Raises:
-        InputError: the goal's profile cannot be predicted for.
+        InputError: no prediction is possible for the goal's profile.
     """
     stopping = sweep.stopping
     if stopping is None:
@@ -133,7 +128,7 @@ def decisions(sweep: Sweep, samples: Iterable[Sample], goal: Goal | None, *, rou
 
 
 def begin(sweep: Sweep, goal: Goal | None) -> Decided:
-    """Before the first look."""
+    """Return the state before the first look."""
     stopping = sweep.stopping
     names = [c.name for c in sweep.configurations]
     if stopping is None or stopping.race is None or goal is None:
@@ -147,7 +142,7 @@ def begin(sweep: Sweep, goal: Goal | None) -> Decided:
 def decide(
     before: Decided, sweep: Sweep, samples: Sequence[Sample], goal: Goal | None, *, measured: int
 ) -> Decided:
-    """What is decided after ``measured`` rounds; samples of later rounds are not looked at."""
+    """Return the decisions after ``measured`` rounds; samples of later rounds do not count."""
     stopping = sweep.stopping
     assert stopping is not None, "only sweeps with terms for stopping are decided on"
     if stopping.within is None and all(contest.over for contest in before.contests.values()):
@@ -166,12 +161,12 @@ def decide(
         for place, half in half_widths(baselines, look.confidence).items():
             if half <= stopping.within and place not in stopped:
                 known, asked = f"{100 * half:.1f} %", f"{100 * stopping.within:g} %"
-                stopped[place] = Stop(measured, f"its mean is known to {known} either way, {asked} were asked for")
+                stopped[place] = Stop(measured, f"its mean is known to within {known}; the limit is {asked}")
     return Decided(before.looks + 1, stopped, contests)
 
 
 def _of(baselines: Baselines, names: Sequence[str], cells: Sequence[Cell]) -> Baselines:
-    """The baselines of some configurations in some cells only."""
+    """Return the baselines of some configurations in some cells."""
     kept = {p: b for p, b in baselines.cells.items() if p[0] in names and p[1] in cells}
     missing = {p: why for p, why in baselines.missing.items() if p[0] in names and p[1] in cells}
     return replace(baselines, cells=kept, missing=missing)
@@ -185,7 +180,7 @@ def _stop(
     cells: Sequence[Cell] | None,
     goal: Goal,
 ) -> None:
-    """Note what a race has no more use for."""
+    """Add the cells that a race no longer needs to ``stopped``."""
     live = contest.live(DEFAULT_CONFIGURATION)
     answer = ", ".join(f"the {side.word} is {side.pick}" for side in contest.sides)
     counted = goal.used_cells() if cells is None else cells
@@ -201,26 +196,26 @@ def _stop(
 
 
 def _why(contest: Contest, name: str) -> str:
-    """Why one is measured no more while the race goes on."""
+    """Return why a configuration needs no more repeats while the race continues."""
     picks = [f"it is the {side.word}" for side in contest.sides if side.pick == name]
-    return "; ".join([*picks, *contest.reasons.get(name, ())]) or "the ends it could be at are decided"
+    return "; ".join([*picks, *contest.reasons.get(name, ())]) or "the ends that it could win are decided"
 
 
-_IMAGINED = 20
-"""Sweeps that are imagined for an expectation."""
+_N_SIMULATIONS = 20
+"""Number of simulated sweeps behind an expectation."""
 _SOME_IOPS = 100.0
-"""Rate of the imagined default; it cancels."""
+"""Rate of the simulated default; it cancels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """How figures scatter, as standard deviations of their logarithms (about parts of them).
+    """How figures scatter, as standard deviations of their logarithms (roughly, relative deviations).
 
     Attributes:
-        repeats: from repeat to repeat of one cell.
-        configurations: from configuration to configuration, common to all cells.
-        cells: of one configuration's effect, from cell to cell.
-        source: where this comes from, for people.
+        repeats: between the repeats of one cell.
+        configurations: between configurations, common to all cells.
+        cells: between cells, of one configuration's effect.
+        source: origin of these figures, for people.
     """
 
     repeats: float
@@ -235,7 +230,7 @@ ASSUMED_SCATTER = Scatter(
 
 
 def saved_runs(plan: Plan, stops: Mapping[Place, int]) -> int:
-    """Runs of the full plan that are not made."""
+    """Return the number of runs of the full plan that early stopping saves."""
     return sum(
         step.repeat >= stops.get((step.configuration, cell), step.repeat + 1)
         for step in plan.steps
@@ -244,7 +239,7 @@ def saved_runs(plan: Plan, stops: Mapping[Place, int]) -> int:
 
 
 def scatter_of(samples: Sequence[Sample], source: str) -> Scatter | None:
-    """The scatter of an earlier run; None where it has no repeats or nothing to compare."""
+    """Return the scatter of an earlier run; None where it has no repeats or nothing to compare."""
     baselines = baselines_of(samples, source=source)
     spread = pooled_spread(b.iops for b in baselines.cells.values())
     others = [name for name in baselines.configurations if name != DEFAULT_CONFIGURATION]
@@ -268,10 +263,10 @@ def scatter_of(samples: Sequence[Sample], source: str) -> Scatter | None:
 
 
 def expected_saving(sweep: Sweep, goal: Goal, scatter: Scatter = ASSUMED_SCATTER) -> tuple[float, float, float]:
-    """The part of the plan's runs that stopping early is expected to save: least, median and most of 20.
+    """Return the fraction of the plan's runs that early stopping may save: minimum, median, maximum.
 
-    Sweeps of this plan are drawn from a made-up truth of this scatter and decided on as a real one would be. A
-    goal without a profile is taken to move as many bytes in every cell.
+    They are those of 20 simulations. Each draws the samples of this plan with this scatter and decides as a real
+    sweep does. For a goal without a profile, the workload moves the same number of bytes in every cell.
     """
     stopping = sweep.stopping
     if stopping is None:
@@ -279,12 +274,12 @@ def expected_saving(sweep: Sweep, goal: Goal, scatter: Scatter = ASSUMED_SCATTER
     if stopping.race is RaceFor.PROFILE and goal.profile is None:
         goal = Goal(goal.predictor, goal.model, even_profile(sweep.measurement))
     plan = plan_of(sweep)
-    parts = sorted(_imagined(sweep, plan, goal, scatter, seed) for seed in range(_IMAGINED))
-    return parts[0], parts[_IMAGINED // 2], parts[-1]
+    parts = sorted(_simulated_saving(sweep, plan, goal, scatter, seed) for seed in range(_N_SIMULATIONS))
+    return parts[0], parts[_N_SIMULATIONS // 2], parts[-1]
 
 
-def _imagined(sweep: Sweep, plan: Plan, goal: Goal, scatter: Scatter, seed: int) -> float:
-    samples = imagined_samples(sweep, scatter, seed)
+def _simulated_saving(sweep: Sweep, plan: Plan, goal: Goal, scatter: Scatter, seed: int) -> float:
+    samples = simulated_samples(sweep, scatter, seed)
     decided = begin(sweep, goal)
     assert sweep.stopping is not None, "the caller's condition"
     for measured in range(sweep.stopping.minimum, sweep.measurement.repeats):
@@ -292,8 +287,8 @@ def _imagined(sweep: Sweep, plan: Plan, goal: Goal, scatter: Scatter, seed: int)
     return saved_runs(plan, {place: stop.after for place, stop in decided.stopped.items()}) / plan.n_runs
 
 
-def imagined_samples(sweep: Sweep, scatter: Scatter, seed: int) -> list[Sample]:
-    """All samples of the full plan, drawn from a made-up truth."""
+def simulated_samples(sweep: Sweep, scatter: Scatter, seed: int) -> list[Sample]:
+    """Return all samples of the full plan, drawn from simulated true rates."""
     dice = np.random.default_rng([seed, sweep.measurement.seed])
     cells, repeats = sweep.measurement.cells, sweep.measurement.repeats
     samples = []
@@ -315,6 +310,6 @@ def _sample(name: str, cell: Cell, repeat: int, iops: float) -> Sample:
 
 
 def saving_document(plan: Plan, stops: Mapping[Place, int]) -> dict[str, Any]:
-    """What was not run, for people and programs."""
+    """Return the number of saved runs, for people and programs."""
     saved = saved_runs(plan, stops)
     return {"runs_of_full_plan": plan.n_runs, "runs_saved": saved, "part_saved": saved / max(1, plan.n_runs)}

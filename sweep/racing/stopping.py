@@ -1,4 +1,4 @@
-"""When the repeats of a sweep are enough, as frozen values."""
+"""The terms of early stopping, as frozen values."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,16 +6,16 @@ from typing import Any
 
 
 class RaceFor(StrEnum):
-    """What configurations race for."""
+    """The quantity that decides a race."""
 
     PROFILE = "profile"
-    """The predicted performance of a workload, whose profile is given with the run."""
+    """The predicted performance of a workload; the command names its profile."""
     CELLS = "cells"
-    """The IOPS of every cell by itself."""
+    """The IOPS of every cell, each cell separately."""
 
 
 class Decide(StrEnum):
-    """What a race is to find out."""
+    """The result that a race must find."""
 
     BEST = "best"
     WORST = "worst"
@@ -24,16 +24,16 @@ class Decide(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """When the repeats of a cell or a configuration are enough; the measurement's ``repeats`` is the ceiling.
+    """When the repeats of a cell or a configuration are enough; the measurement's ``repeats`` is the maximum.
 
     Attributes:
-        race: what configurations race for; None if they do not.
-        decide: what the race is to find out.
-        margin: a configuration that is ahead of another by less than this part does not matter: 0.02 is 2 %.
-        within: a cell of a configuration is measured no more when its mean is known to this part either way;
-            None to go on.
+        race: the quantity that decides the race; None without a race.
+        decide: the result that the race must find.
+        margin: differences below this fraction do not matter: 0.02 is 2 %.
+        within: measuring a cell of a configuration ends when the half width of its mean's interval is at most this
+            fraction of the mean; None for no such limit.
         minimum: repeats before the first decision.
-        confidence: of all decisions of one race together, over all looks.
+        confidence: joint level of all decisions of one race, over all interim analyses.
     """
 
     race: RaceFor | None = None
@@ -44,7 +44,7 @@ class Stopping:
     confidence: float = 0.95
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for the sweep's digest and for plans that are printed."""
+        """Return all terms, for the sweep's digest and for printed plans."""
         return {
             "race": None if self.race is None else self.race.value,
             "decide": self.decide.value,

@@ -1,9 +1,4 @@
-"""A Ceph cluster as a target: apply, read back and undo configurations.
-
-What a report says about the Ceph cluster that a sweep ran on, and about the machine of the clients.
-
-A Ceph cluster as a target: configurations are applied to it, read back from it and undone.
-"""
+"""A Ceph cluster as a target: apply, read back and undo configurations."""
 
 import os
 import platform
@@ -42,7 +37,7 @@ from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollec
 from cephfit.measure.validity.disturbances import MapWatch, Mark
 from cephfit.measure.validity.foreign_io import ForeignIoInPool
 from cephfit.targets import abilities
-from cephfit.targets.ceph.cluster_changes import ClusterChanges, Forecast, Room
+from cephfit.targets.ceph.cluster_changes import ClusterChanges, Forecast, FreeCapacity
 from cephfit.targets.ceph.only_pool import OnlyPool
 from cephfit.targets.ceph.volume_clients import VolumeClients
 from cephfit.targets.ceph.volume_clients import fill as fill_volumes
@@ -59,7 +54,10 @@ _OSD_FACTS = (
 
 
 def facts_of(admin: CephAdmin) -> dict[str, Any]:
-    """Versions, machine, layout and clocks. JSON values only; no keys."""
+    """Return facts about the cluster and this machine: versions, hardware, OSDs, clock source. No secrets.
+
+    All are JSON values.
+    """
     classes = {d.id: d.device_class for d in running_daemons(admin) if d.kind == "osd"}
     memory = memory_targets(admin, [int(osd) for osd in classes])
     return {
@@ -90,10 +88,10 @@ def facts_of(admin: CephAdmin) -> dict[str, Any]:
 
 def _version(*argv: str) -> str:
     try:
-        said = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10).stdout
+        output = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10).stdout
     except (OSError, subprocess.TimeoutExpired):
         return "not installed"
-    return said.splitlines()[0].strip() if said else "unknown"
+    return output.splitlines()[0].strip() if output else "unknown"
 
 
 def _cpu_model() -> str:
@@ -116,22 +114,22 @@ class CephTarget(
 ):
     """A Ceph cluster.
 
-    What it creates: pools named ``cephfit-*`` with its images, block devices on them, and a folder with journal
-    and the clients' ceph.conf. Any method may be cut off by a kill at any instant; the next process finishes the
-    work (``apply``) or takes it back (``reset``).
+    It creates pools named ``cephfit-*`` with images, block devices for these, and a folder with the journal and
+    the clients' ceph.conf. A kill at any moment is safe: the next process finishes the work (``apply``) or undoes
+    it (``reset``).
 
     Args:
-        name: as reports show it.
+        name: for reports.
         admin: sends commands.
         images: a librados connection for the images; may be the same object as ``admin``.
-        access: how clients reach the cluster.
-        folder: where what must outlive the process is kept; exists.
-        journal: of this target; opened for reading only where nothing is to be changed.
-        adapters: what is around this cluster.
-        for_change: whoever opens the target holds its lock; needed by all but ``facts``, ``health`` and
-            ``unsupported``.
-        progress: hears what takes long.
-        only_pool: name of the one pool that may be touched; empty for pools of its own and the whole cluster.
+        access: the clients' access to the cluster.
+        folder: existing folder for state that must survive the process.
+        journal: of this target; read-only where nothing may change.
+        surroundings: adapters for hosts, clients and OSDs around this cluster.
+        for_change: the caller holds the target's lock; all methods except ``facts``, ``health`` and
+            ``unsupported`` require it.
+        progress: shows long steps.
+        only_pool: name of the only pool that may be changed; empty for own pools and the whole cluster.
     """
 
     def __init__(
@@ -175,7 +173,9 @@ class CephTarget(
                 adapters=adapters,
                 progress=self._progress,
             )
-        self.room = Room(name, health=self._health, changes=self._changes, below=adapters.require_room)
+        self.capacity = FreeCapacity(
+            name, health=self._health, changes=self._changes, below=surroundings.require_room
+        )
         self._map_watch = MapWatch(
             admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX), foreign_io=foreign_io
         )
@@ -193,23 +193,23 @@ class CephTarget(
         return {**facts_of(self._admin), **({"options_by": way.value} if way is not None else {})}
 
     def declared_pools(self) -> DeclaredPools:
-        """The pools that people declare for this cluster; they have their own journal and outlive ``reset``.
+        """Return the pools declared for this cluster; they have their own journal and remain after ``reset``.
 
         Raises:
-            InputError: only one pool may be touched here.
+            InputError: the target is restricted to one pool.
         """
         return self._changes.declared_pools(Journal(self._folder / "pools.jsonl", read_only=not self._for_change))
 
     def pool_portraits(self) -> tuple[PoolPortrait, ...]:
-        """All pools of the cluster, with where their data lies."""
+        """Return all pools of the cluster with the placement of their data."""
         return survey(self._admin)
 
     def catalogue(self) -> options.Catalogue:
-        """The options of this cluster."""
+        """Return the options of this cluster."""
         return self._catalogue
 
-    def telemetry(self) -> ClusterTelemetryCollector:
-        """Who sees what the hosts within reach and the OSDs do."""
+    def witness(self) -> ClusterWitness:
+        """Return the collector of telemetry from accessible hosts and OSDs."""
         classes = {int(d.id): d.device_class for d in running_daemons(self._admin) if d.kind == "osd"}
         return ClusterTelemetryCollector(self._admin, self._around.hosts, classes)
 
@@ -228,15 +228,15 @@ class CephTarget(
         return self._forecast.unsupported(configurations)
 
     def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Warnings by configuration: settings that exist here but that these OSDs never read."""
+        """Return warnings by configuration: settings that exist but that these OSDs never read."""
         return self._forecast.without_effect(configurations)
 
     def preview(self, sweep: PlannedSweep) -> Preview:
-        """What a sweep would do here, before anything is done."""
+        """Return what a sweep would change, before anything changes."""
         return self._forecast.preview(sweep)
 
     def undoings(self) -> Sequence[Undoing]:
-        """What ``reset`` would put back now."""
+        """Return what ``reset`` would restore now."""
         return self._forecast.undoings()
 
     def apply(
@@ -257,17 +257,17 @@ class CephTarget(
         self._clear_up()
         self._await_health(f"before configuration {configuration.name} is applied")
         self._clients.detach()
-        self._remake_osds(configuration)
-        made = self._changes.bring_about(configuration)
-        if made.refused:
-            return outcome([made.refused], {}, made.restarted)
+        self._recreate_osds(configuration)
+        change = self._changes.apply_configuration(configuration)
+        if change.refused:
+            return outcome([change.refused], {}, change.restarted)
         clients = [f"c{number}" for number in range(n_clients)]
         volumes = tuple(
-            Volume(made.pool, image_name(configuration, client, volume_nbytes, filled=fill), volume_nbytes)
+            Volume(change.pool, image_name(configuration, client, volume_nbytes, filled=fill), volume_nbytes)
             for client in clients
         )
         for volume in volumes:
-            self._changes.about_to_make(volume)
+            self._changes.before_creating(volume)
             self._volumes.ensure(configuration, volume)
         for_clients = self._changes.for_clients(configuration)
         self._clients.write_conf(for_clients, self._admin)
@@ -277,7 +277,7 @@ class CephTarget(
         try:
             self._around.greater.apply(configuration, self._clients.attached)
         except HostRefusedError as refused:
-            return outcome([f"{refused.where}: {refused.what}"], {}, made.restarted)
+            return outcome([f"{refused.where}: {refused.what}"], {}, change.restarted)
         self._await_health(f"after configuration {configuration.name} was applied")
         parts = [
             *self._changes.read_back(configuration),
@@ -288,19 +288,19 @@ class CephTarget(
         values: dict[str, Any] = {}
         for found, _ in parts:
             values.update(found)
-        return outcome([sentence for _, sentences in parts for sentence in sentences], values, made.restarted)
+        return outcome([sentence for _, sentences in parts for sentence in sentences], values, change.restarted)
 
     def _clear_up(self) -> None:
         if self._around.stores is not None:
             self._around.stores.clear_up()
         self._changes.clear_up()
 
-    def _remake_osds(self, configuration: Configuration) -> None:
-        """Make OSDs anew that are to have another store; what lay on them is gone, and made again when needed."""
+    def _recreate_osds(self, configuration: Configuration) -> None:
+        """Recreate OSDs that need another store. Their data is lost; volumes are created again when needed."""
         stores = self._around.stores
         if stores is not None and (due := stores.due(configuration)):
             self._progress.note(f"recreating {', '.join(f'osd.{osd}' for osd in due)}")
-            self._changes.give_up_pools()
+            self._changes.delete_pools()
             stores.remake(configuration)
             self._health.expect_new_pools()
 
@@ -308,7 +308,7 @@ class CephTarget(
         return self._clients.attached
 
     def drop_caches(self) -> None:
-        # From the client down: what one cache writes out goes into the next one.
+        # In order from client to disk, because data that one cache writes enters the next one.
         self._clients.drop_caches()
         for osd in self._admin.command("osd ls"):
             self._admin.tell(f"osd.{osd}", "cache drop")
@@ -317,14 +317,14 @@ class CephTarget(
     def why_caches_stay(self) -> str:
         if not self.only_pool:
             return self._around.why_page_caches_stay()
-        return f"only pool {self.only_pool} may be touched, while the caches of OSDs are everybody's"
+        return f"only pool {self.only_pool} may be changed, while all clients share the caches of OSDs"
 
     def health(self) -> Health:
-        self._map_watch.poll()  # this is what is asked all the while a sample is taken
+        self._map_watch.keep_looking()  # this method is called repeatedly while a sample is taken
         return self._health.check()
 
     def note_on(self, client: Client, key: str) -> str | None:
-        """A note kept with the client's volume for as long as the volume lives."""
+        """Return a note that is kept with the client's volume for the volume's lifetime."""
         return self._clients.note_on(client, key)
 
     def set_note(self, client: Client, key: str, text: str | None) -> None:
@@ -337,7 +337,7 @@ class CephTarget(
         tried.make(self._around.greater.restore)
         tried.make(self._clear_up)
         are_back = tried.make(partial(self._changes.take_back, pools=is_free))
-        if is_free and are_back and self._around.stores is not None:  # pools that stay need their OSDs
+        if is_free and are_back and self._around.stores is not None:  # remaining pools need their OSDs
             tried.make(self._around.stores.restore)
             self._health.expect_new_pools()
         tried.end()
@@ -350,14 +350,14 @@ class CephTarget(
             self._images.close()
 
     def full_speed(self) -> AbstractContextManager[None]:
-        """Without limits on the cluster's disks inside the block, for what is not measured."""
+        """Suspend limits on the cluster's disks inside the block, for unmeasured I/O."""
         return self._around.full_speed()
 
     def _fill(self, volumes: Sequence[Volume]) -> None:
         empty = [v for v in volumes if not self._volumes.is_filled(v)]
         if not empty:
             return
-        self.room.require(empty[0].pool, sum(v.nbytes for v in empty))  # all of them are in one pool
+        self.capacity.require(empty[0].pool, sum(v.nbytes for v in empty))  # all volumes are in one pool
         self._progress.note(f"filling {', '.join(v.image for v in empty)}")
         with self._around.full_speed():
             fill_volumes(empty, conf=self._clients.conf, client_id=self._clients.client_id)

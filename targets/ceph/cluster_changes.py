@@ -1,10 +1,7 @@
-"""What a configuration changes on a Ceph cluster, and what is known of it before.
+"""The changes of a configuration on a Ceph cluster, and their forecast.
 
-What a configuration changes on a Ceph cluster itself, behind one protocol: the whole cluster, or one pool.
-
-Whether volumes fit into their cluster and pool, before they are filled.
-
-What can be said of configurations on a Ceph cluster before anything is changed on it.
+``ClusterChanges`` is the protocol for changes on a whole cluster or within one pool. ``FreeCapacity`` checks that
+volumes fit before they are filled. ``Forecast`` reports what configurations would change before they do.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,13 +24,13 @@ from cephfit.core.values.preview import Difference, Preview, Undoing, other_undo
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What became of a configuration.
+class ChangeResult:
+    """The result of applying a configuration.
 
     Attributes:
-        pool: where its images belong; empty if the cluster refused.
-        restarted: OSDs that were restarted on the way.
-        refused: the cluster's words against it; empty if it took everything.
+        pool: the pool of its images; empty if the cluster refused.
+        restarted: OSDs that were restarted.
+        refused: the cluster's error text; empty if it accepted everything.
     """
 
     pool: str
@@ -42,85 +39,90 @@ class Made:
 
 
 class ClusterChanges(Protocol):
-    """Everything is journalled before it is made. May be cut off at any instant; the next process goes on."""
+    """Changes a cluster for a configuration, and undoes the changes.
+
+    Every change is in the journal before it happens. A kill at any moment is safe: the next process continues.
+    """
 
     def why_not(self, configuration: Configuration) -> tuple[str, ...]:
-        """What speaks against a configuration whose settings all exist; empty if nothing. Changes nothing."""
+        """Return the reasons against a configuration with existing settings; empty without any. Change nothing."""
 
     def declared_pools(self, journal: Journal) -> DeclaredPools:
-        """The pools that people declare for the cluster.
+        """Return the pools that people declare for the cluster.
 
         Args:
-            journal: of these pools alone.
+            journal: of these pools only.
 
         Raises:
-            InputError: no pools may be made here.
+            InputError: this target may not create pools.
         """
 
     def clear_up(self) -> None:
-        """Take away what a process that was killed left in the way of the cluster's health; at any time."""
+        """Remove remains of a killed process that affect the cluster's health; may be called at any time."""
 
-    def give_up_pools(self) -> None:
-        """Delete the pools made so far: the OSDs below them go."""
+    def delete_pools(self) -> None:
+        """Delete the pools created so far, because their OSDs are about to be removed."""
 
-    def bring_about(self, configuration: Configuration) -> Made:
-        """Make the configuration's options and pool; what was changed before and is not wanted now gets its
-        original.
+    def apply_configuration(self, configuration: Configuration) -> ChangeResult:
+        """Apply the configuration's options and create its pool; restore all other earlier changes.
 
         Raises:
-            ClusterError: the cluster did not become what it should for other reasons than a refusal.
+            ClusterError: the cluster did not reach the new state for another reason than a refusal.
         """
 
-    def about_to_make(self, volume: Volume) -> None:
-        """An image will be made now."""
+    def before_creating(self, volume: Volume) -> None:
+        """Prepare for the creation of an image, which follows immediately."""
 
-    def room_in(self, pool: str) -> int | None:
-        """Bytes that clients can still write into a pool, as Ceph reckons; None while it does not know."""
+    def free_nbytes(self, pool: str) -> int | None:
+        """Return the bytes that clients can still write into a pool, by Ceph's estimate; None while unknown."""
 
-    def copies_in(self, pool: str) -> float:
-        """Bytes that lie on disks for each byte written."""
+    def raw_ratio(self, pool: str) -> float:
+        """Return the bytes on disks per byte written."""
 
     def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:
-        """What the daemons and the pool say."""
+        """Return the values that the daemons and the pool report."""
 
     def for_clients(self, configuration: Configuration) -> Configuration:
-        """The configuration with all that its clients have to be told in their own ceph.conf."""
+        """Return the configuration with all options that its clients need in their own ceph.conf."""
 
     def keep(self, osd_map: Callable[[], Mapping[str, Any]]) -> tuple[str, ...]:
-        """Make good what daemons lost that restarted by themselves, one sentence each; empty if nothing was lost.
+        """Restore values that daemons lost in an unexpected restart.
 
         Args:
-            osd_map: gives ``osd dump`` as it is now.
+            osd_map: returns the current ``osd dump``.
+
+        Returns:
+            One sentence per restored loss; empty if nothing was lost.
         """
 
     def preview(self, sweep: PlannedSweep, configurations: Sequence[Configuration]) -> Preview:
-        """What these configurations of a sweep would change on the cluster; its health is not asked here."""
+        """Return what these configurations of a sweep would change on the cluster, without its health."""
 
     def undoings(self) -> Sequence[Undoing]:
-        """What ``take_back`` would put back now, as far as it is of this kind. Changes nothing."""
+        """Return what ``take_back`` would restore now. Change nothing."""
 
     def take_back(self, *, pools: bool) -> None:
-        """Everything as it was, as far as it can be; what could not be put back stays in the journal.
+        """Restore the original state as far as possible; what could not be restored stays in the journal.
 
         Args:
-            pools: delete pools and images, too; not while something works on the images still.
+            pools: also delete pools and images; False while the images are still in use.
 
         Raises:
-            CephfitError: names everything that was not put back.
+            CephfitError: names everything that was not restored.
         """
 
 
-MAKE_ROOM = "`cephfit restore` deletes the volumes of earlier sweeps; or use smaller volumes or fewer clients"
+FREE_UP = "`cephfit restore` deletes the volumes of earlier sweeps; or use smaller volumes or fewer clients"
 
 
-class Room:
-    """The room that is left on a cluster.
+class FreeCapacity:
+    """The free capacity of a cluster.
 
     Args:
         name: of the cluster, for messages.
-        health: of the cluster, which says itself when room is running out.
+        health: of the cluster, which reports when the cluster is nearly full.
         changes: knows the pools.
-        below: asked about what lies under the pools, with the bytes of all copies; raises ClusterError.
+        below: checks the capacity below the pools for the bytes of all copies; raises ClusterError.
     """
 
     def __init__(
@@ -132,37 +134,37 @@ class Room:
         self._below = below
 
     def in_pool(self, pool: str) -> int | None:
-        """Bytes that clients can still write into a pool, as Ceph reckons; None while it does not know."""
-        return self._changes.room_in(pool)
+        """Return the bytes that clients can still write into a pool, by Ceph's estimate; None while unknown."""
+        return self._changes.free_nbytes(pool)
 
     def require(self, pool: str, nbytes: int) -> None:
-        """See that so many bytes can be written into the images of a pool.
+        """Check that the images of a pool can take this number of bytes.
 
         Raises:
-            ClusterError: there is too little room; says how much is wanted and how much there is.
+            ClusterError: the free capacity is too small; names the required and the available bytes.
         """
         if full := is_getting_full(self._health.check()):
-            raise ClusterError(f"the cluster is filling up: {'; '.join(full)}", where=self._name, remedy=MAKE_ROOM)
-        wanted, available = with_margin(nbytes), self.in_pool(pool)
-        if available is not None and available < wanted:
+            raise ClusterError(f"the cluster is filling up: {'; '.join(full)}", where=self._name, remedy=FREE_UP)
+        required, available = with_margin(nbytes), self.in_pool(pool)
+        if available is not None and available < required:
             raise ClusterError(
-                f"the volumes need {about(wanted)}, the pool has room for {about(available)}",
+                f"the volumes need {about(required)}, the pool has {about(available)} free",
                 where=f"pool {pool}",
-                remedy=MAKE_ROOM,
+                remedy=FREE_UP,
             )
-        self._below(int(wanted * self._changes.copies_in(pool)))
+        self._below(int(required * self._changes.raw_ratio(pool)))
 
 
 class Forecast:
-    """What would be refused, what would have no effect, what would change, what would be put back.
+    """Reports which settings would be refused, have no effect, change or be restored.
 
     Args:
-        admin: sends commands, none of which changes anything.
+        admin: sends commands that change nothing.
         catalogue: the options of the cluster.
         health: of the cluster.
-        changes: that configurations make on the cluster itself.
-        adapters: what is around the cluster.
-        journal: of what was changed.
+        changes: changes of configurations on the cluster itself.
+        surroundings: adapters for hosts, clients and OSDs around the cluster.
+        journal: of earlier changes.
     """
 
     def __init__(
@@ -183,7 +185,7 @@ class Forecast:
         self._journal = journal
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Reasons by configuration; see ``JudgesConfigurations``."""
+        """Return reasons by configuration; see ``JudgesConfigurations``."""
         configurations = tuple(configurations)
         reasons = {n: list(why) for n, why in options.unsupported(configurations, self._catalogue).items()}
         for configuration in configurations:
@@ -192,7 +194,7 @@ class Forecast:
                 for setting in configuration.within(Partition.GREATER)
                 if (why := self._around.greater.why_not(setting))
             ]
-            if configuration.name not in reasons:  # what the rest asks is about settings that exist
+            if configuration.name not in reasons:  # the remaining checks require that all settings exist
                 more += self._changes.why_not(configuration)
                 more += self._around.stores.why_not(configuration) if self._around.stores else ()
             if more:
@@ -200,7 +202,7 @@ class Forecast:
         return {name: tuple(dict.fromkeys(why)) for name, why in reasons.items()}
 
     def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Warnings by configuration: settings that exist here but that these OSDs never read."""
+        """Return warnings by configuration: settings that exist but that these OSDs never read."""
         if (remake := self._around.stores) is None:
             stores = {osd.get("osd_objectstore", "") for osd in self._admin.command("osd metadata")}
             return options.without_effect(configurations, stores)
@@ -210,7 +212,7 @@ class Forecast:
         return found
 
     def preview(self, sweep: PlannedSweep) -> Preview:
-        """What a sweep would do here."""
+        """Return what a sweep would change."""
         against = self.unsupported(sweep.configurations)
         supported = tuple(c for c in sweep.configurations if c.name not in against)
         found = self._changes.preview(sweep, supported)
@@ -218,7 +220,7 @@ class Forecast:
         return replace(found, health=self._health.check(), differences=found.differences + around)
 
     def undoings(self) -> Sequence[Undoing]:
-        """What would be put back now."""
+        """Return what would be restored now."""
         return [*other_undoings(self._journal.entries()), *self._changes.undoings()]
 
     def _differences_around(self, configuration: Configuration) -> list[Difference]:

@@ -1,4 +1,4 @@
-"""What a sweep would do to a whole cluster, asked of the monitors and the manager only."""
+"""Preview what a sweep would change on a whole cluster, from queries to monitors and manager only."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,14 +29,14 @@ from cephfit.core.values.measurement import CacheCondition, PlannedSweep
 from cephfit.core.values.preview import HEALTHY, Difference, PoolToMake, Preview
 
 RESTART_SECONDS = 30.0
-"""Assumed for one OSD to restart and all its PGs to be active+clean again; a lab's takes 7 to 11 s."""
+"""Assumed time until a restarted OSD's PGs are active+clean again; a lab's take 7 to 11 s."""
 
 _NAMED = 6
-"""OSDs that a note names; of more it says how many."""
+"""Number of OSDs that a note names; of the others it gives the count."""
 
 
-class Present:
-    """The values that daemons run with, as the manager knows them: one command per daemon, asked once."""
+class CurrentValues:
+    """The values that daemons run with, as the manager reports them, in one query per daemon."""
 
     def __init__(self, admin: CephAdmin, catalogue: Catalogue, settings: DaemonOptions) -> None:
         self._admin = admin
@@ -62,8 +62,8 @@ class Present:
         return str(self._catalogue.option(key).default)
 
 
-def option_differences(configuration: Configuration, present: Present) -> list[Difference]:
-    """Every option of a configuration: what runs now, for each class of daemon, and what would."""
+def option_differences(configuration: Configuration, present: CurrentValues) -> list[Difference]:
+    """Return the current and the new value of every option of a configuration, for each class of daemon."""
     found = []
     settings = tuple(configuration.within(Partition.CEPH))
     for setting in settings:
@@ -85,23 +85,23 @@ def option_differences(configuration: Configuration, present: Present) -> list[D
     return found
 
 
-def pools_to_make(
+def planned_pools(
     plans: Mapping[str, Sequence[PoolPlan]],
     sweep: PlannedSweep,
     existing: Iterable[str],
     defaults: PoolDefaults,
     osd_capacity: OsdCapacity,
 ) -> tuple[PoolToMake, ...]:
-    """The pools of all configurations, each once.
+    """Return the pools to create for all configurations, each once.
 
     Args:
-        plans: of each configuration that will be applied.
-        sweep: whose volumes they hold.
-        existing: names of pools that are there already.
-        defaults: of a pool that says nothing of its copies or PGs.
-        osd_capacity: knows the OSDs below a pool.
+        plans: pools of each configuration that will be applied.
+        sweep: the sweep, for the number and size of volumes.
+        existing: names of pools that exist already.
+        defaults: copies and PGs of a pool that does not set them.
+        beneath: finds the OSDs of a pool.
     """
-    there = set(existing)
+    present_pools = set(existing)
     volumes_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
     users: dict[str, list[str]] = {}
     by_name: dict[str, PoolPlan] = {}
@@ -111,9 +111,9 @@ def pools_to_make(
             by_name[plan.name] = plan
     found = []
     for name, plan in by_name.items():
-        if name in there:
+        if name in present_pools:
             continue
-        # A cache tier is written through or back: what passes it lies in the pool below in the end.
+        # A cache tier writes its data to the base pool in the end, so the data counts there only.
         of_data = holds_data(plan, plans[users[name][0]])
         holds = len(users[name]) * volumes_nbytes if of_data else 0
         found.append(
@@ -131,12 +131,12 @@ def pools_to_make(
 
 
 def count_restarts(order: Sequence[str], startup: Mapping[str, Mapping[int, Mapping[str, str]]]) -> Counter[int]:
-    """OSD to its restarts over a sweep that applies configurations in this order and is undone at its end.
+    """Return the number of restarts of each OSD during a sweep and its undoing.
 
     Args:
-        order: names of configurations as they are applied.
-        startup: configuration to OSD to the options that it must have read at its start, where they differ from
-            what is so before the sweep.
+        order: names of configurations in the order in which they are applied.
+        startup: configuration to OSD to the options that the OSD must read at its start, where they differ from
+            the values before the sweep.
     """
     count: Counter[int] = Counter()
     before: Mapping[int, Mapping[str, str]] = {}
@@ -148,7 +148,7 @@ def count_restarts(order: Sequence[str], startup: Mapping[str, Mapping[int, Mapp
 
 
 def restarts_note(count: Mapping[int, int]) -> str:
-    """How often each OSD is restarted, in a sentence; empty if none is."""
+    """Return a sentence about how often each OSD is restarted; empty if none is."""
     by_times: dict[int, list[int]] = {}
     for osd, times in sorted(count.items()):
         by_times.setdefault(times, []).append(osd)
@@ -169,36 +169,36 @@ def preview_of(
     settings: DaemonOptions,
     pools: Pools,
 ) -> Preview:
-    """What configurations of a sweep would change, but for settings around Ceph; changes nothing."""
-    present = Present(admin, catalogue, settings)
+    """Return what configurations of a sweep would change, without settings around Ceph; change nothing."""
+    present = CurrentValues(admin, catalogue, settings)
     startup = {c.name: settings.needs_restart(c) for c in configurations}
     plans = {c.name: pools.plans(c) for c in configurations}
     order = [name for (_, name), _ in groupby((s.repeat, s.configuration) for s in sweep.steps)]
     count = count_restarts([name for name in order if name in plans], startup)
     n_restarts = count.total()
-    # A rule that several pools share is one wish.
+    # Several pools may share a rule; it counts once.
     wishes = {w.rule: w for p in plans.values() for w in pools.wishes(p, where=f"sweep {sweep.name}")}
     proposal = pools.places.propose(tuple(wishes.values())) if wishes else None
     moved = proposal.moved if proposal else None
     notes = list(proposal.warnings) if proposal else []
     if proposal and proposal.added:
-        notes.append(f"{len(proposal.added)} lines are added to the CRUSH map; by them, {proposal.moved}")
+        notes.append(f"{len(proposal.added)} lines are added to the CRUSH map; as a result, {proposal.moved}")
     for configuration in configurations:
-        notes += _ways(configuration, settings)
+        notes += _delivery_notes(configuration, settings)
     notes += filter(None, [restarts_note(count)])
     if any(plans.values()):
         notes.append("mon_allow_pool_delete is set to true while pools of cephfit are deleted")
-    osd_capacity = OsdCapacity(admin)
-    made = pools_to_make(plans, sweep, pools.existing(), pool_defaults(admin, present.daemons), osd_capacity)
-    notes += filter(None, (few_pgs_note(pool.name, pool.n_pgs, pool.pgs_per_osd) for pool in made))
-    notes += _about_caches(sweep, plans, admin=admin, daemons=present.daemons, osd_capacity=osd_capacity)
+    beneath = Beneath(admin)
+    new_pools = planned_pools(plans, sweep, pools.existing(), pool_defaults(admin, present.daemons), beneath)
+    notes += filter(None, (few_pgs_note(pool.name, pool.n_pgs, pool.pgs_per_osd) for pool in new_pools))
+    notes += _about_caches(sweep, plans, admin=admin, daemons=present.daemons, beneath=beneath)
     return Preview(
         health=HEALTHY,
         differences=tuple(d for c in configurations for d in option_differences(c, present)),
         restarts={name: tuple(sorted(osds)) for name, osds in startup.items() if osds},
         n_restarts=n_restarts,
         restart_seconds=n_restarts * RESTART_SECONDS,
-        pools=made,
+        pools=new_pools,
         moved_nbytes=(moved.nbytes or 0) if moved else 0,
         notes=tuple(notes),
     )
@@ -212,7 +212,7 @@ def _about_caches(
     daemons: Sequence[Daemon],
     osd_capacity: OsdCapacity,
 ) -> list[str]:
-    """What is done to the caches of OSDs, or what they do to the sweep."""
+    """Return notes about the caches of OSDs: how often they are dropped, or whether they hold all data."""
     osds = [int(daemon.id) for daemon in daemons if daemon.kind == "osd"]
     if sweep.measurement.cache is CacheCondition.COLD:
         n_drops = sum(len(step.cells) for step in sweep.steps if step.configuration in plans)
@@ -227,8 +227,8 @@ def _about_caches(
     return list(filter(None, notes))
 
 
-def _ways(configuration: Configuration, settings: DaemonOptions) -> list[str]:
-    """What reaches daemons otherwise than through the config store."""
+def _delivery_notes(configuration: Configuration, settings: DaemonOptions) -> list[str]:
+    """Return notes about options that do not reach daemons through the config store."""
     found = []
     for change in settings.file_changes(configuration):
         lines = [
@@ -239,8 +239,8 @@ def _ways(configuration: Configuration, settings: DaemonOptions) -> list[str]:
             found.append(f"{configuration.name} adds to {change.file.place}: {'; '.join(lines)}")
     if n_injected := settings.n_injected(configuration):
         found.append(
-            f"{configuration.name} injects {n_injected} values into running daemons; one that restarts loses "
-            "them, which makes the sample invalid, and gets them again"
+            f"{configuration.name} injects {n_injected} values into running daemons; a daemon that restarts loses "
+            "them, so the current sample is invalid and the values are injected again"
         )
     return found
 
@@ -250,7 +250,7 @@ def _class_of(daemon: Daemon) -> str:
 
 
 def _together(values: Mapping[str, str]) -> str:
-    """One value if all agree; else each with who has it."""
+    """Return one value if all agree, else each value with the daemons that have it."""
     by_value: dict[str, list[str]] = {}
     for name, value in values.items():
         by_value.setdefault(value, []).append(name)

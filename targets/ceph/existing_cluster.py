@@ -1,4 +1,4 @@
-"""A Ceph cluster that cephfit did not make, as a target: locked, and changed by the rules of its people."""
+"""An existing Ceph cluster, which cephfit did not create, as a target: locked, and changed within given limits."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ RESTARTS = ("none", "cephadm", "ssh")
 
 @dataclass(frozen=True, slots=True)
 class ClusterChoice:
-    """Which cluster, and what may be done there.
+    """Which cluster to use, and what may be changed on it.
 
     Attributes:
         conf: its ceph.conf.
@@ -41,13 +41,13 @@ class ClusterChoice:
         keyring: of this client; None for the one that ceph.conf or Ceph's defaults name.
         admin: how commands are sent, ``rados``, ``ceph`` or ``rest``.
         rest_url: of ceph-rest-api, for ``rest``.
-        only_pool: the one pool that may be touched; empty for pools of cephfit's own and the config store.
-        restarts: who restarts OSDs: one of ``RESTARTS``, or the absolute path of a program.
-        ssh: how the OSD hosts are reached; None: not at all.
-        pool_defaults: settings of every pool that a configuration does not set otherwise.
+        only_pool: the only pool that may be changed; empty for cephfit's own pools and the config store.
+        restarts: how OSDs are restarted: one of ``RESTARTS``, or the absolute path of a program.
+        ssh: access to the OSD hosts; None without access.
+        pool_defaults: settings of pools where a configuration does not set them.
         patience_seconds: how long PGs may take to be active+clean after a change.
-        delivery: by which way options reach the daemons.
-        take_over: take the lock of somebody whose end cannot be seen from here.
+        reach: how options are delivered to the daemons.
+        take_over: take the lock of a process whose end is not visible from this machine.
     """
 
     conf: Path
@@ -65,16 +65,16 @@ class ClusterChoice:
 
 
 def state_folder(fsid: str) -> Path:
-    """Where journal, lock and the clients' ceph.conf of a cluster are kept, by the cluster's own identifier."""
+    """Return the folder of a cluster's journal, lock and client ceph.conf, named by the cluster's fsid."""
     return user_state_path("cephfit") / "clusters" / fsid
 
 
 def open_admin(choice: ClusterChoice) -> CephAdmin:
-    """The way of sending commands that was chosen.
+    """Open the chosen connection for commands.
 
     Raises:
         ClusterError: the cluster does not answer.
-        HostError: this machine lacks what the way needs.
+        HostError: this machine lacks what the connection needs.
     """
     if choice.admin == "ceph":
         return BinaryAdmin(choice.conf, client_id=choice.client_id, keyring=choice.keyring)
@@ -85,18 +85,18 @@ def open_admin(choice: ClusterChoice) -> CephAdmin:
     return RadosAdmin(choice.conf, client_id=choice.client_id, keyring=choice.keyring)
 
 
-class ForeignTarget(CephTarget):
-    """A ``CephTarget`` on a cluster of other people.
+class ExistingClusterTarget(CephTarget):
+    """A ``CephTarget`` on an existing cluster.
 
     Args:
-        name: as reports show it.
-        choice: which cluster, and what may be done there.
-        devices: makes block devices of images; None where fio opens them by itself (``ioengine=rbd``).
+        name: for reports.
+        choice: which cluster to use, and what may be changed on it.
+        devices: exports images as block devices; None where fio opens images directly (``ioengine=rbd``).
         for_change: take the locks, on this machine and on the cluster.
-        progress: hears what takes long.
+        progress: shows long steps.
 
     Raises:
-        ClusterError: the cluster does not answer, or somebody else is at work on it.
+        ClusterError: the cluster does not answer, or another process has locked it.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class ForeignTarget(CephTarget):
             only_pool=choice.only_pool,
         )
         if for_change:
-            self._changes.clear_up()  # a flag that a killed process left would look like an unhealthy cluster
+            self._changes.clear_up()  # a flag of a killed process would look like an unhealthy cluster
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
@@ -217,7 +217,10 @@ class ForeignTarget(CephTarget):
             self._cluster_lock.renew(at_once=True)
 
     def _let_go(self) -> None:
-        """The cluster's lock first: whoever gets this machine's would find it of a living process."""
+        """Release the locks, the cluster's lock first.
+
+        Otherwise the next owner of this machine's lock would find the cluster locked by a running process.
+        """
         try:
             if self._cluster_lock is not None:
                 self._cluster_lock.release()
@@ -230,7 +233,7 @@ class ForeignTarget(CephTarget):
 
 
 def _some_disk_of_clients() -> Path:
-    """A device of this machine like those that images become; all of one kernel have the same queue values."""
+    """Return a device like those of exported images; all devices of one kernel have the same queue values."""
     kinds = ("rbd", "nbd", "loop")
     names = sorted(path.name for path in Path("/sys/block").iterdir() if path.name.startswith(kinds))
     return Path("/dev") / (names[0] if names else "loop0")
@@ -263,16 +266,16 @@ def _restarts(
 
 
 def restarting_program(path: str) -> Path:
-    """The program that people have for restarting OSDs.
+    """Return the path of a program that restarts OSDs.
 
     Raises:
-        InputError: it cannot be run.
+        InputError: the file is not executable.
     """
     if not (Path(path).is_file() and os.access(path, os.X_OK)):
         raise InputError(
             "this is not an executable file",
             where=f"--restarts {path}",
-            remedy="give the absolute path of a program that takes an OSD's number and host, and restarts it",
+            remedy="name the absolute path of a program that restarts an OSD; its arguments are number and host",
         )
     return Path(path)
 
@@ -282,7 +285,7 @@ def _require_one_cluster(fsid: str, images_fsid: str, choice: ClusterChoice) -> 
         from cephfit.ceph.admin.rest_admin import shown
 
         raise ClusterError(
-            f"commands go to cluster {fsid}, but the images would be on cluster {images_fsid}",
+            f"commands are sent to cluster {fsid}, but the images would be on cluster {images_fsid}",
             where=shown(choice.rest_url) or str(choice.conf),
             remedy="give the ceph.conf and the REST address of the same cluster",
         )

@@ -1,4 +1,4 @@
-"""A configuration within one pool of somebody else's cluster: images in it, and nothing besides."""
+"""Changes within one pool of an existing cluster: images in it, and nothing else."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,22 +18,22 @@ from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.measurement import RADOS_BENCH, CacheCondition, PlannedSweep
 from cephfit.core.values.preview import HEALTHY, Difference, Preview, Undoing
 from cephfit.measure.ceph_bench.rados_bench import refuse_among_images
-from cephfit.targets.ceph.cluster_changes import Made
+from cephfit.targets.ceph.cluster_changes import ChangeResult
 
 _IMAGE = "image"
 
 
 class OnlyPool:
-    """Implements ``ClusterChanges``: no option in the config store, no restart, no pool made or set.
+    """Implements ``ClusterChanges`` without the config store, restarts, and creation or changes of pools.
 
-    What remains are settings of images, options of clients (they stand in the clients' own ceph.conf, which beats
-    the config store) and of the clients' disks.
+    It allows settings of images, options of clients (in the clients' own ceph.conf, which overrides the config
+    store) and settings of the clients' disks.
 
     Args:
-        pool: that is there and may be used.
+        pool: an existing pool that may be used.
         admin: sends commands.
-        journal: of the target; every image is in it before it is made.
-        volumes: makes and deletes images.
+        journal: of the target; every image is in it before it is created.
+        volumes: creates and deletes images.
     """
 
     def __init__(self, pool: str, admin: CephAdmin, journal: Journal, volumes: Volumes) -> None:
@@ -47,41 +47,41 @@ class OnlyPool:
 
     def declared_pools(self, journal: Journal) -> DeclaredPools:
         raise InputError(
-            f"only pool {self._pool} may be touched, so no pools are made, changed or deleted",
+            f"only pool {self._pool} may be changed, so no pools are created, changed or deleted",
             where="--only-pool",
-            remedy="leave it out",
+            remedy="remove this option",
         )
 
     def clear_up(self) -> None:
-        """Nothing stands in the way of the cluster's health."""
+        """Do nothing: this target leaves nothing that affects the cluster's health."""
 
-    def give_up_pools(self) -> None:
-        """Nothing: no pool is ours."""
+    def delete_pools(self) -> None:
+        """Do nothing: this target creates no pool."""
 
-    def bring_about(self, configuration: Configuration) -> Made:
+    def apply_configuration(self, configuration: Configuration) -> ChangeResult:
         self._require_pool()
-        return Made(self._pool)
+        return ChangeResult(self._pool)
 
-    def about_to_make(self, volume: Volume) -> None:
+    def before_creating(self, volume: Volume) -> None:
         if self._journal.get(_IMAGE, str(volume)) is None and self._volumes.exists(volume):
             raise InputError(
-                "an image of this name is there, and the journal does not say that cephfit made it",
+                "an image of this name exists, and cephfit did not create it according to the journal",
                 where=f"image {volume}",
                 remedy="rename or delete it",
             )
         self._journal.note(_IMAGE, str(volume), None)
 
     def has_made(self, image: str) -> bool:
-        """Whether an image of the pool is of cephfit's making."""
+        """Return whether cephfit created an image of the pool."""
         return self._journal.get(_IMAGE, f"{self._pool}/{image}") is not None
 
-    def room_in(self, pool: str) -> int | None:
+    def free_nbytes(self, pool: str) -> int | None:
         for entry in self._admin.command("df")["pools"]:
             if entry["name"] == pool:
                 return int(entry["stats"]["max_avail"]) or None
         return None
 
-    def copies_in(self, pool: str) -> float:
+    def raw_ratio(self, pool: str) -> float:
         return int(self._admin.command("osd pool get", pool=pool, var="size")["size"])
 
     def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:
@@ -134,7 +134,7 @@ class OnlyPool:
             raise InputError(
                 f"this cluster has no pool {self._pool}",
                 where="--only-pool",
-                remedy=f"make it: ceph osd pool create {self._pool}; rbd pool init {self._pool}",
+                remedy=f"create it: ceph osd pool create {self._pool}; rbd pool init {self._pool}",
             )
 
     def _against(self, setting: Setting) -> str:
@@ -142,8 +142,8 @@ class OnlyPool:
         if place in ((Partition.POOL, "image"), (Partition.CEPH, "client"), (Partition.GREATER, "client_disk")):
             return ""
         needs = {
-            Partition.POOL: "a pool of its own",
+            Partition.POOL: "its own pool",
             Partition.CEPH: "the cluster's config store",
             Partition.GREATER: "the hosts of OSDs",
         }[setting.partition]
-        return f"{setting.key} needs {needs}, and only pool {self._pool} may be touched"
+        return f"{setting.key} needs {needs}, and only pool {self._pool} may be changed"

@@ -1,8 +1,6 @@
-"""The clients of a Ceph target: their ceph.conf, their volumes, filled, and caches.
+"""The clients of a Ceph target: their ceph.conf, volumes and caches.
 
-Filling RBD images with incompressible data, so that reads find objects and compression finds nothing.
-
-The clients of a Ceph target: their ceph.conf, the volumes they work on, their caches.
+Volumes are filled with incompressible data, so that reads find objects and compression has no effect.
 """
 
 import json
@@ -37,7 +35,7 @@ from cephfit.measure.engine import SLOWEST_NBYTES_PER_S
 
 
 def fill(volumes: Sequence[Volume], *, conf: Path, client_id: str = "admin") -> None:
-    """Write every byte of the images once, through librbd, all images side by side.
+    """Write every byte of the images once, through librbd, all images in parallel.
 
     Args:
         volumes: their sizes are multiples of 4 MiB.
@@ -45,8 +43,8 @@ def fill(volumes: Sequence[Volume], *, conf: Path, client_id: str = "admin") -> 
         client_id: such as ``admin``.
 
     Raises:
-        HostError: there is no fio.
-        ClusterError: fio could not write everything.
+        HostError: fio is not installed.
+        ClusterError: fio did not write all data.
     """
     argv = [
         find_program("fio", package="fio"), "--output-format=json", "--ioengine=rbd",
@@ -57,9 +55,9 @@ def fill(volumes: Sequence[Volume], *, conf: Path, client_id: str = "admin") -> 
     for volume in volumes:
         argv += [f"--name={volume.image}", f"--pool={volume.pool}", f"--rbdname={volume.image}"]
         argv += [f"--size={volume.nbytes}"]
-    wanted = sum(v.nbytes for v in volumes)
-    seconds = 60 + wanted / SLOWEST_NBYTES_PER_S
-    # fio's rbd engine takes no path of a configuration file; librados reads this variable.
+    nbytes = sum(v.nbytes for v in volumes)
+    seconds = 60 + nbytes / SLOWEST_NBYTES_PER_S
+    # fio's rbd engine has no option for the configuration file; librados reads this variable.
     process = start(argv, environment={"CEPH_CONF": str(conf.absolute())})
     try:
         output, errors = process.communicate(timeout=seconds)
@@ -70,15 +68,15 @@ def fill(volumes: Sequence[Volume], *, conf: Path, client_id: str = "admin") -> 
     finally:
         end(process, "fio")
     written = _written(output)
-    if process.returncode == 0 and written >= wanted:
+    if process.returncode == 0 and written >= nbytes:
         return
-    said = [line for line in (errors.strip() or output.strip()).splitlines() if line.strip("{} ")]
+    lines = [line for line in (errors.strip() or output.strip()).splitlines() if line.strip("{} ")]
     raise ClusterError(
-        f"fio could not fill the volumes: it wrote {written} of {wanted} bytes"
-        + (f" and said: {said[-1].strip()}" if said and (errors.strip() or process.returncode) else ""),
+        f"fio could not fill the volumes: it wrote {written} of {nbytes} bytes"
+        + (f" and reported: {lines[-1].strip()}" if lines and (errors.strip() or process.returncode) else ""),
         where=", ".join(map(str, volumes)),
-        remedy="see the cluster's health and the pool's room and quota; the same command fills them again. If fio "
-        "says that it has no engine rbd, install one that was built with it (Debian's is)",
+        remedy="see the cluster's health, and the pool's free capacity and quota; the same command fills them "
+        "again. If fio reports that it has no engine rbd, install a fio that was built with it (Debian's is)",
     )
 
 
@@ -92,14 +90,14 @@ def _written(text: str) -> int:
 
 
 class VolumeClients:
-    """Clients that work on RBD images: on block devices of this machine, or each image opened by fio itself.
+    """Clients with RBD images, either as block devices of this machine or opened by fio directly.
 
     Args:
         target: its name, for messages.
-        access: how clients reach the cluster.
-        folder: of the target; gets the clients' ceph.conf and the folder of their admin sockets.
+        access: the clients' access to the cluster.
+        folder: of the target; receives the clients' ceph.conf and the folder of their admin sockets.
         volumes: keeps notes on images.
-        adapters: makes block devices, and takes back what was set on them.
+        surroundings: exports block devices, and restores their settings.
     """
 
     def __init__(
@@ -117,11 +115,11 @@ class VolumeClients:
 
     @property
     def client_id(self) -> str:
-        """Whom they are to the cluster."""
+        """The clients' name for the cluster, without ``client.``."""
         return self._access.client_id
 
     def write_conf(self, configuration: Configuration, admin: CephAdmin) -> None:
-        """Write the ceph.conf with a configuration's options for clients; their sockets get a folder."""
+        """Write the ceph.conf with a configuration's options for clients, and create their socket folder."""
         make_socket_folder(self._folder)
         text = render_client_conf(configuration, admin, access=self._access, socket_folder=self._sockets)
         write_client_conf(self.conf, text)
@@ -154,7 +152,7 @@ class VolumeClients:
         self._volume_of = dict(volumes)
 
     def detach(self) -> None:
-        """Take all volumes away, also those that a process that was killed attached."""
+        """Detach all volumes, including those of a killed process."""
         self._around.greater.release(self.attached)
         self.attached, self._volume_of = (), {}
         if self._around.devices is not None:
@@ -163,13 +161,13 @@ class VolumeClients:
     def read_back(
         self, configuration: Configuration, catalogue: Catalogue
     ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-        """Setting as text to client to value, and one sentence per setting that did not take effect."""
-        if self._around.devices is None:  # nobody has the images open between the runs of fio
+        """Return setting as text to client to value, and one sentence per setting that did not take effect."""
+        if self._around.devices is None:  # the images are not open between the runs of fio
             return read_back_new_client(configuration, catalogue, self.conf, self.client_id)
         return read_back_clients(configuration, catalogue, self._sockets)
 
     def drop_caches(self) -> None:
-        """Write out and drop what the kernel and librbd hold of the volumes, from the client down.
+        """Flush and drop the caches of kernel and librbd for the volumes, in order from client to disk.
 
         Raises:
             HostError: as ``require_served``.
@@ -181,10 +179,12 @@ class VolumeClients:
         drop_client_caches(self._sockets)
 
     def require_served(self) -> None:
-        """Every client's device is its volume still; a device that lost its program may become another image.
+        """Check that every client's device is still its volume.
+
+        A device whose program has died may become the device of another image.
 
         Raises:
-            HostError: a program behind a device has died, or the volume is on another device now.
+            HostError: the program of a device has died, or the volume is now on another device.
         """
         for client in self.attached:
             if client.device is None or self._around.devices is None:
@@ -194,13 +194,13 @@ class VolumeClients:
                 raise HostError(
                     f"the program behind {client.device} of client {client.name} has died"
                     if now is None
-                    else f"the volume of client {client.name} is {now} now, no longer {client.device}",
+                    else f"the volume of client {client.name} is now {now}, no longer {client.device}",
                     where=self._target,
                     remedy="run the same command again: it attaches the volume again and continues",
                 )
 
     def note_on(self, client: Client, key: str) -> str | None:
-        """A note kept with the client's volume for as long as the volume lives."""
+        """Return a note that is kept with the client's volume for the volume's lifetime."""
         return self._volumes.note_on(self._volume_of[client.name], f"cephfit.{key}")
 
     def set_note(self, client: Client, key: str, text: str | None) -> None:

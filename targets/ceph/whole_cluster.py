@@ -1,4 +1,4 @@
-"""A configuration on a whole cluster: options of daemons, restarts, a pool of its own."""
+"""Changes on a whole cluster: options of daemons, restarts of OSDs, and one pool per configuration."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -22,20 +22,20 @@ from cephfit.core.protocols import CephAdmin, Progress
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import PlannedSweep
 from cephfit.core.values.preview import Preview, Undoing
-from cephfit.targets.ceph.cluster_changes import Made
+from cephfit.targets.ceph.cluster_changes import ChangeResult
 from cephfit.targets.ceph.cluster_preview import preview_of
 
 
 class WholeCluster:
-    """Implements ``ClusterChanges``. Pools are named ``cephfit-*``; no other pool is touched.
+    """Implements ``ClusterChanges``. It creates pools named ``cephfit-*``, and changes no other pool.
 
     Args:
         admin: sends commands.
         catalogue: of the cluster's options.
         journal: of the target.
-        health: told when the PG count may change.
-        adapters: who restarts OSDs; settings of every pool.
-        progress: hears of restarts.
+        health: is notified when the PG count may change.
+        surroundings: adapters for restarts of OSDs, and settings of every pool.
+        progress: shows restarts.
     """
 
     def __init__(
@@ -88,28 +88,28 @@ class WholeCluster:
     def clear_up(self) -> None:
         NooutFlags(self._admin, self._journal).take_back()
 
-    def give_up_pools(self) -> None:
-        if pools := self.pools.created():
+    def delete_pools(self) -> None:
+        if pools := self.pools.made():
             with self.deletion.allowed():
                 for pool in reversed(pools):
                     self.pools.delete(pool)
             self.pools.await_counted()
         self._health.expect_new_pools()
 
-    def bring_about(self, configuration: Configuration) -> Made:
+    def apply_configuration(self, configuration: Configuration) -> ChangeResult:
         try:
             restarted = self._apply_options(configuration)
-            return Made(self._ensure_pool(configuration), restarted)
+            return ChangeResult(self._ensure_pool(configuration), restarted)
         except (RefusedError, UnplacedPoolError) as refused:
-            return Made("", self._restart_due(), str(refused))
+            return ChangeResult("", self._restart_due(), str(refused))
 
-    def about_to_make(self, volume: Volume) -> None:
-        """Nothing: the image goes with its pool, and that is in the journal."""
+    def before_creating(self, volume: Volume) -> None:
+        """Do nothing: the image is deleted with its pool, which is in the journal."""
 
-    def room_in(self, pool: str) -> int | None:
+    def free_nbytes(self, pool: str) -> int | None:
         return self.pools.max_avail_nbytes(pool)
 
-    def copies_in(self, pool: str) -> float:
+    def raw_ratio(self, pool: str) -> float:
         return self.pools.copies(pool)
 
     def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:
@@ -142,7 +142,7 @@ class WholeCluster:
     def take_back(self, *, pools: bool) -> None:
         tried = Attempts()
         if pools:
-            tried.make(self.give_up_pools)
+            tried.make(self.delete_pools)
             tried.make(self.pools.restore_places)
         self._health.expect_new_pools()
         are_back = tried.make(self.settings.take_back)
@@ -160,12 +160,12 @@ class WholeCluster:
             )
 
     def _why_no_restart(self, configuration: Configuration) -> str:
-        """Why the OSDs that a configuration needs restarted cannot be; empty if they can, or none is."""
+        """Return why a configuration's OSDs cannot be restarted; empty if they can, or need no restart."""
         needs = self.settings.needs_restart(configuration)
         if not needs:
             return ""
         if self._restarts is None:
-            return f"{self.settings.why_restart(configuration, needs)}, and there is no way to restart OSDs here"
+            return f"{self.settings.why_restart(configuration, needs)}, and this target cannot restart OSDs"
         why = self._restarts.why_not(sorted(needs))
         return f"{self.settings.why_restart(configuration, needs)}; {why}" if why else ""
 
@@ -178,27 +178,27 @@ class WholeCluster:
             self.settings.take_back()
             raise
         except OsdsDownError as error:
-            raise self._started_as_before(error) from None
+            raise self._roll_back_failed_start(error) from None
         return restarted
 
-    def _started_as_before(self, error: OsdsDownError) -> ClusterError:
-        """What to say of OSDs that did not start with a configuration's options, after they were started without.
+    def _roll_back_failed_start(self, error: OsdsDownError) -> ClusterError:
+        """Start OSDs without a configuration's options after they failed to start with them; return the error.
 
-        The others that were restarted for these options are due still, for whatever comes next; those that nobody
-        restarted never had them.
+        Other OSDs that were restarted for these options still need another restart. OSDs that were not restarted
+        never had the options.
         """
         try:
             self.settings.take_back()
             if error.down:
                 self._restart(error.down)
         except CephfitError as also:
-            what = f"{error.what}. Then its options were to be taken back, and: {also.what}"
+            what = f"{error.what}. Undoing its options failed as well: {also.what}"
             return OsdsDownError(what, osds=error.osds, down=error.down, where=error.where, remedy=error.remedy)
         others = "`cephfit restore` restarts the others that have them"
         if not error.down:
-            what, remedy = f"{error.what}. The options were taken back", f"{error.remedy}; {others}"
+            what, remedy = f"{error.what}. The options were undone", f"{error.remedy}; {others}"
         else:
-            what = f"{error.what}. The options were taken back, and it runs again with those of before"
+            what = f"{error.what}. The options were undone, and it runs again with the earlier ones"
             remedy = f"see its log for what is wrong with them; {others}"
         return ClusterError(what, where=error.where, remedy=remedy)
 
@@ -212,9 +212,9 @@ class WholeCluster:
     def _restart(self, osds: Sequence[int]) -> None:
         if self._restarts is None:
             raise ClusterError(
-                f"{', '.join(f'osd.{osd}' for osd in osds)} must be restarted, and there is no way to do so",
+                f"{', '.join(f'osd.{osd}' for osd in osds)} must be restarted, and this target cannot do so",
                 where="OSDs that run with values of a configuration",
-                remedy="run the same command with the options for restarts that the sweep was given",
+                remedy="run the same command with the sweep's options for restarts",
             )
         self._restarts.restart(osds, self.settings.restarted)
 
@@ -223,7 +223,7 @@ class WholeCluster:
         try:
             return self.pools.ensure(configuration)
         except (RefusedError, UnplacedPoolError):
-            # Left in place, a pool without places would keep every later configuration waiting.
+            # A pool whose PGs cannot be placed would keep every later configuration waiting.
             with self.deletion.allowed():
                 self.pools.delete(pool_name(configuration))
             self.pools.await_counted()

@@ -1,7 +1,4 @@
-"""OpenStack together with the Ceph below it: the cluster is configured, and measured from virtual machines.
-
-The images of Cinder's volumes on the Ceph cluster below a cloud: where they lie, and the room to fill them.
-"""
+"""OpenStack together with its Ceph cluster: the cluster is configured, and measured from virtual machines."""
 
 import hashlib
 import time
@@ -33,30 +30,32 @@ from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.openstack.openstack_target import OpenStackTarget
 
 _IMAGE = "volume-{}"
-"""What Cinder's driver calls the image of a volume."""
+"""Name of a volume's image, as Cinder's RBD driver sets it."""
 _ID_OBJECT = f"rbd_id.{_IMAGE}"
-"""The object by which librbd finds an image by its name."""
+"""Name of the object by which librbd finds an image."""
 
 
-class HasRoom(Protocol):
-    """Knows how much a cluster's pools can still take."""
+class HasFreeCapacity(Protocol):
+    """Knows the free capacity of a cluster's pools."""
 
     def require(self, pool: str, nbytes: int) -> None:
-        """Raises:
-        ClusterError: so much does not fit.
+        """Check that a pool can take this number of bytes.
+
+        Raises:
+            ClusterError: the pool's free capacity is too small.
         """
 
 
 def image_of(volume: str) -> str:
-    """The name of the image of a volume, by the volume's identifier."""
+    """Return the name of a volume's image, by the volume's identifier."""
     return _IMAGE.format(volume)
 
 
 class CinderImages:
-    """Looks at images, and changes nothing.
+    """The images of Cinder's volumes on a Ceph cluster, read-only.
 
     Args:
-        cluster: the librados connection to it.
+        cluster: the librados connection to the cluster.
         name: of the cluster, for messages.
     """
 
@@ -66,10 +65,10 @@ class CinderImages:
         self._name = name
 
     def pools_of(self, nodes: Iterable[Node]) -> Mapping[str, int]:
-        """The pools in which guests' volumes lie, and how many in each.
+        """Return the pools of the guests' volumes, with the number of volumes in each.
 
         Raises:
-            ClusterError: this cluster has none of them: the cloud's volumes lie on another one.
+            ClusterError: a volume is not on this cluster, so the cloud's volumes are on another one.
         """
         found: dict[str, int] = {}
         for node in nodes:
@@ -84,7 +83,7 @@ class CinderImages:
         return found
 
     def used(self, pool: str, volume: str, nbytes: int) -> int:
-        """Of an image's first bytes, those that take room in its pool already, by whole objects, before copies."""
+        """Return how many of an image's first bytes are allocated, in whole objects, without replication."""
         found = 0
 
         def add(_offset: int, length: int, is_there: bool) -> None:
@@ -98,7 +97,7 @@ class CinderImages:
             ):
                 image.diff_iterate(0, min(nbytes, image.size()), None, add, whole_object=True)
         except (self._rbd.Error, self._rados.Error):
-            return 0  # then all of it counts as not written yet
+            return 0  # the whole image then counts as not written
         return min(found, nbytes)
 
     def _holds(self, pool: str, volume: str) -> bool:
@@ -110,53 +109,53 @@ class CinderImages:
         return True
 
 
-def require_room_to_fill(
-    nodes: Sequence[Node], nbytes: int, *, cloud: Connection, images: CinderImages, room: HasRoom
+def require_capacity_to_fill(
+    nodes: Sequence[Node], nbytes: int, *, cloud: Connection, images: CinderImages, capacity: HasFreeCapacity
 ) -> None:
-    """See that the pools of guests' volumes have room for what is about to be written to each.
+    """Check that the pools of guests' volumes have capacity for the data that is about to be written.
 
-    What was written before, under whatever options, is overwritten in place. What a killed filling wrote no note
-    tells, so images are asked where the room would be too little for all of it.
+    Data from earlier fillings is overwritten in place, under any options. No note records what a killed filling
+    wrote. So the images are examined where the capacity would be too small for all data.
 
     Args:
         nodes: the guests.
-        nbytes: that each volume will hold.
-        cloud: keeps notes with the volumes of what they hold.
+        nbytes: final size of each volume's data.
+        cloud: keeps notes about the data with the volumes.
         images: of the volumes.
-        room: of the cluster's pools.
+        capacity: of the cluster's pools.
 
     Raises:
-        ClusterError: it does not fit.
+        ClusterError: the data does not fit.
     """
     homes: dict[str, dict[str, int]] = {}
     for node in nodes:
         more = cinder_volumes.unwritten(cloud, node.volume, nbytes)
         for pool in images.pools_of([node]) if more else ():
             homes.setdefault(pool, {})[node.volume] = more
-    for pool, wanted in homes.items():
+    for pool, unwritten in homes.items():
         try:
-            room.require(pool, sum(wanted.values()))
+            capacity.require(pool, sum(unwritten.values()))
         except ClusterError:
-            left = sum(min(more, nbytes - images.used(pool, v, nbytes)) for v, more in wanted.items())
-            if left == sum(wanted.values()):
+            left = sum(min(more, nbytes - images.used(pool, v, nbytes)) for v, more in unwritten.items())
+            if left == sum(unwritten.values()):
                 raise
             if left:
-                room.require(pool, left)
+                capacity.require(pool, left)
 
 
-class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelemetry, ReportsDisturbances):
-    """An ``OpenStackTarget`` whose configurations may also set what a ``CephTarget`` sets on a cluster as a whole.
+class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasWitness, TellsDisturbances):
+    """An ``OpenStackTarget`` that also applies settings to the cloud's Ceph cluster.
 
-    Options of daemons and the hosts of OSDs are the Ceph target's: applied, read back, journalled and undone by
-    it. Volumes are Cinder's, so pools are chosen as volume types, and options of clients are those of the compute
-    hosts. A volume that was written under other options of Ceph is written again.
+    A ``CephTarget`` applies, reads back, journals and undoes options of daemons and settings of OSD hosts. Volumes
+    are Cinder's, so configurations choose pools as volume types, and clients use the options of the compute hosts.
+    A volume that was written under other options of Ceph is written again.
 
     Args:
         choice: see OpenStackTarget.
-        open_ceph: opens the cluster below the cloud, once the cloud has answered: as a target, and a connection
-            besides. This target closes both.
+        open_ceph: opens the cloud's cluster after the cloud has answered. It returns a target and a connection;
+            this target closes both.
         for_change: see OpenStackTarget.
-        progress: hears what takes long.
+        progress: shows long steps.
     """
 
     def __init__(
@@ -188,7 +187,7 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelem
         return {**ceph, **ours, "versions": {**ceph.get("versions", {}), **ours.get("versions", {})}}
 
     def catalogue(self) -> options.Catalogue:
-        """The options of the cluster."""
+        """Return the options of the cluster."""
         return self._ceph.catalogue()
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
@@ -201,8 +200,8 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelem
             for name, why in judged.items():
                 reasons.setdefault(name, []).extend(why)
         for configuration in configurations:
-            if said := [one for s in configuration.settings if (one := why_not_below_a_cloud(s))]:
-                reasons.setdefault(configuration.name, []).extend(said)
+            if against := [one for s in configuration.settings if (one := why_not_below_a_cloud(s))]:
+                reasons.setdefault(configuration.name, []).extend(against)
         return {name: tuple(dict.fromkeys(why)) for name, why in reasons.items()}
 
     def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
@@ -210,10 +209,10 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelem
         return self._ceph.without_effect([cluster_part(c) for c in configurations])
 
     def preview(self, sweep: PlannedSweep) -> Preview:
-        """See ``Previews``: what changes on the cluster, and in the cloud, where all volumes are Cinder's."""
+        """See ``Previews``: the changes on the cluster and in the cloud."""
         skipped = self.unsupported(sweep.configurations)
         kept = [c for c in sweep.configurations if c.name not in skipped]
-        # No volumes of ours on the cluster itself.
+        # All volumes are Cinder's, so the Ceph target creates none.
         measurement = replace(sweep.measurement, volume_nbytes=0)
         below = sweep.changed_to(tuple(map(cluster_part, kept)), measurement)
         cluster = self._ceph.preview(below)
@@ -224,7 +223,7 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelem
         )
 
     def undoings(self) -> Sequence[Undoing]:
-        """What ``reset`` would take back now."""
+        """Return what ``reset`` would undo now."""
         return [*super().undoings(), *self._ceph.undoings()]
 
     def apply(
@@ -234,7 +233,7 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelem
         if against := self.unsupported([configuration]).get(configuration.name):
             return Applied(configuration.name, False, tuple(against), {})
         below = cluster_part(configuration)
-        # No clients of the cluster's own: those are guests, and their volumes are Cinder's.
+        # The Ceph target has no clients: the clients are guests with Cinder's volumes.
         ceph = self._ceph.apply(below, n_clients=0, volume_nbytes=volume_nbytes, fill=False)
         if not ceph.ok:
             return ceph
@@ -254,7 +253,7 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelem
         )
 
     def health(self) -> Health:
-        self._map_watch.poll()  # this is what is asked all the while a sample is taken
+        self._map_watch.keep_looking()  # this method is called repeatedly while a sample is taken
         guests, ceph = super().health(), self._ceph.health()
         reasons = (*guests.reasons, *ceph.reasons)
         return Health(guests.ok and ceph.ok, reasons, {**ceph.observed, **guests.observed})
@@ -274,7 +273,7 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelem
     def reset(self) -> None:
         try:
             super().reset()
-        except ClusterError:  # that a stack stays is no reason to leave the cluster as it was measured
+        except ClusterError:  # the cluster must be restored even if a stack could not be deleted
             self._ceph.reset()
             raise
         self._ceph.reset()
@@ -290,43 +289,43 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelem
         return ForeignIoInPool(self._admin, pool, lambda image: image in self._images, note=self._progress.note)
 
     def _pools(self) -> Sequence[CinderPool] | None:
-        """Of those on this cluster it says itself what room there is: Cinder asks it once in a minute only."""
+        """Return Cinder's pools with the cluster's own figures, because Cinder updates them only once a minute."""
         found = super()._pools()
         if found is None:
             return None
         fsid = self._admin.cluster.get_fsid()
         return [
-            replace(pool, free_nbytes=self._ceph.room.in_pool(pool.ceph_pool)) if pool.fsid == fsid else pool
+            replace(pool, free_nbytes=self._ceph.capacity.in_pool(pool.ceph_pool)) if pool.fsid == fsid else pool
             for pool in found
         ]
 
     def _before_filling(self, nodes: Sequence[Node], nbytes: int) -> None:
-        """See that the pools have room, also where nobody could tell before which ones they would be."""
+        """Check the capacity of the pools, which may be known only now."""
         if not self._choice.overcommit:
-            images, room = self._cinder_images, self._ceph.room
-            require_room_to_fill(nodes, nbytes, cloud=self._cloud, images=images, room=room)
+            images, capacity = self._cinder_images, self._ceph.capacity
+            require_capacity_to_fill(nodes, nbytes, cloud=self._cloud, images=images, capacity=capacity)
 
 
 def cluster_part(configuration: Configuration) -> Configuration:
-    """What a configuration says of the cluster: options of Ceph, and the hosts around it."""
+    """Return a configuration's settings of the cluster: options of Ceph, and hosts around it."""
     return replace(
         configuration, settings=tuple(s for s in configuration.settings if s.partition is not Partition.POOL)
     )
 
 
 def cloud_part(configuration: Configuration) -> Configuration:
-    """What a configuration says of pools, which a cloud's users choose as volume types."""
+    """Return a configuration's settings of pools, which a cloud's users choose as volume types."""
     return replace(configuration, settings=tuple(configuration.within(Partition.POOL)))
 
 
 def written_under(configuration: Configuration) -> str:
-    """What a volume's note says of the options that it was written under; empty for the cluster as it is."""
+    """Return a digest of the options under which a volume is written; empty for the unchanged cluster."""
     text = "\n".join(str(setting) for setting in sorted(configuration.settings))
     return hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
 
 
 def why_not_below_a_cloud(setting: Setting) -> str:
-    """Why a setting that the cluster itself could have cannot be measured from guests; empty if it can."""
+    """Return why a setting of the cluster cannot be measured from guests; empty if it can."""
     scope = base_scope(setting.scope)
     if (setting.partition, scope) == (Partition.CEPH, "client"):
         return (

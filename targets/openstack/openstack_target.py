@@ -1,7 +1,4 @@
-"""OpenStack as a target: many virtual machines, each with a Cinder volume of its own.
-
-What the stacks of guests are told, by the names of their templates' parameters.
-"""
+"""OpenStack as a target: many virtual machines, each with its own Cinder volume."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,15 +37,15 @@ BENCHMARK, VERIFICATION = "benchmark", "verification"
 def stack_parameters(
     choice: CloudChoice, template: str, *, volume_type: str, gib: int, count: int, reached_from: str
 ) -> dict[str, Any]:
-    """The parameters of a stack, without the run's id.
+    """Return the parameters of a stack, without the run's id.
 
     Args:
-        choice: what the guests are made of.
+        choice: image, flavor, network and other choices for the guests.
         template: of the stack.
-        volume_type: of their volumes.
-        gib: size of each volume.
-        count: guests.
-        reached_from: addresses (CIDR) from which their ports are open; empty without a network.
+        volume_type: of the guests' volumes.
+        gib: size of each volume in GiB.
+        count: number of guests.
+        reached_from: addresses (CIDR) that may connect to the guests' ports; empty without a network.
     """
     # Which steps a verification takes, `run_guest_job` of the target says.
     by_template: dict[str, dict[str, Any]] = {
@@ -71,7 +68,7 @@ def stack_parameters(
 
 
 _HEALTH_SECONDS = 5.0
-"""Nova is asked no more often than this."""
+"""Minimum time between two queries of the servers' state in Nova."""
 
 
 class OpenStackTarget(
@@ -80,7 +77,7 @@ class OpenStackTarget(
     abilities.JudgesConfigurations,
     abilities.Previews,
     abilities.BringsEngine,
-    abilities.TellsLimits,
+    abilities.ReportsLimits,
     abilities.BelongsToRun,
     abilities.ScalesClients,
     abilities.KeepsNotes,
@@ -90,20 +87,20 @@ class OpenStackTarget(
 ):
     """An OpenStack cloud.
 
-    A configuration chooses the volume type, and may declare QoS. What it creates: a stack for each type (and QoS)
-    and size, of servers with a volume each, and for QoS a volume type of the run's own; their names are in the
-    journal before they are made, and everything in them carries the run's id. Any method may be cut off by a kill
-    at any instant.
+    A configuration chooses the volume type, and may declare QoS. The target creates a stack for each volume type
+    (with QoS) and size. Its servers have one volume each. For QoS it creates a volume type for the run. All names
+    are in the journal before the resources are created, and all resources carry the run's id. A kill at any moment
+    is safe.
 
     Args:
         choice: cloud, image, flavor, network, volume type of the default.
-        for_change: take the lock; needed by all but ``facts``, ``health`` and ``unsupported``.
-        progress: hears what takes long.
+        for_change: take the lock; all methods except ``facts``, ``health`` and ``unsupported`` require it.
+        progress: shows long steps.
 
     Raises:
-        InputError: clouds.yaml does not know the cloud.
-        ClusterError: the cloud does not answer, another process uses this target, or what it must delete again is
-            in another project than the cloud's name means now.
+        InputError: clouds.yaml does not have the cloud.
+        ClusterError: the cloud does not answer, another process uses this target, or resources to delete are in
+            another project than the cloud's current one.
     """
 
     count_source = ServerDiagnostics.count_source
@@ -138,15 +135,15 @@ class OpenStackTarget(
         self._transport = GuestTransport(self._cloud, choice, self, self._progress)
         self._template = BENCHMARK
         self._open_to = choice.reached_from
-        self._said: set[str] = set()
+        self._noted: set[str] = set()
 
     def begin(self, run_id: str) -> None:
-        """What is made from now on belongs to this run."""
+        """See ``BelongsToRun``."""
         self._run_id = run_id
 
     def engine(self) -> Engine:
-        """fio's servers in the guests, driven from here; where they cannot be reached, jobs by Nova."""
-        return PlacedEngine(self._transport.engine(), self)
+        """Return the engine: fio servers in the guests, or jobs through Nova where these are not accessible."""
+        return PlacedEngine(self._reach.engine(), self)
 
     def places(self) -> Mapping[str, Place]:
         """See ``placement.KnowsPlaces``."""
@@ -173,18 +170,18 @@ class OpenStackTarget(
         return self._forecast.unsupported(configurations)
 
     def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """See ``TellsLimits``."""
+        """See ``ReportsLimits``."""
         return self._forecast.limits(configurations)
 
     def preview(self, sweep: PlannedSweep) -> Preview:
-        """See ``Previews``: volume types and QoS, and the room for what is written."""
+        """See ``Previews``: volume types and QoS, and the capacity for new data."""
         against = self.unsupported(sweep.configurations)
         configurations = [c for c in sweep.configurations if c.name not in against]
         notes = self._forecast.notes(sweep, configurations, self._pools())
         return Preview(HEALTHY, self._forecast.differences(configurations), {}, 0, 0.0, (), notes=notes)
 
     def undoings(self) -> Sequence[Undoing]:
-        """What ``reset`` deletes."""
+        """Return what ``reset`` deletes."""
         return [Undoing(what, "there", "deleted") for what in self._made.words()]
 
     def require_clients(
@@ -195,20 +192,20 @@ class OpenStackTarget(
 
     def _require(self, kinds: Sequence[VolumeKind], *, n_clients: int, nbytes: int) -> None:
         stacks, gib = self._stacks(self._run_id), cinder_volumes.size_gib(nbytes)
-        wanted = wanted_of(kinds, n_clients, [stacks.count(self._stack_of(kind, gib)) for kind in kinds])
-        pools = self._pools() if any(one.n_more for one in wanted) else None
-        found = cloud_preflight.require(self._cloud, self._choice, wanted, nbytes=nbytes, pools=pools)
-        self._say_once(*found.unseen)
+        required = wanted_of(kinds, n_clients, [stacks.count(self._stack_of(kind, gib)) for kind in kinds])
+        pools = self._pools() if any(one.n_more for one in required) else None
+        found = cloud_preflight.require(self._cloud, self._choice, required, nbytes=nbytes, pools=pools)
+        self._note_once(*found.unseen)
 
     def _pools(self) -> Sequence[CinderPool] | None:
-        """The pools of volumes with the room in them; None where nobody tells this user."""
+        """Return Cinder's pools with their free capacity; None where this user may not list them."""
         return cinder_pools(self._cloud)
 
-    def _say_once(self, *sentences: str) -> None:
+    def _note_once(self, *sentences: str) -> None:
         for sentence in sentences:
-            if sentence not in self._said:
+            if sentence not in self._noted:
                 self._progress.note(sentence)
-        self._said.update(sentences)
+        self._noted.update(sentences)
 
     def _stack_of(self, kind: VolumeKind, gib: int) -> str:
         name = f"{kind.label}-{gib}"
@@ -234,20 +231,20 @@ class OpenStackTarget(
         return Applied(configuration.name, not mismatches, tuple(mismatches), values, (), seconds)
 
     def _have_guests(self, kind: VolumeKind, *, n_clients: int, nbytes: int) -> str:
-        """Guests with volumes of a kind become the clients; the name of the volume type."""
+        """Create or scale guests with volumes of a kind as clients; return the name of the volume type."""
         gib = cinder_volumes.size_gib(nbytes)
         name, stacks = self._stack_of(kind, gib), self._stacks(self._run_id)
         n_there = stacks.count(name)
         self._require([kind], n_clients=n_clients, nbytes=nbytes)
         volume_type = self._type_of(kind)
         self._made.note_stack(name, self._run_id)
-        # Guests that a smaller load leaves idle stay: their volumes are filled already.
+        # Guests that a smaller load does not need stay, because their volumes are filled already.
         parameters = self._parameters(volume_type, gib, max(n_clients, n_there))
-        self._take_up(stacks, name, parameters, n_clients=n_clients, nbytes=nbytes)
+        self._use_guests(stacks, name, parameters, n_clients=n_clients, nbytes=nbytes)
         return volume_type
 
     def _fill(self, volume_type: str, nbytes: int) -> None:
-        """Write those of the clients' volumes that do not hold so much data yet."""
+        """Fill those of the clients' volumes that hold less data than required."""
         under = self._written_under
         if not (empty := cinder_volumes.unfilled(self._cloud, self._nodes, nbytes, under=under)):
             return
@@ -259,7 +256,7 @@ class OpenStackTarget(
         cinder_volumes.fill(self._cloud, empty, clients, nbytes, moved=moved, under=under)
 
     def _type_of(self, kind: VolumeKind) -> str:
-        """The volume type; one of the run's own is made where the sweep declares QoS."""
+        """Return the volume type; create one for the run where the sweep declares QoS."""
         name = kind.type_name(self._run_id)
         if kind.qos:
             self._made.note_type(name, self._run_id)
@@ -267,20 +264,18 @@ class OpenStackTarget(
         return name
 
     def _before_filling(self, nodes: Sequence[Node], nbytes: int) -> None:
-        """The volumes are there, and so many bytes are about to be written to each: a place for one more look."""
+        """Check the volumes before this number of bytes is written to each; subclasses may raise."""
 
-    def _take_up(
+    def _use_guests(
         self, stacks: Stacks, name: str, parameters: Mapping[str, Any], *, n_clients: int, nbytes: int
     ) -> None:
-        """The guests of a stack, made or scaled, become the clients."""
+        """Create or scale the guests of a stack, and use them as clients."""
         clients = None
         while clients is None:
-            signalling = self._transport.needs_handles(for_guest_jobs=self._runs_guest_jobs)
-            there = stacks.ensure(name, self._template, {**parameters, "signal_handle": signalling})
-            self._n_guests, self._nodes = len(there), there[:n_clients]
-            clients = self._transport.adopt_guests(
-                self._nodes, nbytes, stack=name, for_guest_jobs=self._runs_guest_jobs
-            )
+            signalling = self._reach.wants_handles(for_errands=self._is_for_errands)
+            nodes = stacks.ensure(name, self._template, {**parameters, "signal_handle": signalling})
+            self._n_guests, self._nodes = len(nodes), nodes[:n_clients]
+            clients = self._reach.take_up(self._nodes, nbytes, stack=name, for_errands=self._is_for_errands)
         self._clients = clients
         if not self._runs_guest_jobs:
             self._diagnostics = ServerDiagnostics(self._cloud, self._nodes)
@@ -292,27 +287,27 @@ class OpenStackTarget(
         raise InputError(
             "caches of a cloud's storage cannot be made cold from its guests",
             where=self.name,
-            remedy="write `cache: warm` in the sweep file: every volume is then read once before each run",
+            remedy="write `cache: warm` in the sweep file; each volume is then read once before each run",
         )
 
     def health(self) -> Health:
-        """Whether the servers run, as Nova says; asked every few seconds at most."""
+        """Return whether the servers run, according to Nova; query it every few seconds at most."""
         now = time.monotonic()
         if self._last_health is None or now - self._last_health[0] >= _HEALTH_SECONDS:
             found = guests.health_of(self._cloud, self._nodes, are_rebuilt=self._runs_guest_jobs)
             self._last_health = (now, found)
         return self._last_health[1]
 
-    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
-        """Have a client's guest run a shell script after a boot, with its volume at ``guests.VOLUME``.
+    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
+        """Run a shell script in a client's guest after a boot, with its volume at ``guests.VOLUME``.
 
         Raises:
-            ClusterError: nothing came back within ``seconds`` and some more.
+            ClusterError: the guest returned no answer within ``seconds`` and a margin.
         """
         return self._transport.guest_jobs.send([client], {client.name: script}, seconds=seconds)
 
     def note_on(self, client: Client, key: str) -> str | None:
-        """See ``KeepsNotes``: in the volume's metadata, which goes with it."""
+        """See ``KeepsNotes``: the note is in the volume's metadata, which is deleted with it."""
         return cinder_volumes.note_on(self._cloud, self._node_of(client).volume, key)
 
     def set_note(self, client: Client, key: str, text: str | None) -> None:
@@ -340,7 +335,7 @@ class OpenStackTarget(
         if self._choice.network and not self._open_to:
             found = reached_from(self._cloud, self._choice.network)
             self._open_to = found.cidr
-            self._say_once(found.note)
+            self._note_once(found.note)
         return stack_parameters(
             self._choice, self._template, volume_type=volume_type, gib=gib, count=count, reached_from=self._open_to
         )

@@ -72,7 +72,7 @@ def test_the_hypervisor_enforces_what_nobody_else_is_named_for() -> None:
     ("qos", "words"),
     [
         ("{total_iop_sec: 5}", "did you mean 'total_iops_sec'?"),
-        ("{}", "qos limits nothing"),
+        ("{}", "qos has no limits"),
         ("500", "must be a mapping"),
         ("{consumer: both}", "no limit is given"),
         ("{consumer: frontend, total_iops_sec: 5}", "consumer is 'frontend', not one of front-end"),

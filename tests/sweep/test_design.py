@@ -1,4 +1,4 @@
-"""Designs in sweep files: what they become, how their configurations are called, and what is refused."""
+"""Designs in sweep files: their configurations, the names of these, and refused designs."""
 
 import itertools
 import re
@@ -50,8 +50,8 @@ design:
     assert sweep.configuration("pg_num-64").why == "pg_num = 64"
 
 
-def test_a_product_has_every_value_with_every_other_and_leaves_out_the_default() -> None:
-    """Settings of one factor go together; a factor of `default` and one value is called by its name."""
+def test_a_product_has_all_combinations_except_the_default() -> None:
+    """Settings of one factor vary together; a factor of `default` and one value gives its own name."""
     sweep = sweep_of("""\
 design:
   kind: product
@@ -80,7 +80,7 @@ design:
     )
 
 
-def test_combinations_take_the_values_column_by_column_under_their_own_names() -> None:
+def test_combinations_take_values_column_by_column_with_given_names() -> None:
     sweep = sweep_of("""\
 design:
   kind: combinations
@@ -116,7 +116,7 @@ def test_screening_arrays_are_orthogonal_and_have_one_row_of_first_levels(runs: 
     assert (array == -1).all(axis=1).sum() == 1
 
 
-def test_a_foldover_has_every_row_again_the_other_way_round() -> None:
+def test_a_foldover_adds_every_row_with_levels_exchanged() -> None:
     factors = [Factor(n, (Level("0", ()), Level("1", (Setting(Partition.POOL, "pool", n, 1),)))) for n in "abcd"]
     rows = design_rows.screening(factors, 8, foldover=True)
     assert len(rows) == 16
@@ -176,13 +176,13 @@ def test_a_range_never_leaves_its_ends(u: float, low: int, width: int, is_log: b
 
 
 @given(st.text(max_size=80), st.text(max_size=30))
-def test_names_can_always_be_names(text: str, tail: str) -> None:
+def test_generated_names_are_always_valid(text: str, tail: str) -> None:
     name = shortened(as_name(text), tail=f"-{as_name(tail)}")
     assert len(name) <= MAX_NAME
     assert NAME.fullmatch(name)
 
 
-def test_long_names_keep_their_value_and_are_told_apart() -> None:
+def test_long_names_keep_their_value_and_stay_distinct() -> None:
     design = "design: {kind: one-at-a-time, settings: {ceph: {osd: {%s: [4194304, 8388608], %s: [4194304]}}}}"
     keys = ("filestore_wbthrottle_xfs_bytes_start_flusher", "filestore_wbthrottle_xfs_bytes_hard_limit")
     names = [c.name for c in sweep_of(design % keys).configurations[1:]]
@@ -191,7 +191,7 @@ def test_long_names_keep_their_value_and_are_told_apart() -> None:
     assert [n.rsplit("-")[-1] for n in names] == ["4194304", "8388608", "4194304"]
 
 
-def test_the_digest_is_of_the_configurations_and_not_of_the_way_they_were_written() -> None:
+def test_the_digest_depends_on_configurations_not_on_notation() -> None:
     by_design = sweep_of("design: {kind: one-at-a-time, settings: {pool: {pg_num: [32]}}}")
     by_hand = sweep_of("configurations: {pg_num-32: {pool: {pg_num: 32}}}")
     assert by_design.digest == by_hand.digest
@@ -199,27 +199,27 @@ def test_the_digest_is_of_the_configurations_and_not_of_the_way_they_were_writte
 
 REFUSED = {
     "design: {kind: screning, settings: {pool: {size: [2, 3]}}}": "did you mean 'screening'",
-    "design: {kind: product}": "without anything to vary",
+    "design: {kind: product}": "this design has no factors",
     "design: {kind: product, settings: {pool: {pg_num: {low: 1, high: 9}}}}": "has a range",
     "design: {kind: product, points: 3, settings: {pool: {pg_num: [1]}}}": "unknown word 'points'",
     "design: {kind: screening, settings: {pool: {pg_num: [1, 2, 3]}}}": "two values of every factor",
     "design: {kind: screening, runs: 9, settings: {pool: {pg_num: [1, 2]}}}": "choose from|did you mean",
-    "design: {kind: combinations, settings: {pool: {pg_num: [1, 2], pgp_num: [1]}}}": "pg_num 2, pgp_num 1 values",
+    "design: {kind: combinations, settings: {pool: {pg_num: [1, 2], pgp_num: [1]}}}": ": pg_num 2, pgp_num 1",
     "design: {kind: combinations, names: [x], settings: {pool: {pg_num: [1, 2]}}}": "1 different names for 2",
     "design: {kind: sample, points: 6, seed: 1, method: sobol, settings: {pool: {pg_num: [1]}}}": "powers of two",
     "design: {kind: sample, points: 6, settings: {pool: {pg_num: [1, 2]}}}": "lacks 'seed'",
-    "design: {kind: one-at-a-time, settings: {pool: {pg_num: [1, 1]}}}": "a value twice",
+    "design: {kind: one-at-a-time, settings: {pool: {pg_num: [1, 1]}}}": "the same value twice",
     "design: {kind: one-at-a-time, settings: {pool: {size: [1]}}}": "risks data",
     "design: {kind: sample, points: 4, seed: 1, settings: {pool: {size: {low: 1, high: 3}}}}": "risks data",
     "configurations: {pg_num-1: {}}\ndesign: {kind: one-at-a-time, settings: {pool: {pg_num: [1]}}}": "two config",
-    "design: {kind: optimise, trials: 4, seed: 1, cell: 1M-read, settings: {pool: {pg_num: [1]}}}": "not among",
-    "stopping: {within_percent: 5, minimum: 2}": "repeats is the ceiling",
-    "stopping: {margin_percent: 5}": "nothing says when to stop",
+    "design: {kind: optimise, trials: 4, seed: 1, cell: 1M-read, settings: {pool: {pg_num: [1]}}}": "not one of",
+    "stopping: {within_percent: 5, minimum: 2}": "repeats is the maximum",
+    "stopping: {margin_percent: 5}": "no rule for stopping is given",
 }
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_cannot_be_is_refused_by_line(text: str) -> None:
+def test_an_invalid_file_is_refused_with_its_line(text: str) -> None:
     with pytest.raises(InputError) as caught:
         sweep_of(text)
     assert re.match(r"d\.yaml:\d+", caught.value.where)

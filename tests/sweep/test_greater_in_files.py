@@ -1,4 +1,4 @@
-"""Settings around Ceph as sweep files say them."""
+"""Settings around Ceph in sweep files."""
 
 import pytest
 

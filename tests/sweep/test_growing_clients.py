@@ -1,4 +1,4 @@
-"""Targets whose clients come as the loads need them, and limits that are not the storage's."""
+"""Targets that add clients as the loads need them, and limits that are not the storage's."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,14 +11,14 @@ from cephfit.core.values.sample import State
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.execution.runner import run_sweep
-from cephfit.targets.abilities import ScalesClients, TellsLimits
+from cephfit.targets.abilities import ReportsLimits, ScalesClients
 from cephfit.targets.simulated import SimulatedTarget
 
 LOADS = "  loads:\n    three: {clients: 3}\n    five: {clients: 5}\n"
 
 
 class Growing(SimulatedTarget):
-    """A simulated cloud that makes clients when they are asked for, up to a quota."""
+    """A simulated cloud that creates clients on demand, up to a quota."""
 
     def __init__(self, quota: int = 100) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Growing(SimulatedTarget):
         self, configurations: Iterable[Configuration], *, n_clients: int, volume_nbytes: int
     ) -> None:
         if n_clients > self._quota:
-            raise ClusterError(f"{n_clients} clients are needed, {self._quota} can be had")
+            raise ClusterError(f"{n_clients} clients are needed, {self._quota} are available")
 
     def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
         return {"blob": ("volumes do 60 I/Os per second",)}
@@ -41,10 +41,10 @@ class Growing(SimulatedTarget):
         return super().apply(configuration, n_clients=n_clients, volume_nbytes=volume_nbytes, fill=fill)
 
 
-def test_clients_are_made_when_a_load_needs_them_and_stay(small_text: str, store: Store) -> None:
+def test_clients_are_created_when_a_load_needs_them_and_stay(small_text: str, store: Store) -> None:
     sweep = parse_sweep(small_text.replace("repeats: 2", "repeats: 1") + LOADS, file="small.yaml")
     target = Growing()
-    assert isinstance(target, ScalesClients) and isinstance(target, TellsLimits)
+    assert isinstance(target, ScalesClients) and isinstance(target, ReportsLimits)
     run = run_sweep(sweep, target, store, Silence(), resume=None)
     samples = store.samples(run.run_id)
     assert {s.state for s in samples} == {State.OK}
@@ -53,14 +53,14 @@ def test_clients_are_made_when_a_load_needs_them_and_stay(small_text: str, store
     in_place: tuple[str, int] | None = None
     for asked in target.asked:
         again = in_place is not None and in_place[0] == asked[0]
-        assert not again or asked[1] > in_place[1], "a configuration in place is asked for again only to grow"
+        assert not again or asked[1] > in_place[1], "a configuration in place is applied again only to add clients"
         in_place = asked
-    assert {n for _, n in target.asked} > {5}, "small loads that come first do not wait for the largest"
+    assert {n for _, n in target.asked} > {5}, "early small loads do not wait for the largest"
 
 
-def test_too_many_clients_are_refused_before_the_first_is_made(small_text: str, store: Store) -> None:
+def test_too_many_clients_are_refused_before_the_first_is_created(small_text: str, store: Store) -> None:
     target = Growing(quota=4)
-    with pytest.raises(ClusterError, match="5 clients are needed, 4 can be had"):
+    with pytest.raises(ClusterError, match="5 clients are needed, 4 are available"):
         run_sweep(parse_sweep(small_text + LOADS, file="small.yaml"), target, store, Silence(), resume=None)
     assert target.asked == []
 

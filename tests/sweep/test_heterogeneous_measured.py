@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio, pytest.mark.s
 CELLS = ("1M-read", "1M-randwrite", "4K-randread")
 TRIED = ("A", "ssd", "coded", "tiered")
 LEVEL = 0.05
-"""Of a test; the pools differ by a factor of three and more."""
+"""Significance level; the pools differ by a factor of three and more."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Loads: what a sweep file may say, and that the real fio keeps the depth, the mix and the rate it was told."""
+"""Loads: their keys in sweep files, and that the real fio keeps depth, mix and rate."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ from cephfit.measure.engine import CellRun, disagreement
 from cephfit.measure.fio.fio_local import FioEngine
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.execution.run_progress import Standing
+from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.sweep_plan import Sweep, expected_seconds, plan_of
 from cephfit.targets.simulated import SimulatedTarget
@@ -37,7 +37,7 @@ def loaded(text: str, loads: str = LOADS) -> Sweep:
     return parse_sweep(text + loads, file="small.yaml")
 
 
-def test_loads_are_laid_beside_the_measurement(small_text: str) -> None:
+def test_loads_differ_from_the_measurement_only_in_their_keys(small_text: str) -> None:
     m = loaded(small_text).measurement
     assert m.load_names == ("", "deep", "many", "mixed", "slow")
     assert m.loads[0] == Load("deep", iodepth=16)
@@ -55,12 +55,12 @@ def test_loads_are_laid_beside_the_measurement(small_text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loads", "said"),
+    ("loads", "message"),
     [
         ("  loads: {d: {depth: 3}}\n", "unknown word 'depth'"),
         ("  loads: {d: {iodepth: 4}}\n", "load d is the same as the measurement itself"),
         ("  loads: {d: {iodepth: 9}, e: {iodepth: 9}}\n", "load e is the same as d"),
-        ("  loads: {d: {sizes: [4K]}}\n", "it needs one of iodepth"),
+        ("  loads: {d: {sizes: [4K]}}\n", "add one of iodepth"),
         ("  loads: {d: {iodepth: 2, sizes: [32K]}}\n", "'32K' is not a size of this measurement"),
         ("  loads: {d: {read_pct: 100}}\n", "1 to 99 per cent of reads"),
         ("  loads: {d: {rate: 1M, rate_iops: 5}}\n", "keep one of the two"),
@@ -70,11 +70,11 @@ def test_loads_are_laid_beside_the_measurement(small_text: str) -> None:
         ("  engine: fios\n", "'fios' is not a measurement.engine"),
     ],
 )
-def test_what_cannot_be_is_said_with_its_line(small_text: str, loads: str, said: str) -> None:
+def test_an_invalid_load_is_refused_with_its_line(small_text: str, loads: str, message: str) -> None:
     text = small_text.replace("  iodepth: 4\n", "") if "psync" in loads else small_text
     with pytest.raises(InputError) as caught:
         loaded(text, loads)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "small.yaml:" in str(caught.value)
 
 
@@ -98,7 +98,7 @@ def test_the_plan_measures_every_load_and_applies_a_configuration_once_for_all(s
     assert expected_seconds(sweep, plan, ASSUMED_TIMES) == pytest.approx(6 * 12 + 96 * 2.2 + 3 * 8 * 4 / 100)
 
 
-def test_every_load_is_measured_and_an_interrupted_run_goes_on(small_text: str, store: Store) -> None:
+def test_every_load_is_measured_and_an_interrupted_run_continues(small_text: str, store: Store) -> None:
     sweep = loaded(small_text)
     target = SimulatedTarget()
     run = run_sweep(sweep, target, store, Silence(), resume=None)
@@ -116,8 +116,8 @@ def test_every_load_is_measured_and_an_interrupted_run_goes_on(small_text: str, 
     }
     assert {s.evidence["load"]["iodepth"] for s in samples if s.key.load == "deep"} == {16}
     assert len(store.applied(run.run_id)) == 6
-    assert sum(s.left for s in Standing(sweep, samples).all()) == 0
-    # What was stored before an interruption is not measured again; what was not is the same as without one.
+    assert sum(s.left for s in RunProgress(sweep, samples).all()) == 0
+    # Samples from before an interruption are not measured again; all others equal those of an uninterrupted run.
     half = [s for s in samples if s.key.repeat == 0 and s.key.load in ("", "many")]
     begun = replace(run, run_id="half", finished=False)
     store.add_run(begun)
@@ -144,7 +144,7 @@ def on_a_loop_device(sweep: Sweep, device: Path, cell: str, load: Load, **change
 @pytest.mark.root
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 @pytest.mark.parametrize("cell", ["4K-randread", "4K-randwrite", "32K-write"])
-def test_a_mix_is_as_it_was_asked_for_and_the_kernel_agrees(
+def test_a_mix_has_its_requested_share_by_the_kernels_count(
     small_sweep: Sweep, loop_device: Callable[[int], Path], cell: str
 ) -> None:
     run = on_a_loop_device(small_sweep, loop_device(16 * MIB), cell, Load("mixed", read_pct=70))
@@ -174,7 +174,7 @@ def test_a_mix_is_as_it_was_asked_for_and_the_kernel_agrees(
         ("1M-read", Load("slow", rate_iops=8), 8),
     ],
 )
-def test_a_rate_is_kept_and_the_kernel_agrees(
+def test_a_rate_limit_holds_by_the_kernels_count(
     small_sweep: Sweep, loop_device: Callable[[int], Path], cell: str, load: Load, iops: float
 ) -> None:
     run = on_a_loop_device(small_sweep, loop_device(16 * MIB), cell, load, ramp_seconds=0.5, iodepth=1)
@@ -182,5 +182,5 @@ def test_a_rate_is_kept_and_the_kernel_agrees(
     assert given.metrics is not None, given.failure
     assert given.count is not None
     assert disagreement(given.metrics, given.count) == ""
-    # fio makes up for a moment in which the machine had no time for it; without a limit it would be hundreds.
+    # fio catches up after a moment without CPU time; without a limit the rate would be hundreds.
     assert given.metrics.iops == pytest.approx(iops, rel=0.15, abs=4)

@@ -1,4 +1,4 @@
-"""An optimiser's trials: proposed from what the earlier ones gave, kept in the store before they are measured."""
+"""An optimiser's trials: proposed from earlier results, and stored before they are measured."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from cephfit.mapper import predictor
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.execution.run_progress import Standing
+from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.execution.schedule import full_plan
 from cephfit.sweep.goal import Goal, even_profile
@@ -45,8 +45,8 @@ def optimise(sweep: Sweep, store: Store, goal: Goal | None = None) -> Run:
     return run_sweep(sweep, SimulatedTarget(Simulation(noise=0.03)), store, Silence(), resume=None, goal=goal)
 
 
-def test_the_best_of_the_space_is_come_close_to(store: Store) -> None:
-    """Truth: ssd 6 times, blobs from 512K 4 times, objects up to 256K 2.5 times: at most 60 times the default."""
+def test_the_search_comes_close_to_the_optimum(store: Store) -> None:
+    """True effects: ssd 6 times, blobs from 512K 4 times, objects up to 256K 2.5 times; at most 60 times."""
     sweep = parse_sweep(OPTIMISE.replace("trials: 9", "trials: 18"), file="f")
     run = optimise(sweep, store)
     trials = trials_from_json(store.document(run.run_id, TRIALS_DOCUMENT))
@@ -54,10 +54,10 @@ def test_the_best_of_the_space_is_come_close_to(store: Store) -> None:
     assert [t.batch for t in trials] == [i // 3 for i in range(18)]
     values = values_of(sweep, trials, store.samples(run.run_id), None)
     assert max(v for v in values if v is not None) > 5000
-    assert len({t.configuration.settings for t in trials}) == 18, "nothing is tried twice"
+    assert len({t.configuration.settings for t in trials}) == 18, "no point is tried twice"
 
 
-def test_every_batch_has_the_default_beside_it(store: Store) -> None:
+def test_every_batch_contains_the_default(store: Store) -> None:
     sweep = parse_sweep(OPTIMISE, file="f")
     run = optimise(sweep, store)
     samples = store.samples(run.run_id)
@@ -67,17 +67,17 @@ def test_every_batch_has_the_default_beside_it(store: Store) -> None:
     assert by_round[0] == by_round[1] == {"A", "trial-01", "trial-02", "trial-03"}
     assert by_round[5] == {"A", "trial-07", "trial-08", "trial-09"}
     trials = trials_from_json(store.document(run.run_id, TRIALS_DOCUMENT))
-    standing = Standing(with_trials(sweep, trials), samples, rounds=rounds_by_name(sweep, trials))
-    assert [(s.configuration, s.planned, s.ok, s.left) for s in standing.all()][:2] == [
+    run_progress = RunProgress(with_trials(sweep, trials), samples, rounds=rounds_by_name(sweep, trials))
+    assert [(s.configuration, s.planned, s.ok, s.left) for s in run_progress.all()][:2] == [
         ("A", 6, 6, 0),
         ("trial-01", 2, 2, 0),
     ]
-    assert full_plan(sweep).n_runs == sum(s.planned for s in standing.all())
+    assert full_plan(sweep).n_runs == sum(s.planned for s in run_progress.all())
 
 
 @pytest.mark.parametrize("n_runs", [0, 3, 8, 13, 16])
-def test_killed_at_any_time_it_proposes_and_measures_the_very_same(n_runs: int, tmp_path: Path) -> None:
-    """A batch has eight runs: kills in the midst of batches, and between one and the next."""
+def test_after_a_kill_it_proposes_and_measures_the_same(n_runs: int, tmp_path: Path) -> None:
+    """A batch has eight runs: kills within batches, and between two batches."""
     sweep = parse_sweep(OPTIMISE, file="f")
 
     def kept(store: Store, run: Run) -> object:
@@ -100,14 +100,14 @@ def test_the_same_history_gives_the_same_proposals_and_another_seed_others() -> 
     sweep = parse_sweep(OPTIMISE, file="f")
     assert sweep.search is not None
     factors = sweep.search.design.factors
-    told = [(tuple(0.5 if f.span else float(i % len(f.levels)) for f in factors), 100.0 + i) for i in range(6)]
-    assert proposals(sweep.search, told, 3) == proposals(sweep.search, told, 3)
+    history = [(tuple(0.5 if f.span else float(i % len(f.levels)) for f in factors), 100.0 + i) for i in range(6)]
+    assert proposals(sweep.search, history, 3) == proposals(sweep.search, history, 3)
     other = parse_sweep(OPTIMISE.replace("seed: 4", "seed: 5"), file="f").search
     assert other is not None
-    assert proposals(other, told, 3) != proposals(sweep.search, told, 3)
+    assert proposals(other, history, 3) != proposals(sweep.search, history, 3)
 
 
-def test_a_space_that_is_used_up_ends_the_search(store: Store) -> None:
+def test_an_exhausted_space_ends_the_search(store: Store) -> None:
     small = OPTIMISE[: OPTIMISE.index("  settings:")] + OPTIMISE[OPTIMISE.index("  factors:") :]
     small = small.replace(
         "ssd: {pool: {crush_rule: [default, ssd]}}", "s: {pool: {crush_rule: [default, ssd, hy]}}"
@@ -118,7 +118,7 @@ def test_a_space_that_is_used_up_ends_the_search(store: Store) -> None:
     assert {t.configuration.why for t in trials} == {"s = ssd", "s = hy"}, "the default is measured anyway"
 
 
-def test_a_trial_that_cannot_be_is_skipped_and_counts_as_failed(store: Store) -> None:
+def test_an_unsupported_trial_is_skipped_and_counts_as_failed(store: Store) -> None:
     text = OPTIMISE.replace("osd_max_backfills: [1, 2, 3]", "osd_op_threads: [1, 2, 3]")
     sweep = parse_sweep(text, file="f")
     run = optimise(sweep, store)

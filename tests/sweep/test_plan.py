@@ -26,7 +26,7 @@ SWEEPS = st.builds(a_sweep, st.integers(1, 8), st.integers(1, 20), st.integers(1
 
 @settings(deadline=None)  # how long it takes is the machine's business
 @given(SWEEPS)
-def test_every_run_stands_in_the_plan_once(sweep: Sweep) -> None:
+def test_every_run_is_in_the_plan_once(sweep: Sweep) -> None:
     runs = Counter((s.repeat, s.configuration, c) for s in plan_of(sweep).steps for c in s.cells)
     m = sweep.measurement
     assert set(runs.values()) == {1}
@@ -45,7 +45,7 @@ def test_a_round_is_over_before_the_next_begins(sweep: Sweep) -> None:
 
 @settings(deadline=None)  # how long it takes is the machine's business
 @given(SWEEPS)
-def test_the_plan_follows_from_the_seed_alone(sweep: Sweep) -> None:
+def test_the_plan_depends_on_the_seed_only(sweep: Sweep) -> None:
     turned = replace(sweep, configurations=sweep.configurations[::-1])
     assert plan_of(sweep) == plan_of(turned)
 
@@ -59,7 +59,7 @@ def test_orders_differ_between_rounds_and_seeds() -> None:
 
 
 def test_no_configuration_is_always_early() -> None:
-    """Over many rounds the mean place of each of 5 configurations is the middle: 2 +- 4 standard errors."""
+    """Over many rounds the mean position of each of 5 configurations is the middle: 2 +- 4 standard errors."""
     n_rounds = 400
     plan = plan_of(a_sweep(5, 1, n_rounds, 1))
     places: dict[str, int] = Counter()
@@ -68,7 +68,7 @@ def test_no_configuration_is_always_early() -> None:
     assert all(abs(total / n_rounds - 2) < 4 * 2**0.5 / n_rounds**0.5 for total in places.values())
 
 
-def test_all_configurations_of_a_round_are_asked_for_the_same_blocks() -> None:
+def test_all_configurations_of_a_round_access_the_same_blocks() -> None:
     seeds = {io_seed(1, cell, repeat, client) for cell in CELLS for repeat in (0, 1) for client in ("c0", "c1")}
     assert len(seeds) == 80
     assert all(0 < seed < 2**62 for seed in seeds)
@@ -80,7 +80,7 @@ def test_the_expected_time_adds_up() -> None:
     assert expected_seconds(sweep, plan_of(sweep), ASSUMED_TIMES) == 6 * 12 + 24 * 3.5 + 4 * 32 / 100
 
 
-def test_volumes_that_are_read_through_before_each_run_take_their_time() -> None:
+def test_warming_volumes_before_each_run_adds_to_the_time() -> None:
     """As above, and before each of 24 runs 2 volumes of 32M at 100 MiB/s."""
     cold = a_sweep(2, 4, 3, 1)
     warm = replace(cold, measurement=replace(cold.measurement, cache=CacheCondition.WARM))

@@ -1,4 +1,4 @@
-"""Races of configurations, and cells that are known well enough: what is decided, when, and after a kill."""
+"""Races of configurations, and precise cells: decisions, their times, and decisions after a kill."""
 
 import itertools
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from cephfit.results.report.report_build import read_findings, report_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.execution.run_progress import Standing
+from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.goal import Goal, cell_profile, even_profile
 from cephfit.sweep.racing.contest import Contest, Look
@@ -30,8 +30,8 @@ from cephfit.sweep.racing.rounds import (
     decide,
     decisions,
     expected_saving,
-    imagined_samples,
     saved_runs,
+    simulated_samples,
     stops_of,
 )
 from cephfit.sweep.racing.stopping import Decide, Stopping
@@ -78,7 +78,7 @@ def measure(sweep: Sweep, goal: Goal | None, store: Store, *, noise: float = 0.0
 
 
 def full_plan_of(sweep: Sweep, *, noise: float, seed: int) -> list[Sample]:
-    """All nine repeats as the simulated cluster's truth and noise would have them."""
+    """Return all nine repeats with the simulated cluster's true rates and noise."""
     dice = np.random.default_rng(seed)
     m = sweep.measurement
     samples = []
@@ -99,32 +99,32 @@ def test_a_race_finds_the_best_and_the_worst_and_stops(sweep: Sweep, goal: Goal,
     assert [(r["best"], r["worst"]) for r in document["races"]] == [("ssd", "journaling")]
     rounds = max(s.key.repeat for s in store.samples(run.run_id)) + 1
     assert rounds < 9
-    standings = Standing(sweep, store.samples(run.run_id), stops=stops_of(document)).all()
+    progresses = RunProgress(sweep, store.samples(run.run_id), stops=stops_of(document)).all()
     n_clients = sweep.measurement.n_clients
-    assert all(s.left == 0 and s.ok + s.saved == s.planned == 8 * 9 * n_clients for s in standings)
-    assert document["runs_saved"] * n_clients == sum(s.saved for s in standings)
+    assert all(s.left == 0 and s.ok + s.saved == s.planned == 8 * 9 * n_clients for s in progresses)
+    assert document["runs_saved"] * n_clients == sum(s.saved for s in progresses)
 
 
-def test_over_twenty_repetitions_a_race_picks_what_the_full_plan_picks_at_a_third_of_its_runs(
+def test_in_twenty_sweeps_a_race_agrees_with_the_full_plan_at_a_third_of_its_runs(
     sweep: Sweep, goal: Goal
 ) -> None:
-    """On the simulated cluster, whose truth is known; benchmarks/racing.py has the same on a recorded real one."""
+    """On the simulated cluster with known true rates; benchmarks/racing.py has the same on a recorded real one."""
     assert goal.profile is not None
     plan = plan_of(sweep)
     parts, agreed = [], 0
     for seed in range(20):
         samples = full_plan_of(sweep, noise=0.08, seed=seed)
-        said = time_predictor(0.95).predict(goal.profile, baselines_of(samples, source="all nine"))
+        predicted = time_predictor(0.95).predict(goal.profile, baselines_of(samples, source="all nine"))
         decided = list(decisions(sweep, samples, goal, rounds=8))[-1]
         picks = {side.word: side.pick for side in decided.contests[None].sides}
-        agreed += picks == {"best": said.best, "worst": said.worst}
+        agreed += picks == {"best": predicted.best, "worst": predicted.worst}
         parts.append(1 - saved_runs(plan, {p: s.after for p, s in decided.stopped.items()}) / plan.n_runs)
     assert agreed == 20
     assert sum(parts) / 20 <= 0.35
 
 
-def test_what_is_decided_after_a_round_does_not_depend_on_later_ones(sweep: Sweep, goal: Goal) -> None:
-    samples = imagined_samples(sweep, replace(ASSUMED_SCATTER, configurations=0.03, cells=0.03), seed=3)
+def test_a_decision_does_not_depend_on_later_rounds(sweep: Sweep, goal: Goal) -> None:
+    samples = simulated_samples(sweep, replace(ASSUMED_SCATTER, configurations=0.03, cells=0.03), seed=3)
     some_open = False
     for measured in range(2, 9):
         early = [s for s in samples if s.key.repeat < measured]
@@ -132,12 +132,12 @@ def test_what_is_decided_after_a_round_does_not_depend_on_later_ones(sweep: Swee
         with_early = list(decisions(sweep, reversed(early), goal, rounds=measured))[-1]
         assert with_all == with_early
         some_open |= not with_all.contests[None].over
-    assert some_open, "a race that is over at the first look would show nothing"
+    assert some_open, "a race that ends at the first look would prove nothing"
 
 
 @pytest.mark.parametrize(("race", "n_runs"), [("profile", 48), ("profile", 95), ("cells", 97), ("cells", 110)])
-def test_a_race_that_was_killed_goes_on_to_the_very_same_runs(race: str, n_runs: int, tmp_path: Path) -> None:
-    """48 runs are a round: killed at the end of one, before and right after a decision, and later."""
+def test_a_killed_race_continues_with_the_same_runs(race: str, n_runs: int, tmp_path: Path) -> None:
+    """A round has 48 runs: kills at the end of a round, before and right after a decision, and later."""
     sweep = parse_sweep(RACE % race, file="race.yaml")
     goal = Goal(time_predictor, "time", even_profile(sweep.measurement) if race == "profile" else None)
     simulation = Simulation(noise=0.3, seed=5)
@@ -159,7 +159,7 @@ def test_a_race_that_was_killed_goes_on_to_the_very_same_runs(race: str, n_runs:
         assert kept(store, run_sweep(sweep, again, store, Silence(), resume=begun, goal=goal)) == unbroken
 
 
-def test_a_race_in_every_cell_answers_for_every_cell(store: Store) -> None:
+def test_a_race_in_every_cell_decides_every_cell(store: Store) -> None:
     sweep = parse_sweep(RACE % "cells", file="race.yaml")
     run = measure(sweep, Goal(time_predictor, "time"), store)
     document = store.document(run.run_id, STOPPING_DOCUMENT)
@@ -171,7 +171,7 @@ def test_a_race_in_every_cell_answers_for_every_cell(store: Store) -> None:
     assert answers["4K-randread"][1] in ("A", None), "nothing is worse than the default at reading"
 
 
-def test_cells_that_the_workload_does_not_use_are_measured_no_more_than_they_must(store: Store) -> None:
+def test_cells_that_the_workload_does_not_use_get_the_minimum_of_repeats(store: Store) -> None:
     sweep = parse_sweep(RACE % "profile", file="race.yaml")
     run = measure(sweep, Goal(time_predictor, "time", cell_profile(Cell.parse("4K-randread"))), store)
     repeats: dict[str, int] = {}
@@ -180,7 +180,7 @@ def test_cells_that_the_workload_does_not_use_are_measured_no_more_than_they_mus
     assert all(n == 2 for cell, n in repeats.items() if cell != "4K-randread")
 
 
-def test_a_cell_that_is_known_well_enough_is_measured_no_more(store: Store) -> None:
+def test_a_precise_cell_is_no_longer_measured(store: Store) -> None:
     text = RACE.replace("{race: %s}", "{within_percent: 4}")
     sweep = parse_sweep(text, file="f")
     run = measure(sweep, None, store, noise=0.03)
@@ -188,13 +188,11 @@ def test_a_cell_that_is_known_well_enough_is_measured_no_more(store: Store) -> N
     assert document is not None
     assert 0 < document["runs_saved"] < document["runs_of_full_plan"]
     for row in document["stopped"]:
-        said = float(row["reason"].split(" to ")[1].split(" %")[0])
-        assert said <= 4.0
+        half_percent = float(row["reason"].split(" within ")[1].split(" %")[0])
+        assert half_percent <= 4.0
 
 
-def test_a_configuration_without_figures_drops_out_and_the_race_goes_on(
-    sweep: Sweep, goal: Goal, store: Store
-) -> None:
+def test_a_configuration_without_figures_leaves_the_race(sweep: Sweep, goal: Goal, store: Store) -> None:
     target = SimulatedTarget(Simulation(refuse="journaling", noise=0.05))
     run = run_sweep(sweep, target, store, Silence(), resume=None, goal=goal, health_limit_seconds=5)
     document = store.document(run.run_id, STOPPING_DOCUMENT)
@@ -203,14 +201,14 @@ def test_a_configuration_without_figures_drops_out_and_the_race_goes_on(
     assert document["races"][0]["worst"] != "journaling"
 
 
-def test_equals_are_not_raced_to_the_end() -> None:
-    """Two copies of the default: neither can be told from it, and that is said before nine repeats are made."""
+def test_a_race_of_equals_stops_early() -> None:
+    """Two copies of the default: no difference is significant, and this is decided before nine repeats."""
     text = RACE[: RACE.index("  ssd:")] + "  A-too: {}\n" + RACE[RACE.index("measurement:") :]
     sweep = parse_sweep(text % "profile", file="f")
     goal = Goal(time_predictor, "time", even_profile(sweep.measurement))
     decided_early = false = 0
     for seed in range(20):
-        samples = imagined_samples(sweep, replace(ASSUMED_SCATTER, configurations=0.0, cells=0.0), seed)
+        samples = simulated_samples(sweep, replace(ASSUMED_SCATTER, configurations=0.0, cells=0.0), seed)
         last = list(decisions(sweep, samples, goal, rounds=8))[-1]
         picks = [side.pick for side in last.contests[None].sides]
         false += not set(picks) <= {"A", None}
@@ -219,17 +217,17 @@ def test_equals_are_not_raced_to_the_end() -> None:
     assert false <= 3, "meant for one in twenty"
 
 
-def test_the_error_is_shared_out_over_all_looks() -> None:
+def test_the_error_is_divided_among_all_looks() -> None:
     look = Look(measured=3, ceiling=9, stopping=Stopping(confidence=0.95, minimum=2))
-    assert 7 * (1 - look.confidence) == pytest.approx(0.025), "and half of it is kept back"
+    assert 7 * (1 - look.confidence) == pytest.approx(0.025), "and half of it is held in reserve"
 
 
-def test_only_the_asked_end_is_raced_for() -> None:
+def test_only_the_requested_end_is_decided() -> None:
     contest = Contest.begin(cell_profile(Cell.parse("4K-read")), ["A", "b"], Decide.WORST)
     assert [side.word for side in contest.sides] == ["worst"]
 
 
-def test_a_race_without_its_workload_is_refused_before_anything_is_touched(sweep: Sweep, store: Store) -> None:
+def test_a_race_without_its_workload_is_refused_before_anything_changes(sweep: Sweep, store: Store) -> None:
     with pytest.raises(InputError, match="no workload was given"):
         measure(sweep, Goal(time_predictor, "time"), store)
     lacking = Goal(time_predictor, "time", cell_profile(Cell.parse("32M-read")))
@@ -238,7 +236,7 @@ def test_a_race_without_its_workload_is_refused_before_anything_is_touched(sweep
     assert store.runs() == []
 
 
-def test_a_race_is_not_gone_on_with_for_another_workload(sweep: Sweep, goal: Goal, store: Store) -> None:
+def test_a_race_does_not_continue_for_another_workload(sweep: Sweep, goal: Goal, store: Store) -> None:
     target = SimulatedTarget()
     with pytest.raises(EndOfProgramError):
         run_sweep(sweep, target, store, Silence(), resume=None, goal=goal, engine=StopsAfter(target, 3))
@@ -254,7 +252,7 @@ def test_a_plan_expects_to_save_more_where_configurations_differ_more(sweep: Swe
     assert all(low <= middle <= high for low, middle, high in (far, near))
 
 
-def test_the_report_says_what_was_saved(sweep: Sweep, goal: Goal, store: Store) -> None:
+def test_the_report_shows_the_saved_runs(sweep: Sweep, goal: Goal, store: Store) -> None:
     run = measure(sweep, goal, store)
     report = report_of(read_findings(store, run.run_id), made_ns=1)
     summary = dict(report.method.summary)
@@ -266,17 +264,17 @@ def test_the_report_says_what_was_saved(sweep: Sweep, goal: Goal, store: Store) 
 
 @pytest.mark.parametrize("model", ["meyer", "meyer-random"])
 def test_models_without_ratios_race_too(model: str, sweep: Sweep, store: Store) -> None:
-    def speaks(confidence: float) -> Predictor:
+    def predictor_of(confidence: float) -> Predictor:
         return predictor(model, confidence=confidence)
 
     profile: Callable[..., Profile] = even_profile
-    run = measure(sweep, Goal(speaks, model, profile(sweep.measurement)), store)
+    run = measure(sweep, Goal(predictor_of, model, profile(sweep.measurement)), store)
     document = store.document(run.run_id, STOPPING_DOCUMENT)
     assert document is not None
     assert document["races"][0]["best"] == "ssd"
 
 
-def test_decisions_of_a_sweep_without_terms_are_none(sweep: Sweep) -> None:
+def test_a_sweep_without_stopping_has_no_decisions(sweep: Sweep) -> None:
     full = replace(sweep, stopping=None)
     assert list(decisions(full, [], None, rounds=9)) == []
     assert decide(begin(sweep, None), sweep, [], None, measured=2).stopped == {}

@@ -1,4 +1,4 @@
-"""The loop: every run once, what went wrong is taken again, and it goes on after any end."""
+"""The loop: every run once, repetitions after faults, and continuation after any interruption."""
 
 import errno
 from collections import Counter
@@ -21,7 +21,7 @@ from cephfit.measure.validity.surveillance import wait_until_healthy
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.execution.run_progress import Standing, times_of
+from cephfit.sweep.execution.run_progress import RunProgress, times_of
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.sweep_plan import Sweep, run_seconds
 from cephfit.targets.simulated import SimulatedEngine, SimulatedTarget, Simulation, simulated_target, true_iops
@@ -46,8 +46,8 @@ def test_a_sweep_gives_every_sample_once_and_is_finished(small_sweep: Sweep, sto
     )
 
 
-def test_what_comes_out_is_the_truth_that_went_in(small_sweep: Sweep, store: Store) -> None:
-    """Noise of 1 % per client: the mean of 2 repeats of 2 clients is within 2.5 % of the truth (5 sigma)."""
+def test_the_measured_rates_are_the_simulated_ones(small_sweep: Sweep, store: Store) -> None:
+    """Noise of 1 % per client: the mean of 2 repeats of 2 clients is within 2.5 % of the true rate (5 sigma)."""
     target = SimulatedTarget(Simulation(noise=0.01))
     run = measure(small_sweep, target, store)
     baselines = baselines_of(store.samples(run.run_id), source="test")
@@ -58,7 +58,7 @@ def test_what_comes_out_is_the_truth_that_went_in(small_sweep: Sweep, store: Sto
             assert sum(measured) / len(measured) == pytest.approx(truth, rel=0.025)
 
 
-def test_faults_are_taken_again_and_kept_with_their_reasons(small_sweep: Sweep, store: Store) -> None:
+def test_faulty_samples_are_repeated_and_kept_with_their_reasons(small_sweep: Sweep, store: Store) -> None:
     target = SimulatedTarget(Simulation(unhealthy=0.15, miscount=0.15, failing=0.15, seed=3))
     sweep = replace(small_sweep, measurement=replace(small_sweep.measurement, max_attempts=8))
     run = measure(sweep, target, store)
@@ -77,17 +77,17 @@ def test_faults_are_taken_again_and_kept_with_their_reasons(small_sweep: Sweep, 
     assert not bad & good, "clients of one run share its fate"
 
 
-def test_a_cell_that_never_works_is_given_up_and_the_sweep_goes_on(small_sweep: Sweep, store: Store) -> None:
+def test_a_cell_that_always_fails_is_given_up_and_the_sweep_continues(small_sweep: Sweep, store: Store) -> None:
     run = measure(small_sweep, SimulatedTarget(Simulation(failing=1.0)), store)
     samples = store.samples(run.run_id)
     assert run.finished
     assert {s.key.attempt for s in samples} == {0, 1, 2}
     assert {s.state for s in samples} == {State.FAILED, State.INVALID}
-    standings = Standing(small_sweep, samples).all()
-    assert [(s.ok, s.failed, s.left) for s in standings] == [(0, 48 - s.invalid, 0) for s in standings]
+    progresses = RunProgress(small_sweep, samples).all()
+    assert [(s.ok, s.failed, s.left) for s in progresses] == [(0, 48 - s.invalid, 0) for s in progresses]
 
 
-def test_a_setting_that_did_not_take_effect_fails_its_cells_and_the_sweep_goes_on(
+def test_a_setting_without_effect_fails_its_cells_and_the_sweep_continues(
     small_sweep: Sweep, store: Store
 ) -> None:
     run = measure(small_sweep, SimulatedTarget(Simulation(refuse="blob")), store)
@@ -96,12 +96,12 @@ def test_a_setting_that_did_not_take_effect_fails_its_cells_and_the_sweep_goes_o
     assert {s.state for s in blob} == {State.FAILED}
     assert all("bluestore_max_blob_size_hdd = 512K did not take effect" in s.reason for s in blob)
     assert len(blob) == 4 * 2 * 2
-    standing = Standing(small_sweep, samples)
-    assert standing.of_configuration("blob").left == 0
-    assert standing.of_configuration("no-deferred").ok == 16
+    run_progress = RunProgress(small_sweep, samples)
+    assert run_progress.of_configuration("blob").left == 0
+    assert run_progress.of_configuration("no-deferred").ok == 16
 
 
-def test_a_simulation_refuses_only_configurations_that_there_are(small_sweep: Sweep, store: Store) -> None:
+def test_a_simulation_refuses_only_existing_configurations(small_sweep: Sweep, store: Store) -> None:
     with pytest.raises(InputError, match="no configuration 'blop'") as caught:
         measure(small_sweep, SimulatedTarget(Simulation(refuse="blop"), name="sim:refuse=blop"), store)
     assert caught.value.where == "--target sim:refuse=blop"
@@ -118,10 +118,8 @@ def test_an_option_that_ceph_no_longer_has_is_skipped_by_name(small_text: str, s
 
 
 @pytest.mark.parametrize("n_runs", [0, 1, 3, 4, 5, 11, 23])
-def test_an_interrupted_run_goes_on_to_the_very_same_samples(
-    small_sweep: Sweep, tmp_path: Path, n_runs: int
-) -> None:
-    """The simulation's noise depends on what is measured, not on when: even the figures must be the same."""
+def test_an_interrupted_run_continues_to_the_same_samples(small_sweep: Sweep, tmp_path: Path, n_runs: int) -> None:
+    """The simulation's noise depends on the cell, not on the time: even the figures must be equal."""
 
     def figures(store: Store, run: Run) -> list[tuple[SampleKey, object]]:
         found = ((s.key, s.metrics) for s in store.samples(run.run_id))
@@ -142,7 +140,7 @@ def test_an_interrupted_run_goes_on_to_the_very_same_samples(
         assert store.unfinished_run(sweep_digest=small_sweep.digest, target="sim") is None
 
 
-def test_a_run_of_another_sweep_is_not_gone_on_with(small_sweep: Sweep, small_text: str, store: Store) -> None:
+def test_a_run_of_another_sweep_is_not_continued(small_sweep: Sweep, small_text: str, store: Store) -> None:
     run = measure(small_sweep, SimulatedTarget(), store)
     other = parse_sweep(small_text.replace("seed: 7", "seed: 8"), file="f")
     with pytest.raises(InputError, match="another sweep"):
@@ -150,7 +148,7 @@ def test_a_run_of_another_sweep_is_not_gone_on_with(small_sweep: Sweep, small_te
 
 
 class Cluster(SimulatedTarget):
-    """Has an identifier, as a real one."""
+    """A simulated cluster with an identifier, like a real one."""
 
     def __init__(self, fsid: str) -> None:
         super().__init__()
@@ -160,7 +158,7 @@ class Cluster(SimulatedTarget):
         return {**super().facts(), "fsid": self.fsid}
 
 
-def test_a_run_is_not_gone_on_with_on_another_cluster_of_the_same_name(small_sweep: Sweep, store: Store) -> None:
+def test_a_run_does_not_continue_on_another_cluster_of_the_same_name(small_sweep: Sweep, store: Store) -> None:
     target = Cluster("one")
     with pytest.raises(EndOfProgramError):
         run_sweep(small_sweep, target, store, Silence(), resume=None, engine=StopsAfter(target, 3))
@@ -171,7 +169,7 @@ def test_a_run_is_not_gone_on_with_on_another_cluster_of_the_same_name(small_swe
 
 
 class DeadCluster(SimulatedTarget):
-    """Loses an OSD for good after some looks at its health."""
+    """A cluster that loses an OSD permanently after some checks of its health."""
 
     looks = 0
 
@@ -180,7 +178,7 @@ class DeadCluster(SimulatedTarget):
         return Health(ok=True) if self.looks < 30 else Health(ok=False, reasons=("OSD_DOWN: 1 osds down",))
 
 
-def test_a_cluster_that_stays_ill_ends_the_sweep_and_nothing_is_lost(small_sweep: Sweep, store: Store) -> None:
+def test_a_cluster_that_stays_unhealthy_ends_the_sweep_without_loss(small_sweep: Sweep, store: Store) -> None:
     with pytest.raises(ClusterError, match="OSD_DOWN") as caught:
         run_sweep(small_sweep, DeadCluster(), store, Silence(), resume=None, health_limit_seconds=0.6)
     assert "continues where it stopped" in caught.value.remedy
@@ -192,16 +190,16 @@ def test_a_cluster_that_stays_ill_ends_the_sweep_and_nothing_is_lost(small_sweep
     assert ok_keys(store.samples(done.run_id)) == whole_plan(small_sweep)
 
 
-def test_waiting_for_health_ends_when_it_is_back() -> None:
+def test_waiting_ends_when_the_cluster_is_healthy_again() -> None:
     target = SimulatedTarget()
-    target.fall_ill()
+    target.become_unhealthy()
     notes: list[str] = []
     wait_until_healthy(target, limit_seconds=5, note=notes.append, sleep=lambda _: None)
     assert len(notes) == 1
     assert "OSD_DOWN" in notes[0]
 
 
-def test_scrubs_that_go_on_and_on_are_to_be_held() -> None:
+def test_the_remedy_for_endless_scrubs_is_to_pause_them() -> None:
     class Scrubbing(SimulatedTarget):
         def health(self) -> Health:
             return Health(ok=False, reasons=("3 PGs active+clean+scrubbing+deep",))
@@ -220,7 +218,7 @@ class Notes(Silence):
 
 
 class WithoutDropping(SimulatedTarget):
-    """A cluster whose caches cannot be dropped now; after some tries they can."""
+    """A cluster that refuses to drop its caches for some attempts."""
 
     def __init__(self, error: ClusterError, tries: int = 99) -> None:
         super().__init__()
@@ -232,17 +230,15 @@ class WithoutDropping(SimulatedTarget):
             raise self.error
 
 
-def test_caches_that_cannot_be_dropped_at_first_are_told_of_and_tried_again(
-    small_sweep: Sweep, store: Store
-) -> None:
+def test_a_failed_drop_of_caches_is_noted_and_tried_again(small_sweep: Sweep, store: Store) -> None:
     gone = RefusedError("`cache drop` was refused: no such daemon", where="osd.1", code=errno.ENXIO)
-    told = Notes()
-    run_sweep(small_sweep, WithoutDropping(gone, tries=2), store, told, resume=None, health_limit_seconds=5)
-    (note,) = [note for note in told.notes if "cache drop" in note]
+    progress = Notes()
+    run_sweep(small_sweep, WithoutDropping(gone, tries=2), store, progress, resume=None, health_limit_seconds=5)
+    (note,) = [note for note in progress.notes if "cache drop" in note]
     assert note == "osd.1: `cache drop` was refused: no such daemon; trying again for up to 5.0 s"
 
 
-def test_what_the_cluster_will_never_allow_is_not_tried_again(small_sweep: Sweep, store: Store) -> None:
+def test_a_lasting_refusal_is_not_tried_again(small_sweep: Sweep, store: Store) -> None:
     key = RefusedError("`cache drop` was refused: Permission denied", where="osd.1", code=errno.EACCES)
     target = WithoutDropping(key)
     with pytest.raises(RefusedError, match="Permission denied"):
@@ -251,18 +247,18 @@ def test_what_the_cluster_will_never_allow_is_not_tried_again(small_sweep: Sweep
 
 
 class FullStore(Store):
-    """A store whose disk is full after some fio runs."""
+    """A store on a disk that is full after some fio runs."""
 
-    room = 5
+    free_runs = 5
 
     def add_samples(self, run_id, samples, *, fio_json):  # type: ignore[no-untyped-def]
-        if self.room == 0:
+        if self.free_runs == 0:
             raise StoreError("database or disk is full")
-        self.room -= 1
+        self.free_runs -= 1
         super().add_samples(run_id, samples, fio_json=fio_json)
 
 
-def test_a_store_without_room_loses_nothing(small_sweep: Sweep, tmp_path: Path) -> None:
+def test_a_full_disk_of_the_store_loses_nothing(small_sweep: Sweep, tmp_path: Path) -> None:
     path = tmp_path / "full.sqlite"
     with FullStore.open(path, create=True) as store, pytest.raises(StoreError, match="full"):
         measure(small_sweep, SimulatedTarget(), store)
@@ -285,7 +281,7 @@ class Untouchable(SimulatedTarget):
         raise AssertionError("the target was changed")
 
 
-def test_a_missing_fio_is_found_before_anything_is_touched(small_sweep: Sweep, store: Store) -> None:
+def test_a_missing_fio_is_found_before_anything_changes(small_sweep: Sweep, store: Store) -> None:
     target = Untouchable()
     with pytest.raises(HostError):
         run_sweep(small_sweep, target, store, Silence(), resume=None, engine=NoFio(target))
@@ -315,7 +311,7 @@ def test_a_mistyped_option_ends_the_sweep_before_it_begins(small_text: str, stor
 
 
 def test_the_expected_time_is_learnt_from_the_store(small_sweep: Sweep, store: Store) -> None:
-    """A pace of 0.05 makes a run of 1.2 s take 0.06 s: around it is nothing, and applying takes no time."""
+    """A pace of 0.05 makes a run of 1.2 s take 0.06 s, without overhead; applying takes no time."""
     measure(small_sweep, simulated_target("sim:pace=0.05"), store)
     times = times_of(store, "sim:pace=0.05")
     assert times is not None
@@ -324,10 +320,8 @@ def test_the_expected_time_is_learnt_from_the_store(small_sweep: Sweep, store: S
     assert times_of(store, "lab:default") is None
 
 
-def test_reading_volumes_through_is_learnt_apart_from_what_else_is_around_a_run(
-    small_text: str, store: Store
-) -> None:
-    """Nothing is read on a simulation, so that its reading takes no time, and another volume's none either."""
+def test_the_time_of_warming_is_learnt_separately(small_text: str, store: Store) -> None:
+    """A simulation reads nothing, so warming takes no time, for volumes of any size."""
     sweep = parse_sweep(small_text.rstrip() + "\n  cache: warm\n", file="f")
     measure(sweep, simulated_target("sim:pace=0.05"), store)
     times = times_of(store, "sim:pace=0.05")

@@ -1,4 +1,4 @@
-"""Screenings: planted effects are found, inert settings are not, factors that act together are told as such."""
+"""Screenings: planted effects are found, inert settings are not, and interactions are reported."""
 
 import csv
 import math
@@ -67,7 +67,7 @@ def screening(names: str, runs: int) -> Design:
 
 
 def test_planted_effects_are_found_and_inert_settings_are_not(store: Store) -> None:
-    """Seven factors in twelve configurations; the truth of the simulated cluster is known."""
+    """Seven factors in twelve configurations; the simulated effects are known."""
     sweep = parse_sweep(SCREENING, file="f")
     target = SimulatedTarget(Simulation(noise=0.05))
     run = run_sweep(sweep, target, store, Silence(), resume=None)
@@ -83,29 +83,31 @@ def test_planted_effects_are_found_and_inert_settings_are_not(store: Store) -> N
         "1M-randwrite": {"ssd": 6.0, "blob": 1 / 0.25, "journaling": 1 / 2.1},
     }
     for cell, truth in truths.items():
-        told = {name for name, effect in found[cell].items() if effect.everywhere}
-        assert told == set(truth)
+        significant = {name for name, effect in found[cell].items() if effect.everywhere}
+        assert significant == set(truth)
         for name, ratio in truth.items():
             assert found[cell][name].low <= 100 * (ratio - 1) <= found[cell][name].high
 
 
-def test_what_matters_for_a_workload_is_said_too(store: Store) -> None:
+def test_effects_on_a_workload_are_shown_too(store: Store) -> None:
     sweep = parse_sweep(SCREENING, file="f")
     run = run_sweep(sweep, SimulatedTarget(Simulation(noise=0.05)), store, Silence(), resume=None)
     goal = Goal(lambda c: predictor("time", confidence=c), "time", even_profile(sweep.measurement))
     found = effects_on_profile(screening_of(sweep.designs), store.samples(run.run_id), goal)
     assert found is not None
-    told = {e.factor: e.percent for e in found.effects if e.matters}
-    assert set(told) == {"ssd", "journaling", "no-deferred"}, "its time goes to 4K, where blobs do nothing"
-    assert told["ssd"] == pytest.approx(500, abs=60)
-    assert told["journaling"] < 0
+    significant = {e.factor: e.percent for e in found.effects if e.matters}
+    assert set(significant) == {"ssd", "journaling", "no-deferred"}, (
+        "its time goes to 4K, where blobs have no effect"
+    )
+    assert significant["ssd"] == pytest.approx(500, abs=60)
+    assert significant["journaling"] < 0
 
 
-def test_an_unfinished_screening_is_called_so(tmp_path: Path) -> None:
+def test_an_unfinished_screening_is_marked(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.sqlite", create=True) as opened:
         opened.add_run(Run("r1", "screening", SCREENING, "0" * 64, "bench", 7, 1))
-    said = CliRunner().invoke(sweep_command, ["effects", "--store", str(tmp_path / "s.sqlite")]).output
-    assert said.splitlines()[1].startswith("UNFINISHED")
+    output = CliRunner().invoke(sweep_command, ["effects", "--store", str(tmp_path / "s.sqlite")]).output
+    assert output.splitlines()[1].startswith("UNFINISHED")
 
 
 def test_a_screening_of_the_real_lab_finds_the_fast_disks_and_the_journal_and_nothing_inert() -> None:
@@ -118,25 +120,25 @@ def test_a_screening_of_the_real_lab_finds_the_fast_disks_and_the_journal_and_no
             key = SampleKey(row["configuration"], cell, row["client"], int(row["run"]))
             samples.append(Sample(key, State.OK, Metrics(iops, iops, 1, 1, 1.0), 0, 0))
     tables = {e.of: e for e in effects_on_cells(screening_of(sweep.designs), samples, sweep.measurement.cells)}
-    told = {of: {x.factor for x in e.effects if x.matters} for of, e in tables.items()}
+    significant = {of: {x.factor for x in e.effects if x.matters} for of, e in tables.items()}
     for cell in ("4K-write", "4K-randwrite"):
-        assert told[cell] == {"ssd", "journaling"}
+        assert significant[cell] == {"ssd", "journaling"}
     for cell in ("4K-read", "4K-randread"):
-        assert told[cell] == {"ssd"}
+        assert significant[cell] == {"ssd"}
     inert = {"osd_max_backfills", "osd_heartbeat_grace", "osd_snap_trim_sleep", "osd_recovery_max_active"}
-    assert not any(names & inert for names in told.values())
+    assert not any(names & inert for names in significant.values())
     assert {of for of, e in tables.items() if e.lack} <= {"1M-read", "1M-write", "1M-randread", "1M-randwrite"}
 
 
 def table(design: Design, betas: dict[str, float], *, noise: float, rounds: int, pair: float = 0.0, seed: int = 0):  # type: ignore[no-untyped-def]
     dice = np.random.default_rng(seed)
-    made = {}
+    table = {}
     for row in design.rows:
         signs = {f.name: -1 if v.is_default else 1 for f, v in zip(design.factors, row.levels, strict=True)}
         truth = sum(betas.get(name, 0.0) * sign for name, sign in signs.items()) + pair * signs["a"] * signs["b"]
         for r in range(rounds):
-            made[row.configuration, r] = truth + 0.3 * r + float(dice.normal(0, noise))
-    return made
+            table[row.configuration, r] = truth + 0.3 * r + float(dice.normal(0, noise))
+    return table
 
 
 def test_without_noise_the_effects_are_the_planted_ones_and_rounds_do_not_matter() -> None:
@@ -151,7 +153,7 @@ def test_without_noise_the_effects_are_the_planted_ones_and_rounds_do_not_matter
 
 
 def test_intervals_hold_jointly_in_nineteen_of_twenty_screenings() -> None:
-    """400 screenings without any effect: some factor told to matter in 5 %, at most 8 % by chance (3 sigma)."""
+    """400 screenings without any effect: some factor is significant in 5 %, at most in 8 % by chance (3 sigma)."""
     design = screening("abcdefg", 12)
     false = 0
     for seed in range(400):
@@ -163,15 +165,15 @@ def test_intervals_hold_jointly_in_nineteen_of_twenty_screenings() -> None:
     assert false / 400 <= 0.083
 
 
-def test_factors_that_act_together_widen_the_intervals_and_are_told() -> None:
+def test_interactions_widen_the_intervals_and_are_reported() -> None:
     design = screening("abcdefg", 12)
     found = effects_of("x", design, table(design, {}, noise=0.02, rounds=3, pair=0.3), confidence=0.95, n_tables=1)
     assert found is not None
     assert found.lack
-    assert not any(e.matters for e in found.effects), "one third of a pair's effect lies on every other factor"
+    assert not any(e.matters for e in found.effects), "one third of a pair's effect is on every other factor"
 
 
-def test_a_row_that_failed_leaves_the_others_to_be_judged() -> None:
+def test_a_failed_row_does_not_prevent_the_analysis() -> None:
     design = screening("abcdefg", 12)
     whole = table(design, {"c": 0.5}, noise=0.05, rounds=3)
     lost = {place: value for place, value in whole.items() if place[0] != "s-03"}

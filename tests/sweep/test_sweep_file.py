@@ -1,4 +1,4 @@
-"""Sweep files: what they mean, and that every error names its line, the wrong word and the nearest right one."""
+"""Sweep files: their meaning, and errors with the line, the wrong word and the nearest right one."""
 
 from pathlib import Path
 
@@ -78,13 +78,13 @@ accept_risk: [size]
 
 
 def test_volumes_hold_whole_objects_also_where_only_small_blocks_are_measured(small_text: str) -> None:
-    """fio fills and warms in blocks of 4M, and leaves out what is less than a block."""
+    """fio fills and warms in blocks of 4M, and omits a remainder below one block."""
     text = small_text.replace("sizes: [4K, 1M]", "sizes: [4K]")
     parse_sweep(text, file="small.yaml")
     with pytest.raises(InputError, match="volume of 10M does not hold whole blocks of 4M"):
         parse_sweep(text.replace("volume_size: 4M", "volume_size: 10M"), file="small.yaml")
     stored = parse_sweep(text.replace("volume_size: 4M", "volume_size: 10M"), file="run r1", stored=True)
-    assert stored.measurement.volume_nbytes == 10 * MIB, "what was measured under fewer rules stays readable"
+    assert stored.measurement.volume_nbytes == 10 * MIB, "stored sweep files remain readable"
 
 
 @pytest.mark.parametrize(
@@ -148,12 +148,12 @@ def with_product(text: str, n_factors: int, n_values: int) -> str:
     return f"{text}design:\n  kind: product\n  settings:\n    ceph:\n     osd:\n{lists}"
 
 
-def test_a_product_too_large_to_be_made_is_refused_at_once(small_text: str) -> None:
+def test_a_product_that_is_too_large_is_refused_at_once(small_text: str) -> None:
     with pytest.raises(InputError, match=r"small\.yaml:2\d: this product has 1000000000000 configurations"):
         parse_sweep(with_product(small_text, 12, 10), file="small.yaml")
 
 
-def test_more_runs_than_anybody_waits_for_are_refused(small_text: str) -> None:
+def test_too_many_runs_are_refused(small_text: str) -> None:
     text = with_product(small_text.replace("repeats: 2", "repeats: 1000"), 2, 30)
     with pytest.raises(
         InputError, match=r"903 configurations in 4 cells, each 1000 times, are 3612000 runs"
@@ -161,7 +161,7 @@ def test_more_runs_than_anybody_waits_for_are_refused(small_text: str) -> None:
         parse_sweep(text, file="small.yaml")
     assert caught.value.where == "small.yaml:14"
     stored = parse_sweep(text.replace("1000", "2000"), file="run r1", stored=True)
-    assert stored.measurement.repeats == 2000, "what was measured under fewer rules stays readable"
+    assert stored.measurement.repeats == 2000, "stored sweep files remain readable"
 
 
 def test_aliases_that_multiply_are_refused_before_they_fill_the_memory(small_text: str) -> None:
@@ -170,20 +170,20 @@ def test_aliases_that_multiply_are_refused_before_they_fill_the_memory(small_tex
         parse_sweep(f"{small_text}  x0: &x0 [1]\n{laughs}", file="small.yaml")
 
 
-def test_brackets_without_end_are_named_as_such(small_text: str) -> None:
+def test_deep_nesting_is_refused(small_text: str) -> None:
     with pytest.raises(InputError, match="lie too deep within each other"):
         parse_sweep(small_text.replace("[4K, 1M]", "[" * 5000 + "]" * 5000), file="small.yaml")
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-def test_a_file_in_another_encoding_is_told_how_to_be_saved(
+def test_a_file_in_another_encoding_is_refused_with_a_remedy(
     tmp_path: Path, small_text: str, encoding: str
 ) -> None:
     path = tmp_path / "small.yaml"
     path.write_text(small_text.replace("why: small", "why: größer"), encoding=encoding)
     with pytest.raises(InputError, match="not text in UTF-8") as caught:
         read_sweep(path)
-    assert "save your own as UTF-8" in caught.value.remedy
+    assert "save your file as UTF-8" in caught.value.remedy
 
 
 def test_a_risk_is_taken_when_it_is_accepted_by_name(small_text: str) -> None:
@@ -200,7 +200,7 @@ def test_checksums_off_and_debug_injection_are_risks(small_text: str, key: str) 
         parse_sweep(small_text.replace("bluestore_max_blob_size_hdd: 512K", key), file="f")
 
 
-def test_the_digest_is_of_the_meaning(small_text: str) -> None:
+def test_the_digest_depends_on_the_meaning(small_text: str) -> None:
     digest = parse_sweep(small_text, file="f").digest
     same = [
         "# a comment\n" + small_text,
@@ -219,16 +219,14 @@ def test_the_digest_is_of_the_meaning(small_text: str) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_whatever_the_bytes_the_answer_is_an_input_error(
-    tmp_path_factory: pytest.TempPathFactory, head: bytes
-) -> None:
+def test_any_bytes_give_an_input_error(tmp_path_factory: pytest.TempPathFactory, head: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.yaml"
     path.write_bytes(head)
     with pytest.raises(InputError):
         read_sweep(path)
 
 
-def test_a_name_that_is_no_sweep_brings_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_sweep_name_suggests_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'quick'"):
         find_sweep("quik")
     with pytest.raises(InputError, match="no sweep file"):

@@ -1,4 +1,4 @@
-"""The sweep's runner on the real lab: fio straight through librbd, and an OSD that dies in the middle."""
+"""The sweep's runner on the real lab: fio directly through librbd, and an OSD that dies during the sweep."""
 
 import json
 import mmap
@@ -81,7 +81,7 @@ def test_fio_reaches_the_images_through_librbd_by_itself(lab_cluster: Lab, tmp_p
 
 
 def test_a_volume_is_cold_after_its_client_cached_it(lab_cluster: Lab) -> None:
-    """With ``rbd_cache_policy = writeback`` librbd keeps what was read, beside the kernel."""
+    """With ``rbd_cache_policy = writeback`` librbd caches reads in addition to the kernel."""
     cached = (("rbd_cache", True), ("rbd_cache_policy", "writeback"))
     configuration = Configuration("wb", tuple(Setting(Partition.CEPH, "client", key, v) for key, v in cached))
     target = LabTarget(lab_cluster)
@@ -113,15 +113,13 @@ def read_first_mib(device: Path) -> None:
         os.close(descriptor)
 
 
-def test_a_client_whose_export_died_ends_the_sweep_and_the_next_start_goes_on(
-    lab_cluster: Lab, tmp_path: Path
-) -> None:
+def test_a_dead_export_ends_the_sweep_and_the_next_start_continues(lab_cluster: Lab, tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, patterns="randread, randwrite", repeats=1, seconds=0.3, ioengine="libaio")
     target = LabTarget(lab_cluster)
     engine = FioEngine()
 
     class Killer:
-        """The real fio; after its first run somebody kills the programs behind the volumes."""
+        """The real fio; after its first run the programs of the volumes are killed."""
 
         def __init__(self) -> None:
             self.facts, self.warm = engine.facts, engine.warm
@@ -146,7 +144,7 @@ def test_a_client_whose_export_died_ends_the_sweep_and_the_next_start_goes_on(
 
 
 def test_a_volume_has_no_limit_that_another_lab_left_on_its_device_number(lab_cluster: Lab) -> None:
-    """The kernel's limit belongs to the number: a lab whose disk somebody detached by hand leaves it there."""
+    """The kernel's limit belongs to the device number, and stays when a lab's disk is detached by hand."""
     throttle = find_throttle(lab_cluster.folder)
     target = LabTarget(lab_cluster)
     try:
@@ -165,7 +163,7 @@ def test_a_volume_has_no_limit_that_another_lab_left_on_its_device_number(lab_cl
 def test_the_lab_measures_every_configuration_through_librbd(
     lab_cluster: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel with an rbd client of its own would take it: without client options and without journaling."""
+    """A kernel with its own rbd client would use that client, without client options and journaling."""
     monkeypatch.setattr(KrbdExport, "usable", classmethod(lambda _: True))
     assert image_export.export_path() == "krbd"
     configuration = Configuration(
@@ -180,8 +178,7 @@ def test_the_lab_measures_every_configuration_through_librbd(
         target.close()
 
 
-@pytest.mark.slow  # about a minute; an OSD that stays dead is tested in seconds
-def test_an_osd_killed_in_the_middle_makes_samples_invalid_and_they_are_taken_again(
+def test_an_osd_killed_during_a_run_makes_samples_invalid_and_they_are_repeated(
     lab_cluster: Lab, tmp_path: Path
 ) -> None:
     sweep = sweep_of(tmp_path, patterns="randread, randwrite", repeats=2, seconds=2.5, ioengine="libaio")
@@ -217,7 +214,7 @@ def test_an_osd_killed_in_the_middle_makes_samples_invalid_and_they_are_taken_ag
     places = {(k.configuration, k.cell, k.client, k.repeat) for k in ok}
     assert len(ok) == len(places) == 2 * 2 * 2 * 2, "every sample of the plan is there, each once"
     touched = [s for s in samples if s.state is not State.OK]
-    assert touched, "a run with a dead OSD in it must not have become a sample"
+    assert touched, "a run with a dead OSD must not become a valid sample"
     assert all(s.reason for s in touched)
 
 

@@ -1,4 +1,4 @@
-"""Verification: interleaved, stored at once, resumed; by a workload and a target made for the test."""
+"""Verification: interleaved, stored at once, resumed; with a workload and a target of the test."""
 
 import time
 from collections import Counter
@@ -27,7 +27,7 @@ SPEED = {"A": 100.0, "fast": 150.0, "slow": 50.0}
 
 
 class Bench:
-    """A target with one volume per configuration; volumes and their notes outlive the object."""
+    """A target with one volume per configuration; volumes and their notes survive the object."""
 
     name = "bench"
 
@@ -81,7 +81,7 @@ class Bench:
 
 
 class Work:
-    """Tells what it was asked to do; can be told to break."""
+    """A workload that records its calls, and fails on request."""
 
     name = "work"
     metric = "tps"
@@ -144,7 +144,7 @@ def run(bench: Bench, work: Work, store: Store, **changes: Any) -> list[Any]:
     return verify(bench, CONFIGURATIONS, trial, store=store, run_id="r1", progress=Silence())
 
 
-def test_rounds_hold_every_configuration_once_in_an_order_that_the_seed_tells() -> None:
+def test_rounds_have_every_configuration_once_in_an_order_by_the_seed() -> None:
     trial = trial_of(Work(Bench({})), repeats=8)
     order = order_of(CONFIGURATIONS, trial)
     for repeat in range(8):
@@ -172,7 +172,7 @@ def test_a_cleanup_that_fails_is_a_failed_run_which_is_tried_again(store: Store)
     assert 1 <= states[State.FAILED] <= 2
 
 
-def test_killed_and_started_again_it_goes_on(store: Store) -> None:
+def test_a_killed_verification_continues(store: Store) -> None:
     disks: dict[str, dict[str, str]] = {}
     bench = Bench(disks)
     work = Work(bench)
@@ -187,10 +187,10 @@ def test_killed_and_started_again_it_goes_on(store: Store) -> None:
     assert len(samples) == 9
     assert len({(s.configuration, s.repeat) for s in samples}) == 9
     assert len(again.ran) == 5
-    assert not set(again.prepared) & set(work.prepared), "the volumes were prepared already"
+    assert not set(again.prepared) & set(work.prepared), "the volumes had been prepared already"
 
 
-def test_a_volume_that_was_run_on_before_is_prepared_anew_so_that_all_are_of_one_age(store: Store) -> None:
+def test_a_used_volume_is_prepared_again_so_that_all_have_the_same_age(store: Store) -> None:
     bench = Bench({})
     traced, verified = Work(bench), Work(bench)
     assert run_once(bench, CONFIGURATIONS[0], trial_of(traced), progress=Silence()).state is State.OK
@@ -199,7 +199,7 @@ def test_a_volume_that_was_run_on_before_is_prepared_anew_so_that_all_are_of_one
     assert Counter(verified.ran) == {"A": 4, "fast": 4, "slow": 4}, "the first run on new data is not counted"
 
 
-def test_an_unhealthy_moment_in_the_middle_makes_the_run_invalid_and_it_is_taken_again(store: Store) -> None:
+def test_an_unhealthy_moment_makes_the_run_invalid_and_it_is_repeated(store: Store) -> None:
     bench = Bench({})
     work = Work(bench)
     work.sicken_at_run = 2
@@ -210,7 +210,7 @@ def test_an_unhealthy_moment_in_the_middle_makes_the_run_invalid_and_it_is_taken
     assert [s.attempt for s in samples if s.configuration == invalid.configuration] == [0, 1]
 
 
-def test_a_run_without_a_result_is_failed_and_taken_again(store: Store) -> None:
+def test_a_run_without_a_result_is_failed_and_repeated(store: Store) -> None:
     bench = Bench({})
     work = Work(bench)
     work.fail_at_run = 1
@@ -228,7 +228,7 @@ def test_a_configuration_that_does_not_take_effect_gives_no_value(store: Store) 
     assert {(s.state, s.value, s.reason) for s in refused} == {(State.FAILED, None, "osd.0 runs 1, not 2")}
 
 
-def test_a_fault_of_this_machine_that_passes_is_one_failed_run(store: Store) -> None:
+def test_a_temporary_fault_of_this_machine_is_one_failed_run(store: Store) -> None:
     bench = Bench({})
     died = iter([HostError("the program behind /dev/nbd0 of client c0 has died", where="bench")])
 
@@ -245,7 +245,7 @@ def test_a_fault_of_this_machine_that_passes_is_one_failed_run(store: Store) -> 
     assert sorted(s.configuration for s in samples if s.state is State.OK) == ["A", "fast", "slow"]
 
 
-def test_a_host_that_is_lost_while_a_configuration_is_applied_is_one_failed_run(store: Store) -> None:
+def test_a_host_lost_during_apply_is_one_failed_run(store: Store) -> None:
     bench = Bench({})
     bench.faults = [HostError("the SSH connection broke: the host hung up", where="node1")]
     samples = run(bench, Work(bench), store, repeats=1)
@@ -263,9 +263,7 @@ def test_a_host_that_is_lost_while_a_configuration_is_applied_is_one_failed_run(
         ClusterError("osd.0 does not start"),
     ],
 )
-def test_what_keeps_every_configuration_from_being_applied_ends_the_verification_at_once(
-    error: CephfitError, store: Store
-) -> None:
+def test_a_fault_of_every_configuration_ends_the_verification_at_once(error: CephfitError, store: Store) -> None:
     bench = Bench({})
     bench.faults = [error]
     with pytest.raises(type(error), match=error.what):
@@ -273,18 +271,18 @@ def test_what_keeps_every_configuration_from_being_applied_ends_the_verification
     assert store.workload_samples("r1") == []
 
 
-def test_what_ended_a_verification_is_said_before_what_clearing_up_met_then(store: Store) -> None:
+def test_the_cause_of_an_end_precedes_errors_of_the_cleanup(store: Store) -> None:
     bench = Bench({})
     work = Work(bench)
     work.stays_mounted = True
     work.fails_on = dict.fromkeys(SPEED, LackingError("PostgreSQL's programs are not installed"))
     bench.disks = {name: {"prepared": contents_of(work, "verification of r1")} for name in SPEED}
-    said = r"^PostgreSQL's programs are not installed. Then clearing up failed: umount: target is busy$"
-    with pytest.raises(LackingError, match=said):
+    message = r"^PostgreSQL's programs are not installed. Then clearing up failed: umount: target is busy$"
+    with pytest.raises(LackingError, match=message):
         run(bench, work, store)
 
 
-def test_what_failed_three_times_is_tried_again_by_the_same_command(store: Store) -> None:
+def test_the_same_command_repeats_a_run_that_failed_three_times(store: Store) -> None:
     bench = Bench({})
     work = Work(bench)
     work.fails_on = {"slow": ClusterError("the disk is gone")}
@@ -296,15 +294,13 @@ def test_what_failed_three_times_is_tried_again_by_the_same_command(store: Store
         (2, State.FAILED),
         (3, State.OK),
     ]
-    assert set(again.ran) == {"slow"}, "what is ok is not run again"
+    assert set(again.ran) == {"slow"}, "runs that are ok are not repeated"
 
 
 @pytest.mark.parametrize(
     "error", [LackingError("PostgreSQL's programs are not installed"), InputError("the volume is too small")]
 )
-def test_what_no_later_run_could_do_better_ends_the_verification_at_once(
-    error: CephfitError, store: Store
-) -> None:
+def test_a_lasting_fault_ends_the_verification_at_once(error: CephfitError, store: Store) -> None:
     bench = Bench({})
     work = Work(bench)
     work.fails_on = dict.fromkeys(SPEED, error)
@@ -317,13 +313,11 @@ def test_what_no_later_run_could_do_better_ends_the_verification_at_once(
 def test_runs_under_other_options_are_not_mixed_and_the_options_are_named(store: Store) -> None:
     bench = Bench({})
     run(bench, Work(bench), store, repeats=1)
-    with pytest.raises(
-        InputError, match=r"under other options .*: scale was 1, now 5, seconds was 1.0, now 2.0\n"
-    ):
+    with pytest.raises(InputError, match=r"with other options .*: scale was 1, now 5, seconds was 1.0, now 2.0\n"):
         run(bench, Work(bench, scale=5), store, repeats=1, seconds=2.0)
 
 
-def test_runs_that_do_not_count_bind_nobody_to_their_options(store: Store) -> None:
+def test_runs_that_do_not_count_allow_other_options(store: Store) -> None:
     bench = Bench({})
     work = Work(bench)
     work.fails_on = dict.fromkeys(SPEED, ClusterError("no end within 1 s"))
@@ -332,7 +326,7 @@ def test_runs_that_do_not_count_bind_nobody_to_their_options(store: Store) -> No
     assert sum(s.state is State.OK for s in samples) == 3
 
 
-def test_runs_and_volumes_of_versions_that_kept_options_as_text_are_gone_on_with(store: Store) -> None:
+def test_runs_and_volumes_with_options_as_text_continue(store: Store) -> None:
     bench = Bench(
         {name: {"prepared": "Work(scale=1, settings={'jit': 'off'}) for verification of r1"} for name in SPEED}
     )
@@ -346,7 +340,7 @@ def test_runs_and_volumes_of_versions_that_kept_options_as_text_are_gone_on_with
         run(bench, Work(bench, scale=2), store, repeats=1)
 
 
-def test_caches_are_in_the_condition_that_was_asked_for(store: Store, tmp_path: Path) -> None:
+def test_caches_are_in_the_requested_condition(store: Store, tmp_path: Path) -> None:
     bench = Bench({})
     cold = trial_of(Work(bench))
     assert run_once(bench, CONFIGURATIONS[0], cold, progress=Silence()).state is State.OK
@@ -364,7 +358,7 @@ def test_caches_are_in_the_condition_that_was_asked_for(store: Store, tmp_path: 
     assert "the device could not be read" in run_once(bench, CONFIGURATIONS[0], warm, progress=Silence()).reason
 
     run(bench, Work(bench), store, repeats=1)
-    with pytest.raises(InputError, match="under other options"):
+    with pytest.raises(InputError, match="with other options"):
         run(bench, Work(bench), store, repeats=1, cache=CacheCondition.WARM)
 
 
@@ -379,7 +373,7 @@ def test_runs_on_two_clusters_are_not_mixed(store: Store) -> None:
         run(again, Work(again), store, repeats=2)
 
 
-def test_configurations_that_the_run_did_not_measure_cannot_be_verified_in_its_name(tmp_path: Path) -> None:
+def test_only_configurations_of_the_run_can_be_verified(tmp_path: Path) -> None:
     text = """
 schema_version: 1
 name: small
@@ -410,7 +404,7 @@ measurement:
     assert "not those that run r1 measured" in str(refused)
 
 
-def test_data_of_another_scale_is_prepared_anew(tmp_path: Path) -> None:
+def test_data_of_another_scale_is_prepared_again(tmp_path: Path) -> None:
     disks: dict[str, dict[str, str]] = {}
     for number, scale in enumerate((1, 2)):
         with Store.open(tmp_path / f"{number}.sqlite", create=True) as store:

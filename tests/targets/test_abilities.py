@@ -1,4 +1,4 @@
-"""Which abilities each target, engine and workload has: one that is lost, or got, by accident shows here."""
+"""The abilities of each target, engine and workload: these tests find abilities lost or added by accident."""
 
 import importlib
 import inspect
@@ -25,16 +25,16 @@ CEPH = {
     *("Previews", "ReportsDisturbances", "ChecksClients", "WarnsOfSettings"),
 }
 CLOUD = {
-    *("BelongsToRun", "BringsEngine", "RunsGuestJobs", "JudgesConfigurations", "KeepsNotes", "MayKeepCaches"),
-    *("Previews", "ScalesClients", "TellsLimits"),
+    *("BelongsToRun", "BringsEngine", "DoesErrands", "JudgesConfigurations", "KeepsNotes", "MayKeepCaches"),
+    *("Previews", "ScalesClients", "ReportsLimits"),
 }
-SIMULATION = {"BringsEngine", "JudgesConfigurations", "KnowsItsTimes", "KnowsTheSweep", "WarnsOfSettings"}
+SIMULATION = {"BringsEngine", "JudgesConfigurations", "EstimatesStepTimes", "ChecksSweep", "WarnsOfSettings"}
 LOCAL = {"JudgesConfigurations"}
 
 TARGETS = {
     "lab.lab_target.LabTarget": CEPH,
     "targets.ceph.ceph_target.CephTarget": CEPH,
-    "targets.ceph.existing_cluster.ForeignTarget": CEPH,
+    "targets.ceph.existing_cluster.ExistingClusterTarget": CEPH,
     "targets.local.LocalTarget": LOCAL,
     "targets.openstack.openstack_target.OpenStackTarget": CLOUD,
     "targets.openstack.openstack_ceph.OpenStackWithCeph": {
@@ -76,19 +76,19 @@ def module_of(name: str) -> ModuleType:
 
 
 def is_written(cls: type, method: str) -> bool:
-    """Whether a class has a method, and it is not the stub of a protocol."""
+    """Return whether a class has a method that is not the stub of a protocol."""
     owner = next((one for one in cls.__mro__ if method in vars(one)), None)
     return owner is not None and not getattr(owner, "_is_protocol", False)
 
 
 def has_all(cls: type, protocol: type) -> bool:
-    """Whether all methods of a protocol are written; not for one that has no methods."""
+    """Return whether a class implements all methods of a protocol; False for a protocol without methods."""
     methods = inspect.isabstract(protocol) and protocol.__abstractmethods__  # type: ignore[attr-defined]
     return bool(methods) and all(is_written(cls, method) for method in methods)
 
 
 def names_of(protocols: list[type], cls: type) -> set[str]:
-    """Those that a class names among its bases, or theirs."""
+    """Return the abilities among the bases of a class, including indirect ones."""
     return {protocol.__name__ for protocol in protocols if protocol in cls.__mro__}
 
 
@@ -115,11 +115,11 @@ def test_a_class_names_the_abilities_that_it_has_and_no_others(
 @pytest.mark.parametrize("offered", [*OF_TARGETS, *OF_ENGINES, *OF_WORKLOADS], ids=lambda one: one.__name__)
 def test_no_method_of_an_ability_is_inherited_as_a_stub(offered: type) -> None:
     methods = [name for name, value in vars(offered).items() if inspect.isfunction(value) and name[0] != "_"]
-    for left_out in methods:
-        written = {name: (lambda *_: None) for name in methods if name != left_out}
-        with pytest.raises(TypeError, match=rf"abstract method.* '?{left_out}\b"):
+    for omitted in methods:
+        written = {name: (lambda *_: None) for name in methods if name != omitted}
+        with pytest.raises(TypeError, match=rf"abstract method.* '?{omitted}\b"):
             type("Forgetful", (offered,), written)()
-    assert methods or offered is abilities.KeepsToImages, "it would be everybody's"
+    assert methods or offered is abilities.KeepsToImages, "otherwise every target would have it"
 
 
 @pytest.mark.parametrize(("kind", "table"), [(kind, table) for kind, _, table in KINDS])
@@ -157,7 +157,7 @@ def test_a_cluster_and_one_pool_of_it_offer_the_same(only_pool: str, tmp_path: P
     assert target.only_pool == only_pool
 
 
-def test_who_asks_a_target_gets_the_answer_of_its_class(tmp_path: Path) -> None:
+def test_isinstance_checks_the_class_of_a_target(tmp_path: Path) -> None:
     local = LocalTarget(tmp_path / "volume", for_change=False)
     for target, expected in ((SimulatedTarget(), SIMULATION), (local, LOCAL)):
         assert {one.__name__ for one in OF_TARGETS if isinstance(target, one)} == expected

@@ -1,4 +1,4 @@
-"""A target whose opening fails lets go of its lock and connections: the next command finds them free."""
+"""A target releases its lock and connections when its opening fails."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_a_damaged_journal_keeps_neither_lock_nor_connection(
             held.release()
 
 
-def test_a_cluster_below_a_cloud_is_let_go_of_where_the_connection_beside_it_fails(
+def test_a_cluster_below_a_cloud_is_released_when_its_connection_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("openstack", reason="needs the extra openstack")

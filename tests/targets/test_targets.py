@@ -1,4 +1,4 @@
-"""Every target passes the one contract suite; and what is each one's own."""
+"""Every target passes the contract suite; further tests cover what is specific to each."""
 
 import json
 import os
@@ -90,21 +90,21 @@ class TestLab(TargetContract):
         )
 
 
-class _OnForeignCluster(TargetContract):
-    """The lab's cluster, opened by conf and key alone."""
+class _OnExistingCluster(TargetContract):
+    """The lab's cluster, opened with a ceph.conf and a key only."""
 
     other: Configuration
     how: Mapping[str, Any]
 
     @pytest.fixture
     def harness(self, lab_cluster: Any, tmp_path: Path) -> Harness:
-        from foreign_lab import open_foreign, restart_program
+        from existing_cluster_lab import open_existing_cluster, restart_program
 
         how = dict(self.how)
         if how.pop("restarts", False):
             how["restarts"] = str(restart_program(lab_cluster, tmp_path))
         return Harness(
-            lambda: open_foreign(lab_cluster, **how),
+            lambda: open_existing_cluster(lab_cluster, **how),
             self.other,
             n_clients=1,
             state=lambda: _state_of_cluster(lab_cluster),
@@ -114,7 +114,7 @@ class _OnForeignCluster(TargetContract):
 @pytest.mark.root
 @pytest.mark.ceph
 @pytest.mark.fio
-class TestForeignCluster(_OnForeignCluster):
+class TestExistingCluster(_OnExistingCluster):
     other = DEFERRED
     how: Mapping[str, Any] = {}
 
@@ -122,7 +122,7 @@ class TestForeignCluster(_OnForeignCluster):
 @pytest.mark.root
 @pytest.mark.ceph
 @pytest.mark.fio
-class TestForeignClusterOnlyPool(_OnForeignCluster):
+class TestExistingClusterOnlyPool(_OnExistingCluster):
     other = STRIPED
     how: Mapping[str, Any] = {"only_pool": "rbd"}
 
@@ -131,7 +131,7 @@ class TestForeignClusterOnlyPool(_OnForeignCluster):
 @pytest.mark.ceph
 @pytest.mark.fio
 @pytest.mark.slow
-class TestForeignClusterWithRestartsAndDevices(_OnForeignCluster):
+class TestExistingClusterWithRestartsAndDevices(_OnExistingCluster):
     other = SHARDS
     how: Mapping[str, Any] = {"librbd": False, "restarts": True}
 
@@ -140,24 +140,24 @@ class TestForeignClusterWithRestartsAndDevices(_OnForeignCluster):
 @pytest.mark.ceph
 @pytest.mark.fio
 @pytest.mark.slow
-class TestForeignClusterByRest(_OnForeignCluster):
+class TestExistingClusterByRest(_OnExistingCluster):
     other = DEFERRED
 
     @pytest.fixture
     def harness(self, lab_cluster: Any) -> Iterator[Harness]:
-        from foreign_lab import open_foreign
+        from existing_cluster_lab import open_existing_cluster
         from rest_server import rest_api
 
         with rest_api(lab_cluster.conf) as url:
             yield Harness(
-                lambda: open_foreign(lab_cluster, admin="rest", rest_url=url),
+                lambda: open_existing_cluster(lab_cluster, admin="rest", rest_url=url),
                 self.other,
                 n_clients=1,
                 state=lambda: _state_of_cluster(lab_cluster),
             )
 
 
-def test_a_simulation_is_told_how_to_behave_and_says_that_it_is_one() -> None:
+def test_a_simulation_has_options_and_identifies_itself() -> None:
     target = simulated_target("sim:noise=0.1,unhealthy=0.2,seed=5")
     assert (target.simulation.noise, target.simulation.unhealthy, target.simulation.seed) == (0.1, 0.2, 5)
     assert target.facts()["simulated"] is True
@@ -167,7 +167,7 @@ def test_a_simulation_is_told_how_to_behave_and_says_that_it_is_one() -> None:
         simulated_target("sim:unhealthy=2")
 
 
-def test_the_truth_of_the_simulation_has_effects_and_no_effects() -> None:
+def test_some_settings_have_simulated_effects_and_others_none() -> None:
     small_write, large_read = CELLS[3], CELLS[12]
     assert str(small_write) == "4K-randwrite"
     assert str(large_read) == "1M-read"
@@ -180,7 +180,7 @@ def test_the_truth_of_the_simulation_has_effects_and_no_effects() -> None:
     assert truth(READAHEAD, small_write) == truth(DEFAULT, small_write)
 
 
-def test_the_simulation_says_which_settings_it_has_no_effect_for() -> None:
+def test_the_simulation_reports_settings_without_effect() -> None:
     def ceph(key: str) -> Setting:
         return Setting(Partition.CEPH, "osd", key, 8)
 
@@ -196,7 +196,7 @@ def test_the_simulation_says_which_settings_it_has_no_effect_for() -> None:
     assert unknown.endswith("no known release of Ceph has it")
 
 
-def test_a_local_target_touches_no_file_that_it_did_not_make(tmp_path: Path) -> None:
+def test_a_local_target_changes_no_file_that_it_did_not_create(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("years of work")
     target = local_target(f"local:{precious}")
@@ -207,8 +207,8 @@ def test_a_local_target_touches_no_file_that_it_did_not_make(tmp_path: Path) -> 
     assert precious.read_text() == "years of work"
 
 
-def test_what_nobody_changed_is_not_called_put_back(tmp_path: Path) -> None:
-    """A misspelled path would look like one that was restored."""
+def test_unchanged_values_are_not_reported_as_restored(tmp_path: Path) -> None:
+    """A misspelled path must not look like a restored one."""
     words = ["restore", "--target", f"local:{tmp_path / 'v'}"]
     done = CliRunner().invoke(cephfit, words)
     assert done.exit_code == 0
@@ -222,7 +222,7 @@ def test_what_nobody_changed_is_not_called_put_back(tmp_path: Path) -> None:
     assert not (tmp_path / "v").exists()
 
 
-def test_a_local_target_has_no_ceph_to_set(tmp_path: Path) -> None:
+def test_a_local_target_refuses_settings_of_ceph(tmp_path: Path) -> None:
     target = local_target(f"local:{tmp_path / 'v'}")
     for configuration in (DEFERRED, READAHEAD):
         with pytest.raises(InputError, match="is only a file"):
@@ -237,7 +237,7 @@ def test_a_local_target_has_no_ceph_to_set(tmp_path: Path) -> None:
         local_target("local:")
 
 
-def test_a_local_volume_is_filled_with_what_nothing_compresses(tmp_path: Path) -> None:
+def test_a_local_volume_is_filled_with_incompressible_data(tmp_path: Path) -> None:
     import zlib
 
     target = local_target(f"local:{tmp_path / 'v'}")
@@ -251,7 +251,7 @@ def test_a_local_volume_is_filled_with_what_nothing_compresses(tmp_path: Path) -
 
 
 @pytest.mark.root
-def test_a_device_that_holds_something_is_refused(loop_device: Callable[[int], Path]) -> None:
+def test_a_device_with_content_is_refused(loop_device: Callable[[int], Path]) -> None:
     device = loop_device(16 * MIB)
     subprocess.run(("mkswap", str(device)), check=True, capture_output=True)
     target = LocalTarget(device)
@@ -262,7 +262,7 @@ def test_a_device_that_holds_something_is_refused(loop_device: Callable[[int], P
 
 
 @pytest.mark.root
-def test_another_disk_under_the_path_of_the_filled_one_is_asked_what_it_holds(
+def test_another_disk_at_the_path_of_a_filled_one_is_probed(
     loop_device: Callable[[int], Path], tmp_path: Path
 ) -> None:
     ours, theirs = loop_device(16 * MIB), loop_device(16 * MIB)
@@ -285,12 +285,12 @@ def test_another_disk_under_the_path_of_the_filled_one_is_asked_what_it_holds(
     path.symlink_to(ours)
     target = LocalTarget(path)
     target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
-    assert ours.read_bytes() == written, "the disk that was filled is known again"
+    assert ours.read_bytes() == written, "the filled disk is recognised"
     target.reset()
     target.close()
 
 
-def test_a_disk_is_known_by_what_it_says_of_itself(tmp_path: Path) -> None:
+def test_a_disk_is_identified_by_its_own_attributes(tmp_path: Path) -> None:
     number = Path("/dev/null").stat().st_rdev
     disk = tmp_path / "devices" / "sdb"
     (disk / "device").mkdir(parents=True)
@@ -302,7 +302,7 @@ def test_a_disk_is_known_by_what_it_says_of_itself(tmp_path: Path) -> None:
     def identity() -> str:
         return identity_of(Path("/dev/null"), sys_dev_block=tmp_path, boot_id=boot)
 
-    assert identity() == "", "an old kernel, and a disk that says nothing"
+    assert identity() == "", "an old kernel, and a disk without attributes"
     (disk / "size").write_text("2048\n")
     (disk / "diskseq").write_text("7\n")
     assert identity() == "boot=5e0c; diskseq=7; sectors=2048"
@@ -318,7 +318,7 @@ def test_a_disk_is_known_by_what_it_says_of_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-def test_a_volume_that_finds_no_room_is_an_error(tmp_path: Path) -> None:
+def test_a_volume_without_disk_space_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     folder.mkdir()
     if subprocess.run(("mount", "-t", "tmpfs", "-o", "size=2m", "none", folder), check=False).returncode:

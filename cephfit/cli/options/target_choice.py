@@ -79,10 +79,10 @@ def open_target(
         return LabTarget(lab, for_change=for_change, progress=progress, librbd=ioengine == "rbd", way=way)
     if kind == "ceph":
         from cephfit.lab.devices.image_export import ImageDevices
-        from cephfit.targets.ceph.existing_cluster import ForeignTarget
+        from cephfit.targets.ceph.existing_cluster import ExistingClusterTarget
 
         optional_module("rados", where=f"--target {text}")  # without it, no ceph.conf helps
-        return ForeignTarget(
+        return ExistingClusterTarget(
             text,
             cluster_choice(which, cluster),
             devices=None if ioengine == "rbd" else ImageDevices(),
@@ -168,8 +168,8 @@ def _cloud_with_ceph(
         below = LabTarget(lab, for_change=for_change, progress=progress, librbd=True, way=way)
         return with_connection(below, lambda: RadosAdmin(lab.conf))
 
-    def open_foreign() -> tuple[CephTarget, RadosAdmin]:
-        from cephfit.targets.ceph.existing_cluster import ForeignTarget
+    def open_existing_cluster() -> tuple[CephTarget, RadosAdmin]:
+        from cephfit.targets.ceph.existing_cluster import ExistingClusterTarget
 
         is_path = "/" in choice.ceph
         said = replace(cluster, conf=Path(choice.ceph)) if is_path else cluster
@@ -179,13 +179,13 @@ def _cloud_with_ceph(
                 "--only-pool allows no settings of Ceph, which is what ceph= is for",
                 remedy="omit --only-pool, or ceph= in the target",
             )
-        target = ForeignTarget(f"ceph:{choice.ceph}", below, for_change=for_change, progress=progress)
+        target = ExistingClusterTarget(f"ceph:{choice.ceph}", below, for_change=for_change, progress=progress)
         return with_connection(
             target, lambda: RadosAdmin(below.conf, client_id=below.client_id, keyring=below.keyring)
         )
 
     return OpenStackWithCeph(
-        choice, open_lab if choice.lab else open_foreign, for_change=for_change, progress=progress
+        choice, open_lab if choice.lab else open_existing_cluster, for_change=for_change, progress=progress
     )
 
 

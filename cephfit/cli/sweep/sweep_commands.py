@@ -64,7 +64,7 @@ def list_sweeps(as_json: bool) -> None:
     "--target",
     "target_text",
     shell_complete=targets,
-    help="Also ask this target (such as `lab`) what it supports; changes nothing.",
+    help="Also check what this target (such as `lab`) supports; changes nothing.",
 )
 @click.option(
     "--store", shell_complete=stores, help="Estimate the time from earlier runs on the target in this store."
@@ -105,7 +105,7 @@ def plan(
     shell_complete=targets,
     help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME` (add `,settings=store|conf|injectargs` to "
     "choose how options reach daemons), `sim`, `local:/PATH`, `openstack:CLOUD,...`. Repeatable: several targets "
-    "are measured side by side, each in its own run.",
+    "are measured in parallel, each in its own run.",
 )
 @store_option
 @apply_option()
@@ -155,9 +155,9 @@ def run(
     request = Request(file, store, cluster, apply, new, keep, health_limit, profile_file, model, beside)
     with ExitStack() as stack:
         stack.enter_context(sigterm_as_interrupt())
-        stack.push(_say_how_to_go_on(target_texts, cluster))
+        stack.push(_hint_how_to_continue(target_texts, cluster))
         if len(target_texts) > 1:
-            _run_side_by_side(request, target_texts, as_json=as_json)
+            _run_in_parallel(request, target_texts, as_json=as_json)
             return
         document = measure(request, target_texts[0], stack.enter_context(progress_display()))
     if as_json:
@@ -182,19 +182,19 @@ def _refuse_twins(target_texts: Sequence[str], cluster: ClusterOptions) -> None:
         )
 
 
-def _run_side_by_side(request: "Request", target_texts: Sequence[str], *, as_json: bool) -> None:
-    """Measure on all targets at once, show how far each is, and print all that came to its end.
+def _run_in_parallel(request: "Request", target_texts: Sequence[str], *, as_json: bool) -> None:
+    """Measure on all targets in parallel, show the progress of each, and print the finished runs.
 
     Raises:
-        CephfitError: what ended the first of those that failed.
+        CephfitError: the error of the first target that failed.
     """
     from cephfit.cli.reports.compare_command import measure_side_by_side
     from cephfit.cli.sweep.sweep_text import print_status
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
 
-    read_sweep(find_sweep(request.file))  # what is wrong with it is said once
-    with Store.open(request.store, create=True) as opened:  # likewise, and made once
+    read_sweep(find_sweep(request.file))  # reports an error in it once, not once per target
+    with Store.open(request.store, create=True) as opened:  # likewise, and creates the store once
         place = opened.name
     with progress_displays(target_texts) as shown:
         parts = measure_side_by_side(request, target_texts, shown)
@@ -217,13 +217,13 @@ def _run_side_by_side(request: "Request", target_texts: Sequence[str], *, as_jso
         raise errors[0][1]
 
 
-def _say_how_to_go_on(
+def _hint_how_to_continue(
     target_texts: Sequence[str], cluster: ClusterOptions
 ) -> Callable[[type[BaseException] | None, object, object], bool]:
-    """What a person wants to know after Ctrl-C or SIGTERM; to be pushed on an exit stack."""
+    """Return a callback for an exit stack that prints how to continue after Ctrl-C or SIGTERM."""
     from cephfit.cli.cluster.restore_command import restoring
 
-    def say(kind: type[BaseException] | None, _error: object, _traceback: object) -> bool:
+    def hint(kind: type[BaseException] | None, _error: object, _traceback: object) -> bool:
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             click.echo(
                 "\nrun the same command to continue from here; the target stays as it is now until then, or until "
@@ -232,7 +232,7 @@ def _say_how_to_go_on(
             )
         return False
 
-    return say
+    return hint
 
 
 @command.command()
@@ -240,7 +240,7 @@ def _say_how_to_go_on(
 @run_option
 @json_option
 def status(store: str, run_id: str | None, as_json: bool) -> None:
-    """Show how far a run is: per configuration what is measured, failed, invalid, skipped and left."""
+    """Show the progress of a run: samples measured, failed, invalid, skipped and left per configuration."""
     from cephfit.cli.sweep.sweep_text import print_status, status_document
     from cephfit.results.store.sample_store import Store
 

@@ -1,7 +1,4 @@
-"""`cephfit sweep plan`, and what `sweep run` shows of targets that it was not told to change.
-
-What `cephfit sweep` prints of a target before anything is changed there.
-"""
+"""`cephfit sweep plan`, and the dry run of `sweep run` without `--apply`."""
 
 from __future__ import annotations
 
@@ -22,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def preview_document(target: Target, sweep: Sweep) -> dict[str, Any] | None:
-    """What a sweep would do to a target; None where the target cannot say."""
+    """Return what a sweep would change on a target; None where the target has no preview."""
     from cephfit.targets.abilities import Previews
 
     return target.preview(sweep).to_json() if isinstance(target, Previews) else None
 
 
 def print_preview(document: Mapping[str, Any]) -> None:
-    """The same for people."""
+    """Print a preview for people."""
     from cephfit.targets.ceph.cluster_preview import RESTART_SECONDS
 
     click.echo()
@@ -84,15 +81,15 @@ def planned(
     profile_file: Path | None,
     model: str | None,
 ) -> dict[str, Any]:
-    """What a sweep would do, and how long it would take; changes nothing.
+    """Return what a sweep would do, and how long it would take; change nothing.
 
     Args:
-        file: of the sweep, or the name of one.
-        target_text: also ask this target; None asks none.
-        store: take the expected time from earlier runs in it.
-        cluster: how to reach a cluster that cephfit did not make.
-        profile_file: of the workload that configurations race for.
-        model: that predicts it.
+        file: path of a sweep file, or the name of a bundled one.
+        target_text: target to query; None for a plan without a target.
+        store: its earlier runs give the expected time.
+        cluster: options for an existing cluster.
+        profile_file: profile of the workload of a race.
+        model: model that predicts its performance.
     """
     from cephfit.cli.options.goal_choice import goal_of
     from cephfit.cli.sweep.sweep_stopping import expected_stopping
@@ -109,14 +106,14 @@ def planned(
     sweep = read_sweep(find_sweep(file))
     unsupported = preview = None
     times = ASSUMED_TIMES
-    left_out: Mapping[str, tuple[str, ...]] = {}
+    omitted: Mapping[str, tuple[str, ...]] = {}
     if target_text is not None:
         from cephfit.cli.options.target_choice import open_target
 
         target = open_target(target_text, for_change=False, ioengine=sweep.measurement.ioengine, cluster=cluster)
         try:
             fitted = fitted_to(target, sweep)
-            sweep, left_out, unsupported = fitted.sweep, fitted.left_out, fitted.unsupported
+            sweep, omitted, unsupported = fitted.sweep, fitted.omitted, fitted.unsupported
             preview = preview_document(target, sweep)
             warnings = without_effect_by(target, sweep)
             with ExitStack() as stack:
@@ -128,7 +125,7 @@ def planned(
         warnings = {}
     document = plan_document(sweep, times, unsupported=unsupported, without_effect=warnings)
     document["stopping"] = expected_stopping(sweep, goal_of(profile_file, model), store)
-    document["left_out"] = {name: list(reasons) for name, reasons in left_out.items()}
+    document["left_out"] = {name: list(reasons) for name, reasons in omitted.items()}
     document["on_the_cluster"] = preview
     if preview is not None:
         document["expected_seconds"] = round(document["expected_seconds"] + preview["osd_restart_seconds"], 1)
@@ -136,7 +133,7 @@ def planned(
 
 
 def print_planned(document: Mapping[str, Any]) -> None:
-    """The same for people."""
+    """Print a plan for people."""
     from cephfit.cli.sweep.sweep_stopping import print_left_out
     from cephfit.cli.sweep.sweep_text import print_plan
 
@@ -147,12 +144,12 @@ def print_planned(document: Mapping[str, Any]) -> None:
 
 
 def show_dry_run(plans: Sequence[tuple[str, Mapping[str, Any]]], others: Sequence[str], *, as_json: bool) -> None:
-    """What `sweep run` without `--apply` would do to clusters that cephfit did not make.
+    """Show what `sweep run` would change on existing clusters with `--apply`.
 
     Args:
-        plans: of these, by target.
-        others: targets of the same command that need no `--apply`, and are not measured either.
-        as_json: one document, of the plan alone where there is one target.
+        plans: plans for existing clusters, by target.
+        others: targets of the same command that need no `--apply`; they are not measured either.
+        as_json: print one JSON document; with a single target, only its plan.
     """
     if as_json:
         documents = [{"target": text, **plan} for text, plan in plans]

@@ -1,4 +1,4 @@
-"""What `cephfit sweep` says of runs that need not be made, and of an optimiser's trials."""
+"""Output of `cephfit sweep` about runs that early stopping saves, and about an optimiser's trials."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from cephfit.sweep.sweep_plan import Sweep, plan_of
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A run's sweep with all that was decided and found on the way.
+    """A run's sweep with all decisions and trials so far.
 
     Attributes:
         sweep: with the configurations of trials.
-        run: whose it is.
+        run: the run.
         trials: of an optimiser, in order.
-        rounds: in which configurations are measured, where not in as many as there are repeats.
-        stops: rounds after which cells are measured no more.
-        decisions: what the store keeps of them.
+        rounds: rounds of each configuration; one per repeat for those not named.
+        stops: round after which the measurement of a cell ended.
+        decisions: the stored document about decisions.
     """
 
     sweep: Sweep
@@ -38,7 +38,7 @@ class Known:
     decisions: Mapping[str, Any] | None
 
     def stopping_document(self) -> dict[str, Any] | None:
-        """What stopping early saved so far; None for sweeps that take all repeats."""
+        """Return what early stopping has saved so far; None for sweeps that measure all repeats."""
         if self.sweep.stopping is None:
             return None
         saving = saving_document(plan_of(self.sweep), self.stops)
@@ -46,7 +46,7 @@ class Known:
         return {**self.sweep.stopping.to_json(), **saving, **decided}
 
     def trials_document(self, samples: Sequence[Sample]) -> list[dict[str, Any]] | None:
-        """The trials and what they gave, the default of the same rounds = 100; None for other sweeps."""
+        """Return the trials and their results, the default of the same rounds = 100; None for other sweeps."""
         if self.sweep.search is None:
             return None
         from cephfit.cli.options.goal_choice import goal_of
@@ -64,7 +64,7 @@ class Known:
 
 
 def known_of(store: Store, run: Run) -> Known:
-    """Everything that the store knows of a run's plan."""
+    """Return everything that the store has about a run's plan."""
     sweep = parse_sweep(run.sweep_text, file=run.run_id, stored=True)
     trials = trials_from_json(store.document(run.run_id, TRIALS_DOCUMENT))
     decisions = store.document(run.run_id, STOPPING_DOCUMENT)
@@ -79,10 +79,12 @@ def known_of(store: Store, run: Run) -> Known:
 
 
 def expected_stopping(sweep: Sweep, goal: Goal, store: str | None) -> dict[str, Any] | None:
-    """What a plan expects to save; None for sweeps that take all repeats.
+    """Return what early stopping is expected to save; None for sweeps that measure all repeats.
 
     Args:
-        store: whose newest run says how figures scatter; None to assume it.
+        sweep: the planned sweep.
+        goal: the predictor and its workload.
+        store: its newest run gives the scatter of figures; None for assumed values.
     """
     if sweep.stopping is None:
         return None
@@ -102,7 +104,7 @@ def expected_stopping(sweep: Sweep, goal: Goal, store: str | None) -> dict[str, 
 
 
 def print_expected(document: Mapping[str, Any]) -> None:
-    """What a plan expects to save, for people."""
+    """Print what early stopping is expected to save, for people."""
     stopping = document.get("stopping")
     if not stopping:
         return
@@ -119,18 +121,18 @@ def print_expected(document: Mapping[str, Any]) -> None:
 
 
 def print_left_out(document: Mapping[str, Any]) -> None:
-    """Options that configurations are measured without, for people."""
+    """Print the options that are omitted from configurations, for people."""
     together: dict[str, list[str]] = {}
     for name, reasons in document["left_out"].items():
         for reason in reasons:
             together.setdefault(reason, []).append(name)
     if together:
-        click.echo("\nLeft out, because this cluster does not support it:")
+        click.echo("\nOmitted, because this cluster does not support it:")
         print_table(("configurations", "why"), [(", ".join(names), reason) for reason, names in together.items()])
 
 
 def print_search(document: Mapping[str, Any]) -> None:
-    """An optimiser's task, for people."""
+    """Print an optimiser's task, for people."""
     search = document.get("search")
     if not search:
         return
@@ -143,7 +145,7 @@ def print_search(document: Mapping[str, Any]) -> None:
 
 
 def print_stopping(document: Mapping[str, Any]) -> None:
-    """What a run saved, for people."""
+    """Print what early stopping has saved, for people."""
     stopping = document.get("stopping")
     if not stopping:
         return
@@ -167,7 +169,7 @@ def _cells(names: Sequence[str]) -> str:
 
 
 def print_trials(document: Mapping[str, Any]) -> None:
-    """An optimiser's trials, for people."""
+    """Print an optimiser's trials, for people."""
     trials = document.get("trials")
     if not trials:
         return
@@ -178,7 +180,7 @@ def print_trials(document: Mapping[str, Any]) -> None:
     if ranked:
         best = max(ranked, key=lambda t: float(t["relative"]))
         click.echo(
-            f"highest: {best['configuration']}, {best['relative']:.1f}; part of that is chance, being the highest "
-            f"of {len(ranked)}: measure it again next to the default before you rely on it"
+            f"highest: {best['configuration']}, {best['relative']:.1f}; selection bias inflates the highest of "
+            f"{len(ranked)} trials: measure it again next to the default before you rely on it"
         )
     print_table(("trial", "default = 100", "settings"), rows, right=(1,))

@@ -1,4 +1,4 @@
-"""What `cephfit sweep` prints: documents for machines, and the same as text for people."""
+"""Output of `cephfit sweep`: documents for machines, and the same as text for people."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from cephfit.core.values.measurement import StepTimes
 from cephfit.core.values.run import SIMULATED, Run
 from cephfit.core.values.sample import State
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.execution.run_progress import Standing
+from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.schedule import full_plan
 from cephfit.sweep.sweep_plan import Sweep, expected_seconds
 
 _SHOWN_REASONS = 12
-"""Lines of reasons that a person reads; a cluster that broke gives a new one for every fio run."""
+"""Maximum number of reasons to print; a broken cluster gives a new one for every fio run."""
 _SHOWN_CELLS = 4
 
 
@@ -30,7 +30,7 @@ def plan_document(
     unsupported: Mapping[str, tuple[str, ...]] | None,
     without_effect: Mapping[str, tuple[str, ...]],
 ) -> dict[str, Any]:
-    """What a sweep would do. ``unsupported`` is None where no target was asked."""
+    """Return what a sweep would do. ``unsupported`` is None without a target."""
     plan = full_plan(sweep)
     m = sweep.measurement
     return {
@@ -70,7 +70,7 @@ def plan_document(
 
 
 def print_plan(document: Mapping[str, Any]) -> None:
-    """The plan for people."""
+    """Print a plan for people."""
     m = document["measurement"]
     click.echo(f"{document['name']}: {document['description']}")
     click.echo()
@@ -87,24 +87,22 @@ def print_plan(document: Mapping[str, Any]) -> None:
         f"caches {m['cache']}; order by seed {m['seed']}"
     )
     for load in m.get("loads", ()):
-        said = ", ".join(f"{word} {value}" for word, value in load.items() if word not in ("name", "cells"))
+        values = ", ".join(f"{word} {value}" for word, value in load.items() if word not in ("name", "cells"))
         only = f", only {', '.join(load['cells'])}" if "cells" in load else ""
-        click.echo(f"also under load {load['name']}: {said.replace('n_clients', 'clients')}{only}")
+        click.echo(f"also under load {load['name']}: {values.replace('n_clients', 'clients')}{only}")
     click.echo(
         f"{document['runs']} fio runs, {document['samples']} samples (one per fio run and client), about "
         f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
     )
     if document["configurations"] and all(c["unsupported"] is None for c in document["configurations"]):
-        click.echo(
-            "no cluster was asked whether it supports these options and pools; add --target TARGET to ask one"
-        )
+        click.echo("not checked whether a cluster supports these options and pools; add --target TARGET to check")
     print_search(document)
     print_expected(document)
     if document["accept_risk"]:
         click.echo(f"accepts the risks of: {', '.join(document['accept_risk'])}")
     for word, heading in (
         ("unsupported", "This target does not support these configurations; their samples will be `skipped`:"),
-        ("without_effect", "These have settings without effect on this target, and are measured nevertheless:"),
+        ("without_effect", "These have settings without effect on this target, but are measured:"),
     ):
         lines = [(c["name"], reason) for c in document["configurations"] for reason in c[word] or ()]
         if lines:
@@ -114,10 +112,10 @@ def print_plan(document: Mapping[str, Any]) -> None:
 
 
 def status_document(store: Store, run: Run) -> dict[str, Any]:
-    """How far a run is."""
+    """Return the progress of a run."""
     known = known_of(store, run)
     samples = store.samples(run.run_id)
-    standings = Standing(known.sweep, samples, stops=known.stops, rounds=known.rounds).all()
+    progresses = RunProgress(known.sweep, samples, stops=known.stops, rounds=known.rounds).all()
     reasons: dict[tuple[str, str, str], Counter[str]] = {}
     for s in samples:
         if s.state is not State.OK:
@@ -129,8 +127,8 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
         "target": run.target,
         "finished": run.finished,
         "simulated": run.is_simulated,
-        "configurations": [s.as_json() for s in standings],
-        "left": sum(s.left for s in standings),
+        "configurations": [s.as_json() for s in progresses],
+        "left": sum(s.left for s in progresses),
         "stopping": known.stopping_document(),
         "trials": known.trials_document(samples),
         "not_ok": [
@@ -141,7 +139,7 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
 
 
 def print_status(document: Mapping[str, Any]) -> None:
-    """How far a run is, for people."""
+    """Print the progress of a run, for people."""
     state = "finished" if document["finished"] else f"unfinished, {document['left']} samples left"
     click.echo(f"run {document['run']} of {document['sweep']} on {document['target']}: {state}")
     if document["simulated"]:
@@ -163,7 +161,7 @@ def print_status(document: Mapping[str, Any]) -> None:
 
 
 def _cells(cells: Sequence[str]) -> str:
-    """The first few by name."""
+    """Return the first few cells by name, and the number of the others."""
     more = [f"{len(cells) - _SHOWN_CELLS} more cells"] if len(cells) > _SHOWN_CELLS else []
     return ", ".join([*cells[:_SHOWN_CELLS], *more])
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from foreign_lab import make_key, open_foreign, restart_program
+from existing_cluster_lab import make_key, open_existing_cluster, restart_program
 
 from cephfit.ceph.admin.answers import Level, capabilities
 from cephfit.ceph.admin.rados_admin import RadosAdmin
@@ -56,7 +56,9 @@ def test_the_document_has_the_tested_capabilities(level: Level) -> None:
 def test_reading_suffices_for_a_preview(lab_cluster: Lab, tmp_path: Path) -> None:
     keyring = make_key(lab_cluster, "look", capabilities(Level.READ), tmp_path)
     program = str(restart_program(lab_cluster, tmp_path))
-    target = open_foreign(lab_cluster, client_id="look", keyring=keyring, for_change=False, restarts=program)
+    target = open_existing_cluster(
+        lab_cluster, client_id="look", keyring=keyring, for_change=False, restarts=program
+    )
     try:
         sweep = parse_sweep(SWEEP, file="tiny")
         assert not target.unsupported(sweep.configurations)
@@ -76,7 +78,7 @@ def test_reading_suffices_for_a_preview(lab_cluster: Lab, tmp_path: Path) -> Non
 
 def test_the_pools_capabilities_suffice_for_only_pool(lab_cluster: Lab, tmp_path: Path) -> None:
     keyring = make_key(lab_cluster, "one", capabilities(Level.ONLY_POOL, pool="rbd"), tmp_path)
-    target = open_foreign(lab_cluster, client_id="one", keyring=keyring, only_pool="rbd")
+    target = open_existing_cluster(lab_cluster, client_id="one", keyring=keyring, only_pool="rbd")
     try:
         warm = parse_sweep(SWEEP.replace("cold", "warm"), file="tiny")
         assert any("OSDs of pool rbd" in note for note in target.preview(warm).notes)
@@ -92,7 +94,7 @@ def test_the_pools_capabilities_suffice_for_only_pool(lab_cluster: Lab, tmp_path
 def test_full_capabilities_suffice_for_options_restarts_and_pools(lab_cluster: Lab, tmp_path: Path) -> None:
     keyring = make_key(lab_cluster, "full", capabilities(Level.FULL), tmp_path)
     program = str(restart_program(lab_cluster, tmp_path))
-    target = open_foreign(lab_cluster, client_id="full", keyring=keyring, restarts=program)
+    target = open_existing_cluster(lab_cluster, client_id="full", keyring=keyring, restarts=program)
     try:
         applied = target.apply(OPTIONS, n_clients=1, volume_nbytes=16 * MIB)
         assert applied.ok, applied.mismatches
@@ -131,7 +133,7 @@ def test_too_little_is_named(lab_cluster: Lab, tmp_path: Path, missing: str, sai
     less = {**capabilities(Level.FULL)}
     less[missing] = {"mon": capabilities(Level.ONLY_POOL)["mon"], "osd": "profile rbd"}[missing]
     keyring = make_key(lab_cluster, "less", less, tmp_path)
-    target = open_foreign(lab_cluster, client_id="less", keyring=keyring)
+    target = open_existing_cluster(lab_cluster, client_id="less", keyring=keyring)
     try:
         applied_or_raised: str
         try:
@@ -145,7 +147,7 @@ def test_too_little_is_named(lab_cluster: Lab, tmp_path: Path, missing: str, sai
         assert said in applied_or_raised
     finally:
         target.close()
-        again = open_foreign(lab_cluster)
+        again = open_existing_cluster(lab_cluster)
         again.reset()
         again.close()
 
@@ -153,4 +155,4 @@ def test_too_little_is_named(lab_cluster: Lab, tmp_path: Path, missing: str, sai
 def test_without_the_lock_nothing_is_begun(lab_cluster: Lab, tmp_path: Path) -> None:
     keyring = make_key(lab_cluster, "look", capabilities(Level.READ), tmp_path)
     with pytest.raises(ClusterError, match=r'lacks the capability mon .*"config-key dump" with key=cephfit/lock/'):
-        open_foreign(lab_cluster, client_id="look", keyring=keyring)
+        open_existing_cluster(lab_cluster, client_id="look", keyring=keyring)

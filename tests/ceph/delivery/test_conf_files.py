@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cluster_state import state_of
 from conf_examples import SITE, ceph
-from foreign_lab import open_foreign, restart_program
+from existing_cluster_lab import open_existing_cluster, restart_program
 from kill_at_work import kill_at_work
 from ssh_server import SSHD, ssh_server
 
@@ -226,7 +226,7 @@ def test_files_of_other_hosts_are_reached_over_ssh(lab_cluster: Lab, tmp_path: P
     shards = Configuration("shards", (ceph("osd.0", "osd_op_num_shards", 3),))
     (tmp_path / "sshd").mkdir()
     with ssh_server(tmp_path / "sshd") as server:
-        target = open_foreign(
+        target = open_existing_cluster(
             lab_cluster,
             restarts=str(restart_program(lab_cluster, tmp_path)),
             ssh=SshAccess(config=server.client_config(), destinations={socket.gethostname(): "direct"}),

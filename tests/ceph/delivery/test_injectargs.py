@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cluster_state import state_of
 from conf_examples import ceph
-from foreign_lab import choice_of, make_key, open_foreign
+from existing_cluster_lab import choice_of, make_key, open_existing_cluster
 from rest_server import rest_api
 
 from cephfit.ceph.admin.answers import Level, capabilities

@@ -172,8 +172,8 @@ def test_options_with_which_an_osd_does_not_start_are_taken_back_and_it_is_start
     """osd.1 cannot start with the option; osd.0 can, and keeps it until a restore."""
     daemons = Daemons(cluster, lambda osd: osd != 1 or not cluster.store)
     changes = whole(cluster, journal, daemons)
-    with pytest.raises(ClusterError, match=r"osd\.1 did not come up.*taken back, and it runs again"):
-        changes.bring_about(SHARDS)
+    with pytest.raises(ClusterError, match=r"osd\.1 did not come up.*undone, and it runs again"):
+        changes.apply_configuration(SHARDS)
     assert cluster.store == {}
     assert all(osd["up"] for osd in cluster.osds)
     assert cluster.flagged() == []
@@ -215,7 +215,7 @@ def test_a_restart_continues_after_a_kill(cluster: SmallCluster, journal: Journa
         return True
 
     with pytest.raises(Killed):
-        whole(cluster, journal, Daemons(cluster, starts)).bring_about(SHARDS)
+        whole(cluster, journal, Daemons(cluster, starts)).apply_configuration(SHARDS)
     assert cluster.flagged() == [1]
     again = Journal(tmp_path / "journal.jsonl")
     cluster.changes.clear()

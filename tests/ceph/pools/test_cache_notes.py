@@ -22,7 +22,7 @@ from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, parse_sweep, read_sweep
 from cephfit.sweep.execution.run_begin import begun
 from cephfit.sweep.sweep_plan import Sweep
-from cephfit.targets.ceph.cluster_preview import pools_to_make
+from cephfit.targets.ceph.cluster_preview import planned_pools
 from cephfit.targets.simulated import simulated_target
 
 

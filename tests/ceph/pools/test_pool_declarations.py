@@ -140,6 +140,6 @@ def test_the_example_of_a_pool_file_can_be_read(tmp_path: Path) -> None:
 def test_a_pool_that_stays_is_not_called_like_those_of_sweeps(tmp_path: Path) -> None:
     file = tmp_path / "pools.yaml"
     file.write_text("schema_version: 1\npools:\n  gold: {size: 3}\n  cephfit-gold: {size: 3}\n")
-    with pytest.raises(InputError, match="'cephfit-gold' cannot be the name of a pool that stays") as caught:
+    with pytest.raises(InputError, match="'cephfit-gold' cannot be the name of a permanent pool") as caught:
         read_pool_file(file)
     assert caught.value.where.endswith(":4")

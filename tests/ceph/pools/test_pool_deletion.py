@@ -165,7 +165,7 @@ def test_no_pools_are_declared_where_only_one_may_be_touched(monitors: Monitors,
         for_change=True,
         only_pool="bench",
     )
-    with pytest.raises(InputError, match="only pool bench may be touched, so no pools are made"):
+    with pytest.raises(InputError, match="only pool bench may be changed, so no pools are created"):
         target.declared_pools()
 
 

@@ -78,8 +78,8 @@ def test_pools_that_were_made_before_such_names_were_kept_for_sweeps_can_be_remo
     removed = typed(cluster, monkeypatch, tmp_path / "f", "remove", "--apply", text=text)
     assert (removed.output, cluster.done) == ("pool gold is deleted\n", ["remove"])
     refused = typed(cluster, monkeypatch, tmp_path / "f", "apply", "--apply", text=text).exception
-    assert "'cephfit-gold' cannot be the name of a pool that stays" in str(refused)
-    assert "`cephfit pools remove` deletes one that was made as this" in str(refused)
+    assert "'cephfit-gold' cannot be the name of a permanent pool" in str(refused)
+    assert "`cephfit pools remove` deletes an existing pool of this name" in str(refused)
     monkeypatch.setattr(Cluster, "to_remove", lambda *_: ())
     listed = typed(cluster, monkeypatch, tmp_path / "f", "remove", text=text).output
     assert "created or changed by `cephfit pools apply`\ncephfit-* are the pools of sweeps" in listed

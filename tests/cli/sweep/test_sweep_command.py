@@ -1,4 +1,4 @@
-"""`cephfit sweep` as people run it: a process of its own, killed at random moments and started again."""
+"""`cephfit sweep` as a separate process, killed at random moments and started again."""
 
 import json
 import os
@@ -42,12 +42,12 @@ def small_file(tmp_path: Path, small_text: str) -> Path:
 
 def samples_of(store: Path) -> list[Sample]:
     with Store.open(store) as opened:
-        assert len(opened.runs()) == 1, "a run that was killed is gone on with, not begun again"
+        assert len(opened.runs()) == 1, "a killed run continues instead of beginning again"
         return opened.samples(opened.run().run_id)
 
 
 def has_samples(store: Path) -> bool:
-    """Whether anything was measured before the kill: it may have come before the first transaction."""
+    """Return whether anything was measured; a kill may come before the first transaction."""
     try:
         with Store.open(store) as opened:
             return any(opened.samples(run.run_id) for run in opened.runs())
@@ -56,7 +56,7 @@ def has_samples(store: Path) -> bool:
 
 
 def kill_at_random_moments(arguments: list[object], n_kills: int, longest_seconds: float, seed: int) -> None:
-    """Start, kill, start ..., the last time after its first sample however slow the machine, then let it run."""
+    """Start and kill repeatedly, the last time after the first sample on any machine; then let it run."""
     dice = random.Random(seed)
     store = Path(str(arguments[-1]))
     for n_left in range(n_kills - 1, -1, -1):
@@ -74,7 +74,7 @@ def kill_at_random_moments(arguments: list[object], n_kills: int, longest_second
 
 
 def test_sigkill_at_ten_random_moments_changes_nothing(small_file: Path, tmp_path: Path) -> None:
-    """24 fio runs of 0.24 s; what is in the store at the end is what an unbroken sweep gives, figures and all."""
+    """24 fio runs of 0.24 s; the store at the end equals that of an uninterrupted sweep, including all figures."""
     target = "sim:pace=0.2,unhealthy=0.1"
     broken, unbroken = tmp_path / "broken.sqlite", tmp_path / "unbroken.sqlite"
     kill_at_random_moments(
@@ -90,7 +90,7 @@ def test_sigkill_at_ten_random_moments_changes_nothing(small_file: Path, tmp_pat
 
 @pytest.mark.fio
 def test_sigkill_with_the_real_fio_leaves_no_process_and_no_file(small_file: Path, tmp_path: Path) -> None:
-    """Ten kills on a local file; fio dies with cephfit, and the volume goes at the end."""
+    """Ten kills on a local file; fio dies with cephfit, and the volume is deleted at the end."""
     text = small_file.read_text()
     small_file.write_text(
         text[: text.index("configurations:")]
@@ -107,7 +107,7 @@ def test_sigkill_with_the_real_fio_leaves_no_process_and_no_file(small_file: Pat
 
 
 def processes_with(word: str) -> list[str]:
-    """Processes whose command line, or whose open files, name ``word``."""
+    """Return the processes with ``word`` in their command line or their open files."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -119,7 +119,7 @@ def processes_with(word: str) -> list[str]:
     return found
 
 
-def test_a_finished_run_is_not_gone_on_with_and_new_begins_another(small_file: Path, tmp_path: Path) -> None:
+def test_a_finished_run_is_not_continued_and_new_begins_another(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
     run = ["sweep", "run", small_file, "--target", "sim", "--store", store, "--json"]
     first = json.loads(cephfit(*run).stdout)
@@ -134,7 +134,7 @@ def test_a_finished_run_is_not_gone_on_with_and_new_begins_another(small_file: P
     assert all(c["ok"] == c["planned"] == 16 for c in status["configurations"])
 
 
-def test_the_status_of_an_interrupted_run_says_what_is_left(small_file: Path, tmp_path: Path) -> None:
+def test_the_status_of_an_interrupted_run_shows_what_is_left(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
     arguments = ["sweep", "run", str(small_file), "--target", "sim:pace=0.5", "--store", str(store)]
     process = subprocess.Popen([*CEPHFIT, *arguments], stderr=subprocess.PIPE, text=True)
@@ -156,7 +156,7 @@ def test_the_status_of_an_interrupted_run_says_what_is_left(small_file: Path, tm
 
 
 def test_plan_status_report_and_store_count_the_same_samples(small_file: Path, tmp_path: Path) -> None:
-    """24 fio runs of two clients are 48 samples, wherever they are counted."""
+    """24 fio runs of two clients are 48 samples in every count."""
     store, table = tmp_path / "r.sqlite", tmp_path / "samples.csv"
     status = cephfit("sweep", "run", small_file, "--target", "sim", "--store", store).stdout
     assert "48 samples planned (one per fio run and client)" in status
@@ -170,7 +170,7 @@ def test_plan_status_report_and_store_count_the_same_samples(small_file: Path, t
         assert len(opened.samples(opened.run().run_id)) == 48
 
 
-def test_the_plan_of_a_simulation_expects_what_the_simulation_takes(small_file: Path, tmp_path: Path) -> None:
+def test_the_expected_time_of_a_simulation_is_its_real_time(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
     cephfit("sweep", "run", small_file, "--target", "sim", "--store", store)
     for asked in ((), ("--store", store)):
@@ -194,7 +194,7 @@ def test_the_plan_names_settings_runs_and_time(small_file: Path) -> None:
     assert "24 fio runs" in text
 
 
-def test_the_plan_of_the_thesis_reports_what_is_gone_by_name() -> None:
+def test_the_plan_of_the_thesis_names_removed_options() -> None:
     document = json.loads(cephfit("sweep", "plan", "meyer2017", "--target", "sim", "--json").stdout)
     reasons = {c["name"]: " ".join(c["unsupported"]) for c in document["configurations"] if c["unsupported"]}
     assert set("BCDEFG") <= set(reasons)
@@ -202,7 +202,7 @@ def test_the_plan_of_the_thesis_reports_what_is_gone_by_name() -> None:
     assert "osd_disk_threads" in reasons["E"]
 
 
-def test_what_is_skipped_is_not_also_said_to_be_measured_without_effect() -> None:
+def test_a_skipped_configuration_is_not_listed_as_without_effect() -> None:
     sweep = read_sweep(bundled_sweep("meyer2017"))
     document = plan_document(
         sweep,
@@ -213,7 +213,7 @@ def test_what_is_skipped_is_not_also_said_to_be_measured_without_effect() -> Non
     assert [c["name"] for c in document["configurations"] if c["without_effect"]] == ["R"]
 
 
-def test_the_status_says_why_samples_do_not_count(small_file: Path, tmp_path: Path) -> None:
+def test_the_status_shows_why_samples_do_not_count(small_file: Path, tmp_path: Path) -> None:
     small_file.write_text(small_file.read_text().replace("bluestore_prefer_deferred_size_hdd", "osd_op_threads"))
     store = tmp_path / "r.sqlite"
     assert cephfit("sweep", "run", small_file, "--target", "sim", "--store", store).returncode == 0
@@ -236,7 +236,7 @@ def test_the_status_names_the_cells_whose_samples_do_not_count(small_file: Path,
     assert row["reason"] in text
 
 
-def test_a_target_that_is_not_there_leaves_no_store(small_file: Path, tmp_path: Path) -> None:
+def test_a_missing_target_leaves_no_store(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
     assert cephfit("sweep", "run", small_file, "--target", "moon", "--store", store).returncode == 2
     assert not store.exists()
@@ -273,7 +273,7 @@ def test_without_fio_it_ends_with_2_and_names_the_package(small_file: Path, tmp_
 
 @pytest.mark.root
 def test_a_full_disk_ends_with_2_and_nothing_is_lost(small_file: Path, tmp_path: Path) -> None:
-    """The store lies on a disk of 1 MiB, most of which a file takes away during the sweep."""
+    """The store is on a disk of 1 MiB; a file takes most of it during the sweep."""
     folder = tmp_path / "tiny"
     folder.mkdir()
     if subprocess.run(("mount", "-t", "tmpfs", "-o", "size=1m", "none", folder), check=False).returncode:
@@ -310,7 +310,7 @@ def fill_up(path: Path) -> None:
 
 
 def _n_samples(store: Path) -> int:
-    """Read here: on a busy machine a process only to ask takes longer than the sweep."""
+    """Read the store in this process: on a busy machine another process takes longer than the sweep."""
     try:
         return sum(s.state is State.OK for s in samples_of(store))
     except (AssertionError, StoreError):  # its run has not begun

@@ -234,7 +234,7 @@ def test_cells_that_an_engine_cannot_measure_are_skipped_with_the_reason(small_s
     [
         ("  engine: rados-bench\n", "rados-bench has no ramp"),
         ("  engine: rbd-bench\n  ioengine: libaio\n", "ioengine is an option of fio"),
-        ("  engine: rbd-bench\n  loads: {m: {read_pct: 50}}\n", "rbd-bench has nothing like read_pct"),
+        ("  engine: rbd-bench\n  loads: {m: {read_pct: 50}}\n", "rbd-bench does not support read_pct"),
         ("  engine: dd\n", "'dd' is not a measurement.engine"),
     ],
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from foreign_lab import open_foreign
+from existing_cluster_lab import open_existing_cluster
 from rbd_bench import writing
 
 from cephfit.core.protocols import Silence
@@ -99,7 +99,7 @@ def test_foreign_io_within_the_only_pool_is_seen_by_its_image(lab_cluster: Lab, 
     rbd = ["rbd", "--conf", str(lab_cluster.conf)]
     image = f"{pool}/{FOREIGN}"
     subprocess.run([*rbd, "create", "--size", "64M", image], check=True, capture_output=True)
-    target = open_foreign(lab_cluster, only_pool=pool)
+    target = open_existing_cluster(lab_cluster, only_pool=pool)
     try:
         sweep = SWEEP.replace("libaio", "rbd").replace("cold", "warm")
         disturbed = sample_under_foreign_load(target, sweep, [*rbd, *writing(image)], tmp_path / "s.sqlite")

@@ -1,4 +1,4 @@
-"""A client's device that is its volume no longer is written to by nobody, whatever the caches' condition."""
+"""A device that no longer is its client's volume is never written, under any cache condition."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ measurement: {sizes: [4K], clients: 1, volume_size: 32M, repeats: 1, run_seconds
 
 
 class Devices:
-    """Implements ``ExportsDevices``; an image is on the device that the test says."""
+    """Implements ``ExportsDevices``; the test chooses the device of an image."""
 
     def __init__(self) -> None:
         self.now: Path | None = Path("/dev/nbd0")
@@ -54,18 +54,18 @@ def attached(devices: Devices, folder: Path) -> VolumeClients:
     return clients
 
 
-def test_a_volume_that_is_on_another_device_now_is_no_clients(tmp_path: Path) -> None:
+def test_a_volume_that_moved_to_another_device_is_refused(tmp_path: Path) -> None:
     devices = Devices()
     clients = attached(devices, tmp_path)
     clients.require_served()
     devices.now = Path("/dev/nbd1")
     for ask in (clients.require_served, clients.drop_caches):
-        with pytest.raises(HostError, match="volume of client c0 is /dev/nbd1 now, no longer /dev/nbd0") as caught:
+        with pytest.raises(HostError, match="volume of client c0 is now /dev/nbd1, no longer /dev/nbd0") as caught:
             ask()
         assert "run the same command again" in str(caught.value)
 
 
-def test_a_device_whose_program_died_is_not_measured_with_warm_caches_either(store: Store, tmp_path: Path) -> None:
+def test_a_device_with_a_dead_program_is_not_measured_with_warm_caches(store: Store, tmp_path: Path) -> None:
     devices = Devices()
 
     class OnDevices(SimulatedTarget):
@@ -83,7 +83,7 @@ def test_a_device_whose_program_died_is_not_measured_with_warm_caches_either(sto
     ran: list[str] = []
 
     class DiesAfterTheFirstCell:
-        """Implements ``Engine``; after its first cell, somebody else's image is on the device."""
+        """Implements ``Engine``; after its first cell, another image is on the device."""
 
         facts = simulation.facts
         warm = simulation.warm

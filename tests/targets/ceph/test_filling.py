@@ -1,4 +1,4 @@
-"""Volumes are filled by fio to the last byte, or it is said what is missing and what to do."""
+"""fio fills volumes completely, or the error states what is missing and what to do."""
 
 import json
 import os
@@ -16,47 +16,48 @@ VOLUMES = [Volume("cephfit-default", f"c{n}", 8 * MIB) for n in range(2)]
 
 @pytest.fixture
 def fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a program that stands for fio finds what it is to print, to say and to end with."""
+    """Return the folder from which a replacement of fio reads its output, its errors and its exit code."""
     program = tmp_path / "bin" / "fio"
     program.parent.mkdir()
     program.write_text(
         f"#!/bin/sh\necho $CEPH_CONF $(cut -d' ' -f6 /proc/$$/stat) >{tmp_path}/seen\ncat {tmp_path}/printed\n"
-        f"cat {tmp_path}/said >&2\nexit $(cat {tmp_path}/code)\n"
+        f"cat {tmp_path}/errors >&2\nexit $(cat {tmp_path}/code)\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     return tmp_path
 
 
-def prints(fio: Path, nbytes: int, *, said: str = "", code: int = 0) -> None:
+def prints(fio: Path, nbytes: int, *, errors: str = "", code: int = 0) -> None:
     document = {"fio version": "fio-3.33", "jobs": [{"jobname": "c0", "write": {"io_bytes": nbytes}}]}
     (fio / "printed").write_text(json.dumps(document, indent=2))
-    (fio / "said").write_text(said)
+    (fio / "errors").write_text(errors)
     (fio / "code").write_text(str(code))
 
 
-def test_it_gets_the_clients_conf_and_no_interrupt_from_the_keyboard(fio: Path) -> None:
+def test_fio_gets_the_clients_conf_and_no_keyboard_interrupt(fio: Path) -> None:
     prints(fio, 16 * MIB)
     fill(VOLUMES, conf=fio / "client.conf")
     conf, session = (fio / "seen").read_text().split()
     assert conf == str(fio / "client.conf")
-    assert int(session) != os.getsid(0), "cephfit alone gets it, and ends the program"
+    assert int(session) != os.getsid(0), "only cephfit gets it, and ends the program"
 
 
-def test_what_was_not_written_is_said_in_bytes(fio: Path) -> None:
+def test_the_error_states_the_missing_bytes(fio: Path) -> None:
     prints(fio, 12 * MIB)
     with pytest.raises(
         ClusterError, match=r"could not fill the volumes: it wrote 12582912 of 16777216 bytes"
     ) as e:
         fill(VOLUMES, conf=fio / "client.conf")
-    assert "said" not in e.value.what
+    assert "reported" not in e.value.what
     assert e.value.where == "cephfit-default/c0, cephfit-default/c1"
-    assert "room and quota" in e.value.remedy
+    assert "free capacity and quota" in e.value.remedy
 
 
-def test_what_fio_says_is_told(fio: Path) -> None:
-    prints(fio, 0, said="fio: engine rbd not loadable\n", code=1)
-    with pytest.raises(ClusterError, match="0 of 16777216 bytes and said: fio: engine rbd not loadable") as caught:
+def test_the_error_has_the_message_of_fio(fio: Path) -> None:
+    prints(fio, 0, errors="fio: engine rbd not loadable\n", code=1)
+    message = "0 of 16777216 bytes and reported: fio: engine rbd not loadable"
+    with pytest.raises(ClusterError, match=message) as caught:
         fill(VOLUMES, conf=fio / "client.conf")
     assert "built with it" in caught.value.remedy
 

@@ -1,8 +1,7 @@
 """SIGKILL at a hundred random moments over apply, run and restore: cluster and store are right every time.
 
-On the lab as itself (OSDs restarted side by side, block devices), and on its cluster as somebody else's (OSD by
-OSD with noout, a lock on the cluster, librbd). A kill hits the process only: what it had started goes on, as in
-life.
+On the lab as such (OSDs restarted in parallel, block devices), and on its cluster as an existing cluster (OSD by
+OSD with noout, a lock on the cluster, librbd). A kill hits the process only: its children continue.
 """
 
 import itertools
@@ -20,7 +19,7 @@ from typing import Any
 
 import pytest
 from cluster_state import state_of
-from foreign_lab import restart_program
+from existing_cluster_lab import restart_program
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.values.sample import Sample, State
@@ -33,7 +32,7 @@ pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio, pytest.mark.s
 N_KILLS = 50
 """For each kind of target: a hundred in all."""
 LONGEST_SECONDS = {"apply": 8.0, "run": 40.0, "restore": 6.0}
-"""A run measures after some seconds, when volumes are there and filled; a restore takes 3 to 10 s."""
+"""A run measures after some seconds, when volumes exist and are filled; a restore takes 3 to 10 s."""
 
 REPEATS = 8
 
@@ -62,11 +61,11 @@ from cephfit.sweep.declaration.sweep_file import read_sweep
 from pathlib import Path
 
 text, file, conf, restarts, rule = sys.argv[1:]
-foreign = text.startswith("ceph")
-cluster = ClusterOptions(conf=Path(conf), restarts=restarts, crush_rule=rule, pg_num=16) if foreign else None
+is_existing = text.startswith("ceph")
+cluster = ClusterOptions(conf=Path(conf), restarts=restarts, crush_rule=rule, pg_num=16) if is_existing else None
 sweep = read_sweep(Path(file))
 target = open_target(
-    text, for_change=True, ioengine=sweep.measurement.ioengine, cluster=cluster, leave=foreign
+    text, for_change=True, ioengine=sweep.measurement.ioengine, cluster=cluster, leave=is_existing
 )
 for configuration in itertools.cycle(sweep.configurations):
     applied = target.apply(configuration, n_clients=1, volume_nbytes=16 << 20)
@@ -99,7 +98,7 @@ class Scene:
         return [*cephfit, *words, "--json", "--target", self.target, *self._more]
 
     def state(self) -> dict[str, Any]:
-        """The lab, and what cephfit leaves on clusters of other people while it is at work."""
+        """Return the state of the lab, and what cephfit has on an existing cluster during its work."""
         admin = RadosAdmin(self.lab.conf)
         try:
             flags = {o["osd"]: o["state"] for o in admin.command("osd dump")["osds"]}
@@ -113,7 +112,7 @@ class Scene:
             return []
         with Store.open(self.store) as store:
             runs = store.runs()
-            assert len(runs) <= 1, "a run that was killed is gone on with, not begun again"
+            assert len(runs) <= 1, "a killed run continues instead of beginning again"
             return store.samples(runs[0].run_id) if runs else []
 
     def is_finished(self) -> bool:
@@ -125,8 +124,8 @@ class Scene:
     def restore(self) -> dict[str, Any]:
         done = subprocess.run(self.command("restore"), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        said: dict[str, Any] = json.loads(done.stdout)
-        return said
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
 
 
 @pytest.fixture(params=["lab", "ceph"])
@@ -139,7 +138,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
 
 
 def kill_in_the_middle(argv: list[str], seconds: float) -> str:
-    """Start it, kill it after so many seconds; ``killed``, or ``ended`` if it was quicker."""
+    """Start a command and kill it after some seconds; return ``killed``, or ``ended`` if it ended before."""
     victim = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     time.sleep(seconds)
     victim.send_signal(signal.SIGKILL)
@@ -151,7 +150,7 @@ def kill_in_the_middle(argv: list[str], seconds: float) -> str:
 
 
 def assert_whole(scene: Scene) -> None:
-    """Everything of the plan is in the store, once."""
+    """Check that every sample of the plan is in the store once."""
     samples = scene.samples()
     ok = Counter((s.key.configuration, str(s.key.cell), s.key.repeat) for s in samples if s.state is State.OK)
     cells = [str(cell) for cell in read_sweep(scene.sweep).measurement.cells]

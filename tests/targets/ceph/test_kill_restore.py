@@ -1,4 +1,4 @@
-"""SIGKILL at any moment of `apply`; `restore` from another process brings back exactly what was."""
+"""SIGKILL at any moment of `apply`; `restore` from another process restores the exact original state."""
 
 import json
 import random
@@ -44,8 +44,7 @@ for configuration in itertools.cycle(tried):
 """
 
 
-@pytest.mark.slow  # over a minute; a kill between file and restart is in test_conf_files.py
-def test_whatever_the_kill_interrupts_restore_undoes(lab_cluster: Lab) -> None:
+def test_restore_undoes_everything_after_a_kill(lab_cluster: Lab) -> None:
     before = state_of(lab_cluster)
     dice = random.Random(2017)
     for _ in range(N_KILLS):

@@ -1,4 +1,4 @@
-"""Images as Cinder makes them, on a real cluster: where they lie, and how much room they take already."""
+"""Images with Cinder's names on a real cluster: their pools, and their allocated bytes."""
 
 from collections.abc import Iterator
 
@@ -34,7 +34,7 @@ def admin(lab_cluster: Lab) -> Iterator[RadosAdmin]:
             admin.close()
 
 
-def test_a_volume_is_found_in_its_pool_and_takes_room_by_whole_objects(admin: RadosAdmin) -> None:
+def test_a_volume_is_found_in_its_pool_and_allocates_whole_objects(admin: RadosAdmin) -> None:
     images = CinderImages(admin.cluster, "the lab")
     assert images.pools_of([Node("c0", "s0", VOLUME, "")]) == {"rbd": 1}
     assert images.used("rbd", VOLUME, 64 * MIB) == 0

@@ -1,4 +1,4 @@
-"""Room for what is about to be filled in a cloud with the Ceph below: only what is not written yet needs any."""
+"""Capacity for filling volumes in a cloud with its Ceph: only unwritten data needs capacity."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +12,13 @@ from cephfit.cloud.stacks import Node
 from cephfit.cloud.volumes import cinder_volumes
 from cephfit.core.errors import ClusterError
 from cephfit.core.units import GIB, MIB
-from cephfit.targets.openstack.openstack_ceph import CinderImages, require_room_to_fill
+from cephfit.targets.openstack.openstack_ceph import CinderImages, require_capacity_to_fill
 
 NODES = (Node("c0", "s0", "v0", ""), Node("c1", "s1", "v1", ""))
 
 
 class SmallPool:
-    """A pool with room for so much, which notes how much it is asked for."""
+    """A pool with limited capacity, which records each request."""
 
     def __init__(self, free: int) -> None:
         self._free, self.asked = free, list[int]()
@@ -27,11 +27,11 @@ class SmallPool:
         assert pool == "volumes"
         self.asked.append(nbytes)
         if nbytes > self._free:
-            raise ClusterError("the pool has too little room")
+            raise ClusterError("the pool has too little capacity")
 
 
 class Images:
-    """Stands for librbd: of each image, which of its objects of 4 MiB are there."""
+    """Replaces librbd: the existing objects of 4 MiB of each image."""
 
     def __init__(self, n_objects_of: dict[str, int]) -> None:
         self._n_objects_of = n_objects_of
@@ -50,15 +50,15 @@ class Images:
             def size(self) -> int:
                 return 2 * GIB
 
-            def diff_iterate(self, start: int, length: int, since: None, told: Any, whole_object: bool) -> None:
+            def diff_iterate(self, start: int, length: int, since: None, report: Any, whole_object: bool) -> None:
                 for n in range(min(n_objects, length // (4 * MIB))):
-                    told(start + n * 4 * MIB, 4 * MIB, True)
+                    report(start + n * 4 * MIB, 4 * MIB, True)
 
         return Opened()
 
 
 class Pool:
-    """The pool, opened: every image is in it."""
+    """The opened pool, which has every image."""
 
     def __enter__(self) -> "Pool":
         return self
@@ -76,43 +76,43 @@ def require_room(
     notes: dict[str, dict[str, str]],
     n_objects_of: dict[str, int] | None = None,
 ) -> None:
-    """Ask for room for a GiB in each guest's volume, in a cloud that keeps such notes with them."""
+    """Request capacity for a GiB in each guest's volume, in a cloud with these notes on the volumes."""
     images = Images(n_objects_of or {"volume-v0": 0, "volume-v1": 0})
     monkeypatch.setattr("rbd.Image", images.open)
     cluster: Any = SimpleNamespace(list_pools=lambda: ["volumes"], open_ioctx=lambda _: Pool())
     cinder = SimpleNamespace(get_volume=lambda volume: SimpleNamespace(metadata=notes.get(volume)))
     cloud: Any = SimpleNamespace(block_storage=cinder)
-    require_room_to_fill(NODES, GIB, cloud=cloud, images=CinderImages(cluster, "ceph"), room=pool)
+    require_capacity_to_fill(NODES, GIB, cloud=cloud, images=CinderImages(cluster, "ceph"), capacity=pool)
 
 
-def test_what_is_written_again_under_other_options_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool held the first configuration, and is almost full of it."""
+def test_overwriting_under_other_options_needs_no_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data of the first configuration almost fills the pool."""
     pool = SmallPool(free=0)
     filled = {cinder_volumes.FILLED: str(GIB), cinder_volumes.WRITTEN_UNDER: "before"}
     require_room(monkeypatch, pool, {"v0": filled, "v1": filled})
     assert pool.asked == []
 
 
-def test_only_what_is_not_filled_yet_needs_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_unfilled_volumes_need_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = SmallPool(free=2 * GIB)
     half = {cinder_volumes.FILLED: str(GIB // 2)}
     require_room(monkeypatch, pool, {"v0": half})
     assert pool.asked == [GIB + GIB // 2]
 
 
-def test_of_a_filling_that_was_killed_only_the_rest_needs_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No note says how far it came; the images know."""
+def test_after_a_killed_filling_only_the_rest_needs_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No note has the progress of the filling; the images show it."""
     pool = SmallPool(free=GIB // 2)
     there = {"volume-v0": 256, "volume-v1": 192}
     require_room(monkeypatch, pool, {}, there)
     assert pool.asked == [2 * GIB, GIB // 4]
 
 
-def test_what_does_not_fit_is_still_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = SmallPool(free=GIB // 2)
-    with pytest.raises(ClusterError, match="too little room"):
+    with pytest.raises(ClusterError, match="too little capacity"):
         require_room(monkeypatch, pool, {})
     half = {cinder_volumes.FILLED: str(GIB // 2)}
     there = {"volume-v0": 128, "volume-v1": 128}
-    with pytest.raises(ClusterError, match="too little room"):
+    with pytest.raises(ClusterError, match="too little capacity"):
         require_room(monkeypatch, pool, {"v0": half, "v1": half}, there)

@@ -44,7 +44,7 @@ METRICS = Metrics(iops=10.0, nbytes_per_s=40960.0, n_ios=10, runtime_ns=10**9, l
 
 
 class OneCell:
-    """An engine of which the result is known."""
+    """An engine with a known result."""
 
     def facts(self) -> Mapping[str, str]:
         return {"mode": "known"}
@@ -57,7 +57,7 @@ class OneCell:
 
 
 class Guests:
-    """Two guests, the second of which moves to another host at some question."""
+    """Two guests; the second one moves to another host at a given query."""
 
     def __init__(self, moves_at: int = 99, gone_at: int = 99) -> None:
         self._n_asked, self._moves_at, self._gone_at = 0, moves_at, gone_at
@@ -80,7 +80,7 @@ def measured(guests: Guests, small_text: str) -> Mapping[str, ClientOutcome]:
     return PlacedEngine(OneCell(), guests).run(run).clients
 
 
-def test_where_a_guest_was_is_with_its_sample(small_text: str) -> None:
+def test_the_sample_records_the_placement_of_its_guest(small_text: str) -> None:
     outcome = measured(Guests(), small_text)["c0"]
     assert outcome.evidence["placement"] == {
         "server": "s0",
@@ -91,19 +91,19 @@ def test_where_a_guest_was_is_with_its_sample(small_text: str) -> None:
     assert outcome.doubt == ""
 
 
-def test_a_guest_that_moved_meanwhile_is_not_trusted(small_text: str) -> None:
+def test_a_sample_of_a_guest_that_moved_is_invalid(small_text: str) -> None:
     outcomes = measured(Guests(moves_at=2), small_text)
     assert outcomes["c0"].doubt == ""
     assert outcomes["c1"].doubt == "its guest was moved from compute1 to compute2 during the run"
 
 
 @pytest.mark.parametrize("gone_at", [1, 2])
-def test_a_nova_that_does_not_answer_costs_the_sample_and_not_the_sweep(small_text: str, gone_at: int) -> None:
+def test_an_unanswered_query_to_nova_costs_the_sample_not_the_sweep(small_text: str, gone_at: int) -> None:
     for outcome in measured(Guests(gone_at=gone_at), small_text).values():
         assert "Nova does not answer" in (outcome.failure or outcome.doubt)
 
 
-def test_what_qos_caps_is_one_sentence() -> None:
+def test_a_qos_limit_is_one_sentence() -> None:
     specs = {"read_iops_sec": "500", "total_bytes_sec_per_gb": "1048576", "size_iops_sec": "4096", "note": "x"}
     assert Qos("gold", "front-end", specs).sentence("fast") == (
         "volumes of type fast do at most 500 I/Os per second (reads); 1M per second for each GiB (reads and "
@@ -116,7 +116,7 @@ def setting(partition: Partition, scope: str, key: str) -> Setting:
     return Setting(partition, scope, key, 1)
 
 
-def test_a_configuration_is_the_clusters_and_the_clouds() -> None:
+def test_a_configuration_has_a_cluster_part_and_a_cloud_part() -> None:
     of_ceph, of_pool = setting(Partition.CEPH, "osd", "a"), setting(Partition.POOL, "volume", "type")
     both = Configuration("both", tuple(sorted((of_ceph, of_pool))))
     assert cluster_part(both).settings == (of_ceph,)
@@ -134,19 +134,19 @@ def test_a_configuration_is_the_clusters_and_the_clouds() -> None:
         (setting(Partition.GREATER, "osd_disk", "scheduler"), ""),
     ],
 )
-def test_what_cannot_be_measured_from_guests_says_why(one: Setting, words: str) -> None:
-    said = why_not_below_a_cloud(one)
-    assert (words in said) if words else said == ""
+def test_settings_that_guests_cannot_measure_have_a_reason(one: Setting, words: str) -> None:
+    message = why_not_below_a_cloud(one)
+    assert (words in message) if words else message == ""
 
 
-def test_a_cluster_below_a_cloud_is_changed_with_leave_only() -> None:
+def test_a_cluster_below_a_cloud_is_changed_only_with_apply() -> None:
     assert is_foreign("openstack:work,flavor=a,ceph=/etc/ceph/ceph.conf")
     assert not is_foreign("openstack:work,flavor=a,lab=default")
     with pytest.raises(InputError, match="both name the cluster"):
         parse_choice("openstack:work,ceph=ceph,lab=default")
 
 
-def test_how_options_reach_the_daemons_below_a_cloud_is_said_as_of_a_cluster() -> None:
+def test_option_delivery_below_a_cloud_is_written_as_for_a_cluster() -> None:
     choice = parse_choice("openstack:work,ceph=ceph,settings=conf,osd_conf=/etc/ceph/$name.conf")
     assert choice.delivery == "settings=conf,osd_conf=/etc/ceph/$name.conf"
     assert parse_choice("openstack:work,ceph=ceph").delivery == ""
@@ -154,7 +154,7 @@ def test_how_options_reach_the_daemons_below_a_cloud_is_said_as_of_a_cluster() -
         parse_choice("openstack:work,settings=conf")
 
 
-def test_a_cloud_that_os_cloud_names_need_not_be_named_again() -> None:
+def test_the_cloud_of_os_cloud_is_the_default() -> None:
     assert parse_choice("openstack:flavor=small,volume_type=hdd").cloud == ""
     assert parse_choice("openstack:flavor=small,volume_type=hdd").flavor == "small"
 
@@ -171,7 +171,7 @@ def test_a_cloud_that_os_cloud_names_need_not_be_named_again() -> None:
         ("staging", "the cloud staging cannot be used: ", "correct its entry in clouds.yaml"),
     ],
 )
-def test_a_cloud_that_cannot_be_meant_is_told_which_ones_there_are(
+def test_an_unknown_cloud_is_refused_with_the_known_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, what: str, remedy: str
 ) -> None:
     file = tmp_path / "clouds.yaml"
@@ -186,7 +186,7 @@ def test_a_cloud_that_cannot_be_meant_is_told_which_ones_there_are(
 
 
 class WithoutCatalogue:
-    """A cloud whose Keystone is gone when a service is named first: the SDK asks it where that service is."""
+    """A cloud without its Keystone when a service is first used: the SDK asks Keystone for that service."""
 
     name = "work"
 
@@ -194,13 +194,11 @@ class WithoutCatalogue:
         raise keystone.ConnectFailure("Unable to establish connection to Keystone")
 
 
-def test_what_is_read_back_says_which_volumes_are_of_another_type(
-    services: Services, scripted_cloud: Connection
-) -> None:
-    """And what limits volumes, which nobody but an administrator is shown."""
+def test_reading_back_finds_volumes_of_another_type(services: Services, scripted_cloud: Connection) -> None:
+    """Also return limits of volumes, which only an administrator can see."""
     for volume, volume_type in (("v0", "ssd"), ("v1", "hdd")):
-        told = {"id": volume, "volume_type": volume_type}
-        services.say(f"GET /block_storage/v3/volumes/{volume}", (200, {"volume": told}))
+        shown = {"id": volume, "volume_type": volume_type}
+        services.say(f"GET /block_storage/v3/volumes/{volume}", (200, {"volume": shown}))
     types = [{"name": "ssd", "qos_specs_id": "q"}, {"name": "hdd"}]
     services.say("GET /block_storage/v3/types", (200, {"volume_types": types}))
     spec = {"name": "gold", "consumer": "front-end", "specs": {"total_iops_sec": "60"}}
@@ -216,14 +214,14 @@ def test_what_is_read_back_says_which_volumes_are_of_another_type(
 
 
 class Journalled:
-    """What a cloud does not let go of."""
+    """A stack that the cloud fails to delete."""
 
     def delete(self, _: object) -> None:
         raise ClusterError("the stack could not be deleted")
 
 
 class Changed:
-    """A cluster with options of a sweep's."""
+    """A cluster with options of a sweep."""
 
     is_reset = False
 
@@ -231,7 +229,7 @@ class Changed:
         self.is_reset = True
 
 
-def test_a_cloud_that_keeps_a_stack_does_not_keep_the_clusters_options() -> None:
+def test_the_clusters_options_are_restored_even_if_a_stack_remains() -> None:
     target, below = object.__new__(OpenStackWithCeph), Changed()
     vars(target).update(_lock=object(), _made=Journalled(), _ceph=below)
     with pytest.raises(ClusterError, match="could not be deleted"):
@@ -252,7 +250,7 @@ def test_a_cloud_that_keeps_a_stack_does_not_keep_the_clusters_options() -> None
         lambda cloud: guest_jobs.handles(cloud, "s"),
     ],
 )
-def test_a_keystone_that_is_gone_is_one_sentence_whichever_service_is_named_first(
+def test_an_unavailable_keystone_is_one_sentence_for_every_service(
     ask: Callable[[Any], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cloud_connection, "_ATTEMPTS", 1)

@@ -61,7 +61,7 @@ measurement: {MEASUREMENT.replace("randread", "randwrite")}
 
 @pytest.fixture
 def capped(cloud_admin: Connection) -> Iterator[str]:
-    """A volume type on the fast devices, each of whose volumes does 60 I/Os per second."""
+    """A volume type on the fast devices that limits each volume to 60 I/Os per second."""
     storage = cloud_admin.block_storage
     spec = storage.create_qos_spec(name=CAPPED, consumer="front-end", total_iops_sec=str(MOST_IOPS))
     made = storage.create_type(name=CAPPED, extra_specs={"volume_backend_name": "ssd"})
@@ -72,7 +72,9 @@ def capped(cloud_admin: Connection) -> Iterator[str]:
 
 
 @pytest.mark.takes(seconds=130)
-def test_guests_grow_with_the_loads_and_qos_is_told(cloud_admin: Connection, capped: str, tmp_path: Path) -> None:
+def test_guests_grow_with_the_loads_and_qos_is_reported(
+    cloud_admin: Connection, capped: str, tmp_path: Path
+) -> None:
     before = everything(cloud_admin)
     file, store = tmp_path / "counts.yaml", tmp_path / "counts.sqlite"
     file.write_text(COUNTS)
@@ -103,7 +105,7 @@ def test_guests_grow_with_the_loads_and_qos_is_told(cloud_admin: Connection, cap
     places = {(s.key.load, s.key.client): s.evidence["placement"] for s in good}
     assert places["", "c0"]["idle_guests"] == 1
     servers = {place["server"] for place in places.values()}
-    assert len(servers) == 3, "who is there keeps its server when there become more"
+    assert len(servers) == 3, "existing guests keep their servers when more are added"
     assert {place["host"] for place in places.values()} == {places["", "c0"]["host"]} != {""}
     page = tmp_path / "report.html"
     assert cephfit("report", "--store", str(store), "-o", str(page)).returncode == 0
@@ -112,7 +114,7 @@ def test_guests_grow_with_the_loads_and_qos_is_told(cloud_admin: Connection, cap
 
 
 @pytest.mark.takes(seconds=80)
-def test_ceph_is_configured_below_its_guests_and_put_back_after_a_kill(
+def test_ceph_is_configured_below_its_guests_and_restored_after_a_kill(
     openstack_lab: Lab, cloud_admin: Connection, tmp_path: Path
 ) -> None:
     before = everything(cloud_admin)
@@ -148,11 +150,11 @@ def test_ceph_is_configured_below_its_guests_and_put_back_after_a_kill(
 
 @pytest.mark.cloud_whole
 @pytest.mark.takes(seconds=160)
-def test_somebody_elses_ceph_is_configured_below_its_guests(
+def test_an_existing_ceph_is_configured_below_its_guests(
     openstack_lab: Lab, cloud_admin: Connection, tmp_path: Path
 ) -> None:
-    """Known of it: a ceph.conf without a word of keys, a key, and who restarts OSDs; options go into ceph.conf."""
-    from foreign_lab import make_key, restart_program, restarted
+    """Known are a ceph.conf without keys, a key, and a program that restarts OSDs; options go into ceph.conf."""
+    from existing_cluster_lab import make_key, restart_program, restarted
 
     before, daemons_conf = everything(cloud_admin), openstack_lab.conf.read_text()
     with_admin = RadosAdmin(openstack_lab.conf)
@@ -173,7 +175,7 @@ def test_somebody_elses_ceph_is_configured_below_its_guests(
     try:
         dry = cephfit(*command)
         assert "bluestore_prefer_deferred_size_hdd" in dry.stdout
-        assert everything(cloud_admin) == before, "a dry run makes nothing"
+        assert everything(cloud_admin) == before, "a dry run creates nothing"
         done = cephfit(*command, "--apply", "--keep")
         assert done.returncode == 0, done.stderr
         with Store.open(store) as opened:
@@ -184,7 +186,7 @@ def test_somebody_elses_ceph_is_configured_below_its_guests(
         assert run.facts["options_by"] == "conf"
         read_back = applied["deferred"]["ceph/osd/bluestore_prefer_deferred_size_hdd = 64K"]
         assert set(read_back.values()) == {"65536"}
-        assert stored_settings(with_admin) == stored, "nothing went by the config store"
+        assert stored_settings(with_admin) == stored, "nothing was set in the config store"
         n_restarts = len(restarted(openstack_lab))
         assert set(restarted(openstack_lab)) == {f"osd.{n}" for n in range(4)}
         back = cephfit("restore", "--target", target, *access, "--apply")

@@ -1,4 +1,4 @@
-"""All cells on the lab's OpenStack, in a sweep that is killed: the ready one openstack-quick, made shorter."""
+"""All cells on the lab's OpenStack, in a sweep that is killed: a shorter version of openstack-quick."""
 
 import time
 from importlib import resources
@@ -18,7 +18,7 @@ from cephfit.sweep.declaration.sweep_file import parse_sweep
 pytestmark = [*MARKS, pytest.mark.cloud_whole, pytest.mark.timeout(3000)]
 
 SHORTER = {"volume_size: 128M": "volume_size: 64M"}
-"""What is measured for less than 6 s is often invalid: emulated guests begin tenths of a second apart."""
+"""Runs of less than 6 s are often invalid: emulated guests start tenths of a second apart."""
 KILLED_AFTER = 30
 """Samples, a quarter of all."""
 
@@ -53,15 +53,15 @@ def test_all_cells_of_two_types_over_three_guests_are_measured_across_a_kill(
         (run,) = opened.runs()
         samples = list(opened.samples(run.run_id))
     for sample in samples:
-        assert kept.get(sample.key, sample) == sample, "what was measured before the kill is as it was"
+        assert kept.get(sample.key, sample) == sample, "samples from before the kill are unchanged"
     good = [sample for sample in samples if sample.state is State.OK]
-    wanted = {
+    expected = {
         (configuration, cell, f"c{n}")
         for configuration in ("A", "ssd")
         for cell in sweep.measurement.cells
         for n in range(sweep.measurement.n_clients)
     }
-    assert len(wanted) == 2 * 20 * 3
-    assert {(s.key.configuration, s.key.cell, s.key.client) for s in good} == wanted
-    assert len(good) == len(wanted), "nothing is there twice"
+    assert len(expected) == 2 * 20 * 3
+    assert {(s.key.configuration, s.key.cell, s.key.client) for s in good} == expected
+    assert len(good) == len(expected), "no sample is there twice"
     until(lambda: everything(cloud_user) == before)

@@ -1,4 +1,4 @@
-"""The target openstack on the lab's real OpenStack, by the command that people run."""
+"""The target openstack on the lab's real OpenStack, by the command line."""
 
 import json
 import re
@@ -46,12 +46,14 @@ measurement:
   seed: 7
 """
 MARGIN = 1.25
-"""By which the fast class is faster at least; 1.6 and more was seen on a machine that was busy with other work."""
+"""Minimum speedup of the fast class; 1.6 and more was measured on a machine that was busy with other work."""
 
 
 @pytest.mark.core
 @pytest.mark.takes(seconds=170)
-def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(cloud_admin: Connection, tmp_path: Path) -> None:
+def test_two_volume_types_are_measured_and_a_killed_sweep_continues(
+    cloud_admin: Connection, tmp_path: Path
+) -> None:
     before = everything(cloud_admin)
     file, store = tmp_path / "types.yaml", tmp_path / "types.sqlite"
     file.write_text(SWEEP)
@@ -65,10 +67,10 @@ def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(cloud_admin: C
     done = n_samples(store)
 
     second = cephfit(*command)
-    told = second.stderr
-    assert second.returncode == 0, told
-    assert "going on with run" in told
-    assert "filling" not in told.split("stack ")[0], "the volumes of the first configuration were filled already"
+    errors = second.stderr
+    assert second.returncode == 0, errors
+    assert "going on with run" in errors
+    assert "filling" not in errors.split("stack ")[0], "the volumes of the first configuration were filled already"
 
     with Store.open(str(store)) as opened:
         (run,) = opened.runs()
@@ -88,12 +90,12 @@ def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(cloud_admin: C
         moved = sample.metrics.nbytes_per_s * sample.metrics.runtime_ns / 1e9
         assert count["total_nbytes"] >= 0.99 * moved
         assert sample.evidence["results_by"] == "server"
-        said = sample.evidence["together"][BY_CLIENTS]
-        assert set(said["clocks"]) == {"c0", "c1"}
-        for clock in said["clocks"].values():
+        together = sample.evidence["together"][BY_CLIENTS]
+        assert set(together["clocks"]) == {"c0", "c1"}
+        for clock in together["clocks"].values():
             assert abs(clock["ahead_seconds"]) <= 3 + clock["uncertainty_seconds"]
-        assert said["start_skew_at_least_seconds"] <= said["start_skew_seconds"]
-        assert said["start_skew_seconds"] <= said["start_skew_at_most_seconds"]
+        assert together["start_skew_at_least_seconds"] <= together["start_skew_seconds"]
+        assert together["start_skew_seconds"] <= together["start_skew_at_most_seconds"]
     for cell in ("4K-randread", "4K-randwrite"):
         iops = {"A": 0.0, "ssd": 0.0}
         for sample in good:
@@ -105,7 +107,7 @@ def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(cloud_admin: C
 
 @pytest.mark.core
 @pytest.mark.takes(seconds=50)
-def test_clean_deletes_a_runs_things_and_nothing_that_only_looks_like_them(cloud_user: Connection) -> None:
+def test_clean_deletes_only_the_resources_of_a_run(cloud_user: Connection) -> None:
     mine: list[Callable[[], Any]] = []
     other = cloud_user.block_storage.create_volume(size=1, name="cephfit-lost-0", volume_type="hdd")
     mine.append(lambda: cloud_user.block_storage.delete_volume(other))
@@ -153,7 +155,7 @@ def test_clean_deletes_a_runs_things_and_nothing_that_only_looks_like_them(cloud
         ({"volume_type": "sdd"}, "has no volume type sdd.*did you mean 'ssd'"),
     ],
 )
-def test_what_the_cloud_lacks_is_said_before_anything_is_made(
+def test_missing_resources_are_reported_before_anything_is_created(
     cloud_user: Connection, tmp_path: Path, wrong: dict[str, str], words: str
 ) -> None:
     before = everything(cloud_user)
@@ -161,22 +163,22 @@ def test_what_the_cloud_lacks_is_said_before_anything_is_made(
     file.write_text(SWEEP.replace("  ssd: {volume: {type: ssd}}\n", "  A: {}\n"))
     store = str(tmp_path / "types.sqlite")
     run = cephfit("sweep", "run", str(file), "--target", target_text(cloud_user, **wrong), "--store", store)
-    said = run.stderr
+    errors = run.stderr
     assert run.returncode == 2
-    assert re.search(words, said, re.DOTALL), said
-    assert "Traceback" not in said
+    assert re.search(words, errors, re.DOTALL), errors
+    assert "Traceback" not in errors
     until(lambda: everything(cloud_user) == before)
 
 
-def test_a_quota_that_is_too_small_is_said_with_all_its_numbers(cloud_user: Connection) -> None:
+def test_an_insufficient_quota_is_reported_with_its_numbers(cloud_user: Connection) -> None:
     check = cephfit("cloud", "check", target_text(cloud_user), "--clients", "25", "--volume-size", "5G")
-    said = check.stderr
+    errors = check.stderr
     assert check.returncode == 2
-    assert re.search(r"25 more instances are needed, \d+ of 24 are free", said)
-    assert re.search(r"125 more GiB of volumes are needed, \d+ of 96 are free", said)
+    assert re.search(r"25 more instances are needed, \d+ of 24 are free", errors)
+    assert re.search(r"125 more GiB of volumes are needed, \d+ of 96 are free", errors)
 
 
-def test_a_host_that_the_zone_does_not_have_is_said_with_those_that_it_has(cloud_admin: Connection) -> None:
+def test_an_unknown_host_is_refused_with_the_hosts_of_the_zone(cloud_admin: Connection) -> None:
     (zone,) = (one.name for one in cloud_admin.compute.availability_zones())
     hosts = sorted(one.host for one in cloud_admin.compute.services() if one.binary == "nova-compute")
     check = cephfit("cloud", "check", target_text(cloud_admin, zone=f"{zone}:no-such-host"))

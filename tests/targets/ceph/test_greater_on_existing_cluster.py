@@ -1,4 +1,4 @@
-"""Settings of OSD hosts on a cluster that is not ours: over a real SSH, and object stores never."""
+"""Settings of OSD hosts on an existing cluster: over a real SSH, and never object stores."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from cephfit.ceph.hosts.host_access import SshAccess
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
-from cephfit.targets.ceph.existing_cluster import ClusterChoice, ForeignTarget
+from cephfit.targets.ceph.existing_cluster import ClusterChoice, ExistingClusterTarget
 
 pytestmark = [
     pytest.mark.ceph,
@@ -51,22 +51,22 @@ def choice(lab: Lab, config: Path) -> ClusterChoice:
 
 
 def queues(lab: Lab) -> list[tuple[str, str, str]]:
-    """Of each OSD's disk, from the kernel."""
+    """Return the value of each OSD's disk, from the kernel."""
     folders = [Path("/sys/block") / lab.osd_disk(osd).name / "queue" for osd in lab.osd_ids()]
     keys = ("scheduler", "nr_requests", "read_ahead_kb")
     return [tuple((folder / key).read_text().strip() for key in keys) for folder in folders]
 
 
-def test_disks_are_tuned_over_ssh_and_put_back_after_a_kill(
+def test_disks_are_tuned_over_ssh_and_restored_after_a_kill(
     lab_cluster: Lab, server: SshServer, config: Path
 ) -> None:
     before, logins = queues(lab_cluster), server.log().count("Accepted publickey")
     code = (
         "import sys, time; from pathlib import Path\n"
         "sys.path[:0] = sys.argv[3:]\n"
-        "from test_greater_on_foreign import *\n"
+        "from test_greater_on_existing_cluster import *\n"
         "lab = Lab.open(folder=Path(sys.argv[1]))\n"
-        "target = ForeignTarget('ceph:lab', choice(lab, Path(sys.argv[2])))\n"
+        "target = ExistingClusterTarget('ceph:lab', choice(lab, Path(sys.argv[2])))\n"
         f"applied = target.apply(TUNED, n_clients=1, volume_nbytes={16 * MIB}, fill=False)\n"
         "print(applied.ok, applied.mismatches, flush=True); time.sleep(600)\n"
     )
@@ -80,7 +80,7 @@ def test_disks_are_tuned_over_ssh_and_put_back_after_a_kill(
     assert [(s.partition("[")[2].partition("]")[0], n) for s, n, _ in tuned] == [("mq-deadline", "64")] * 4
     assert [read_ahead for _, _, read_ahead in tuned[2:]] == ["1024", "1024"]
 
-    target = ForeignTarget("ceph:lab", choice(lab_cluster, config))
+    target = ExistingClusterTarget("ceph:lab", choice(lab_cluster, config))
     try:
         target.reset()
     finally:
@@ -88,9 +88,9 @@ def test_disks_are_tuned_over_ssh_and_put_back_after_a_kill(
     assert queues(lab_cluster) == before
 
 
-def test_its_osds_are_never_made_anew(lab_cluster: Lab, config: Path) -> None:
+def test_its_osds_are_never_recreated(lab_cluster: Lab, config: Path) -> None:
     xfs = Configuration("xfs", (Setting(Partition.GREATER, "osd_store", "filesystem", "xfs"),))
-    target = ForeignTarget("ceph:lab", choice(lab_cluster, config), for_change=False)
+    target = ExistingClusterTarget("ceph:lab", choice(lab_cluster, config), for_change=False)
     try:
         (reason,) = target.unsupported([xfs])["xfs"]
     finally:
@@ -98,9 +98,11 @@ def test_its_osds_are_never_made_anew(lab_cluster: Lab, config: Path) -> None:
     assert "only the OSDs of a lab are recreated" in reason
 
 
-def test_without_a_way_to_the_hosts_the_reason_says_so(lab_cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_access_to_the_hosts_the_reason_is_reported(
+    lab_cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "another-machine")
-    target = ForeignTarget("ceph:lab", ClusterChoice(conf=lab_cluster.conf), for_change=False)
+    target = ExistingClusterTarget("ceph:lab", ClusterChoice(conf=lab_cluster.conf), for_change=False)
     try:
         reasons = target.unsupported([TUNED])["tuned"]
     finally:

@@ -1,4 +1,4 @@
-"""A sweep with an option that nobody has is refused before hours of it are skipped."""
+"""A sweep with an unknown option is refused before hours of it are skipped."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -39,7 +39,7 @@ class Catalogue:
 
 
 class Cluster:
-    """A target that says in words of its own what it does not have."""
+    """A target that reports missing options in its own words."""
 
     name = "ceph"
 
@@ -58,7 +58,7 @@ class Cluster:
         return {name: why for name, why in found.items() if why}
 
 
-def test_a_typing_error_is_told_with_its_line_however_the_target_puts_it() -> None:
+def test_a_typing_error_is_reported_with_its_line_for_every_target() -> None:
     cluster: Any = Cluster()
     with pytest.raises(InputError, match="no option osd_max_backfils") as caught:
         unsupported_by(cluster, sweep_with("osd_max_backfils: 3"))
@@ -66,8 +66,8 @@ def test_a_typing_error_is_told_with_its_line_however_the_target_puts_it() -> No
     assert caught.value.remedy == "did you mean osd_max_backfills?"
 
 
-def test_an_option_is_not_taken_for_another_one_whose_name_begins_alike() -> None:
-    """``osd_op`` is this cluster's own; ``osd_op_threads`` some releases had, so B is skipped and no error."""
+def test_an_option_is_not_confused_with_one_of_the_same_prefix() -> None:
+    """``osd_op`` exists only on this cluster. Some releases have ``osd_op_threads``: B is skipped."""
     cluster: Any = Cluster()
     found = unsupported_by(cluster, sweep_with("osd_op: 1, osd_op_threads: 4"))
     assert found == {"B": ("this Ceph has no option osd_op_threads",)}

@@ -1,4 +1,4 @@
-"""`cephfit` on a cluster that it did not make: nothing without leave, and nothing left behind."""
+"""`cephfit` on an existing cluster: no change without permission, and no remains."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cluster_state import await_clean, state_of
-from foreign_lab import open_foreign, restart_program, restarted
+from existing_cluster_lab import open_existing_cluster, restart_program, restarted
 from rest_server import rest_api
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
 
 SWEEP = """
 schema_version: 1
-name: foreign
+name: existing
 description: something at run time, something at start, a pool, an image setting
 configurations:
   A: {}
@@ -94,18 +94,20 @@ def state_files(lab: Lab) -> Sequence[str]:
     return sorted(p.name for p in folder.iterdir()) if folder.exists() else ()
 
 
-def test_without_apply_it_says_what_it_would_do_and_does_nothing(cluster: Cluster, tmp_path: Path) -> None:
+def test_without_apply_it_shows_the_plan_and_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
     before, earlier = cluster.state(), restarted(cluster.lab)
     store = tmp_path / "results.sqlite"
     done = cluster("sweep", "run", cluster.sweep(), "--store", store, "--restarts", cluster.program, "--json")
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)["on_the_cluster"]
-    assert said["healthy"]
+    preview = json.loads(done.stdout)["on_the_cluster"]
+    assert preview["healthy"]
     hdds = [osd for osd in cluster.lab.osd_ids() if cluster.lab.device_class(osd) == "hdd"]
-    assert said["restarts"] == {"restart": hdds}
-    assert said["osd_restarts"] == 2 * len(hdds), "there and back"
-    assert said["moved_nbytes"] == 0
-    differences = {(d["configuration"], d["place"], d["key"]): (d["now"], d["then"]) for d in said["differences"]}
+    assert preview["restarts"] == {"restart": hdds}
+    assert preview["osd_restarts"] == 2 * len(hdds), "apply and undo"
+    assert preview["moved_nbytes"] == 0
+    differences = {
+        (d["configuration"], d["place"], d["key"]): (d["now"], d["then"]) for d in preview["differences"]
+    }
     assert differences == {
         ("restart", "osd (class hdd)", "osd_op_num_shards"): ("0", "3"),
         ("runtime", "osd (class hdd)", "bluestore_prefer_deferred_size_hdd"): ("65536", "0"),
@@ -113,18 +115,18 @@ def test_without_apply_it_says_what_it_would_do_and_does_nothing(cluster: Cluste
         ("runtime", "clients", "rbd_cache"): ("false", "true"),
         ("runtime", "images", "object_size"): ("", "1M"),
     }
-    pools = {tuple(p["configurations"]): (p["nbytes"], p["raw_nbytes"]) for p in said["pools"]}
+    pools = {tuple(p["configurations"]): (p["nbytes"], p["raw_nbytes"]) for p in preview["pools"]}
     assert pools == {("A", "restart"): (32 * MIB, 64 * MIB), ("runtime",): (16 * MIB, 32 * MIB)}
     assert cluster.state() == before
     assert not store.exists()
     assert restarted(cluster.lab) == earlier
     text = cluster("sweep", "run", cluster.sweep(), "--store", store).stdout
     assert text.endswith("Nothing was changed. Run the same command with --apply to do it.\n")
-    assert "there is no way to restart OSDs here" in text
+    assert "this target cannot restart OSDs" in text
 
 
 @pytest.mark.slow  # the ceph program takes a second per command on a busy machine
-def test_every_way_of_administering_sees_the_same(cluster: Cluster) -> None:
+def test_all_admin_connections_report_the_same(cluster: Cluster) -> None:
     seen = {}
     with rest_api(cluster.lab.conf) as url:
         for way, more in (("rados", ()), ("ceph", ()), ("rest", ("--rest-url", url))):
@@ -135,7 +137,7 @@ def test_every_way_of_administering_sees_the_same(cluster: Cluster) -> None:
     assert len(seen["rados"]["differences"]) == 4
 
 
-def test_with_apply_it_measures_and_puts_everything_back(cluster: Cluster, tmp_path: Path) -> None:
+def test_with_apply_it_measures_and_restores_everything(cluster: Cluster, tmp_path: Path) -> None:
     store = tmp_path / "results.sqlite"
     log = cluster.lab.folder / "restarts.log"
     log.unlink(missing_ok=True)
@@ -165,7 +167,7 @@ def test_a_cluster_that_is_not_healthy_is_refused(cluster: Cluster, tmp_path: Pa
 
 
 def test_restore_lists_first_and_restores_with_apply(cluster: Cluster, lab_cluster: Lab) -> None:
-    target = open_foreign(lab_cluster)
+    target = open_existing_cluster(lab_cluster)
     applied = target.apply(
         Configuration("B", (Setting(Partition.CEPH, "osd", "osd_max_backfills", 3),)),
         n_clients=1,
@@ -185,14 +187,14 @@ def test_restore_lists_first_and_restores_with_apply(cluster: Cluster, lab_clust
     assert "nothing to undo" in cluster("restore", pools=False).stdout
 
 
-def test_only_one_pool_is_touched(cluster: Cluster, tmp_path: Path) -> None:
+def test_only_one_pool_is_changed(cluster: Cluster, tmp_path: Path) -> None:
     store = tmp_path / "results.sqlite"
     words = ("sweep", "run", cluster.sweep("warm"), "--store", store, "--only-pool", "rbd")
     before = cluster.state()
     done = cluster(*words, "--apply", "--keep", "--json", pools=False)
     assert done.returncode == 0, done.stderr
     during = cluster.state()
-    assert during | {"locks": {}} == before, "but for the lock, kept for the images that are left"
+    assert during | {"locks": {}} == before, "except the lock, which remains for the remaining images"
     with Store.open(store) as opened:
         samples = opened.samples(opened.run().run_id)
     assert {(s.key.configuration, s.state) for s in samples} == {
@@ -201,24 +203,26 @@ def test_only_one_pool_is_touched(cluster: Cluster, tmp_path: Path) -> None:
         ("runtime", State.SKIPPED),
     }
     (why,) = {s.reason for s in samples if s.key.configuration == "restart"}
-    assert why == "osd_op_num_shards needs the cluster's config store, and only pool rbd may be touched"
+    assert why == "osd_op_num_shards needs the cluster's config store, and only pool rbd may be changed"
     assert cluster("restore", "--apply", "--only-pool", "rbd", pools=False).returncode == 0
 
 
-def test_cold_caches_are_not_had_within_one_pool(cluster: Cluster, tmp_path: Path) -> None:
+def test_cold_caches_are_refused_within_one_pool(cluster: Cluster, tmp_path: Path) -> None:
     done = cluster("sweep", "plan", cluster.sweep("cold"), "--only-pool", "rbd", pools=False)
     assert done.returncode == 2
-    assert "needs cold caches, and only pool rbd may be touched" in done.stderr
+    assert "needs cold caches, and only pool rbd may be changed" in done.stderr
 
 
-def test_two_machines_do_not_meet(lab_cluster: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = open_foreign(lab_cluster)
+def test_two_machines_exclude_each_other(
+    lab_cluster: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = open_existing_cluster(lab_cluster)
     try:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
         with pytest.raises(ClusterError, match="another cephfit is at work on this cluster"):
-            open_foreign(lab_cluster)
-        open_foreign(lab_cluster, for_change=False).close()
-        other = open_foreign(lab_cluster, take_over=True)
+            open_existing_cluster(lab_cluster)
+        open_existing_cluster(lab_cluster, for_change=False).close()
+        other = open_existing_cluster(lab_cluster, take_over=True)
         with pytest.raises(ClusterError, match="taken away"):
             target.apply(SHARDS, n_clients=1, volume_nbytes=MIB)
         other.close()
@@ -234,7 +238,7 @@ def test_an_osd_that_must_not_stop_is_not_restarted(lab_cluster: Lab, tmp_path: 
     admin.command("osd pool create", pool="precious", pg_num=8, pgp_num=8, pool_type="replicated", rule="hdd")
     admin.command("osd pool set", pool="precious", var="size", val="1", yes_i_really_mean_it=True)
     await_clean(admin)  # before that `ok-to-stop` says only that it does not know yet
-    target = open_foreign(lab_cluster, restarts=str(restart_program(lab_cluster, tmp_path)))
+    target = open_existing_cluster(lab_cluster, restarts=str(restart_program(lab_cluster, tmp_path)))
     try:
         with pytest.raises(ClusterError, match=r"osd\.0 must not be stopped now") as error:
             target.apply(SHARDS, n_clients=1, volume_nbytes=16 * MIB, fill=False)
@@ -246,15 +250,17 @@ def test_an_osd_that_must_not_stop_is_not_restarted(lab_cluster: Lab, tmp_path: 
         admin.close()
 
 
-def test_a_flag_that_a_killed_restart_left_goes_with_the_next_opening(lab_cluster: Lab, tmp_path: Path) -> None:
+def test_the_next_opening_removes_the_flag_of_a_killed_restart(lab_cluster: Lab, tmp_path: Path) -> None:
     program = tmp_path / "hangs"
     program.write_text("#!/bin/sh\nsleep 600\n")
     program.chmod(0o755)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from pathlib import Path; from foreign_lab import open_foreign; from cephfit.lab.cluster import Lab\n"
+        "from pathlib import Path\n"
+        "from existing_cluster_lab import open_existing_cluster\n"
+        "from cephfit.lab.cluster import Lab\n"
         "from cephfit.core.values.configuration import Configuration, Partition, Setting\n"
-        "target = open_foreign(Lab.open(folder=Path(sys.argv[2])), restarts=sys.argv[3])\n"
+        "target = open_existing_cluster(Lab.open(folder=Path(sys.argv[2])), restarts=sys.argv[3])\n"
         "shards = Setting(Partition.CEPH, 'osd.0', 'osd_op_num_shards', 3)\n"
         "target.apply(Configuration('s', (shards,)), n_clients=1, volume_nbytes=1 << 24, fill=False)\n"
     )
@@ -270,7 +276,7 @@ def test_a_flag_that_a_killed_restart_left_goes_with_the_next_opening(lab_cluste
             assert victim.poll() is None
         os.killpg(victim.pid, 9)
     assert flagged() == [0]
-    target = open_foreign(lab_cluster, restarts=str(restart_program(lab_cluster, tmp_path)))
+    target = open_existing_cluster(lab_cluster, restarts=str(restart_program(lab_cluster, tmp_path)))
     try:
         assert flagged() == []
         assert target.health().ok

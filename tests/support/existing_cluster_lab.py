@@ -1,4 +1,4 @@
-"""The lab's cluster as somebody else's: all that is known of it is a ceph.conf, a key, and who restarts OSDs."""
+"""The lab as an existing cluster: known are only a ceph.conf, a key, and a program that restarts OSDs."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ from typing import Any
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.lab.cluster import Lab
 from cephfit.lab.devices.image_export import ImageDevices
-from cephfit.targets.ceph.existing_cluster import ClusterChoice, ForeignTarget
+from cephfit.targets.ceph.existing_cluster import ClusterChoice, ExistingClusterTarget
 
 _RESTART = """#!{python}
 import fcntl
@@ -35,7 +35,7 @@ POOL_DEFAULTS: Mapping[str, str | int] = {"crush_rule": "hdd", "pg_num": 16}
 
 
 def restart_program(lab: Lab, folder: Path) -> Path:
-    """A program that restarts one OSD of the lab, as the people of a site have theirs."""
+    """Write a program that restarts one OSD of the lab, like the programs of real sites."""
     program = folder / "restart-osd"
     program.write_text(_RESTART.format(python=sys.executable, folder=str(lab.folder)))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -43,20 +43,22 @@ def restart_program(lab: Lab, folder: Path) -> Path:
 
 
 def restarted(lab: Lab) -> list[str]:
-    """The OSDs that the program restarted, in order."""
+    """Return the OSDs that the program restarted, in order."""
     log = lab.folder / "restarts.log"
     return [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []
 
 
 def choice_of(lab: Lab, **more: Any) -> ClusterChoice:
-    """How the lab is opened as a foreign cluster."""
+    """Return the choice that opens the lab as an existing cluster."""
     said: dict[str, Any] = {"pool_defaults": POOL_DEFAULTS, "patience_seconds": 90.0}
     return ClusterChoice(conf=lab.conf, **(said | more))
 
 
-def open_foreign(lab: Lab, *, librbd: bool = True, for_change: bool = True, **more: Any) -> ForeignTarget:
-    """The lab as a foreign target."""
-    return ForeignTarget(
+def open_existing_cluster(
+    lab: Lab, *, librbd: bool = True, for_change: bool = True, **more: Any
+) -> ExistingClusterTarget:
+    """Open the lab as an existing cluster."""
+    return ExistingClusterTarget(
         "ceph:lab",
         choice_of(lab, **more),
         devices=None if librbd else ImageDevices(),
@@ -65,7 +67,7 @@ def open_foreign(lab: Lab, *, librbd: bool = True, for_change: bool = True, **mo
 
 
 def make_key(lab: Lab, name: str, caps: Mapping[str, str], folder: Path) -> Path:
-    """A new client of the cluster with these capabilities; its keyring."""
+    """Create a client of the cluster with these capabilities; return its keyring."""
     admin = RadosAdmin(lab.conf)
     try:
         words = [word for pair in caps.items() for word in pair]
