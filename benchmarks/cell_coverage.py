@@ -58,10 +58,10 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=60, help="of every figure (default 60)")
     parser.add_argument("--seed", type=int, default=2017)
     chosen = parser.parse_args()
-    (told_table if chosen.table == "told" else rates_table)(chosen.sweeps, chosen.seed)
+    (significance_table if chosen.table == "told" else rates_table)(chosen.sweeps, chosen.seed)
 
 
-def told_table(n_sweeps: int, seed: int) -> None:
+def significance_table(n_sweeps: int, seed: int) -> None:
     """Cells and workloads that are told different at 99 %."""
     print("| noise | repeats | heat map | scatter pooled over configurations only | compare | its workloads |")
     print("|---|---|---|---|---|---|")
@@ -120,15 +120,15 @@ def held(one: Baselines, other: Baselines, workload: Profile, served: float) -> 
     truths = dict(zip(CELLS, TYPICAL_IOPS, strict=True))
     shares: list[float] = []
     for figures in (
-        [(r.configuration, r.there[0].rate, truths[r.cell]) for r in rows],
-        [(s.configuration, s.there[0].rate, served) for s in of_workload],
+        [(r.configuration, r.by_target[0].rate, truths[r.cell]) for r in rows],
+        [(s.configuration, s.by_target[0].rate, served) for s in of_workload],
     ):
         for name in ("A", "C1"):
             known = [(r.interval, true) for n, r, true in figures if n == name and r and r.interval]
             shares.append(float(np.mean([true in interval for interval, true in known])))
         shares.append(float(np.median([math.log(interval.high / interval.low) / 2 for interval, _ in known])))
     for told in (rows, of_workload):
-        shares.append(float(np.mean([r.there[1].differs is True for r in told])))
+        shares.append(float(np.mean([r.by_target[1].differs is True for r in told])))
     return shares
 
 
@@ -171,7 +171,7 @@ def unlike(one: Baselines, other: Baselines) -> int:
 def serving_otherwise(one: Baselines, other: Baselines) -> int:
     """Configurations that two clusters, which are alike, are told to differ under for a workload."""
     served = [row for w in WORKLOADS for row in served_of(w, (one, other), confidence=HEAT_CONFIDENCE)]
-    return sum(row.there[1].differs is True for row in served)
+    return sum(row.by_target[1].differs is True for row in served)
 
 
 if __name__ == "__main__":

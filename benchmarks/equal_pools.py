@@ -21,7 +21,7 @@ from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
 
 from cephfit.core.values.prediction import Verdict
 from cephfit.mapper import predictor
-from cephfit.mapper.contrasts import told_behind
+from cephfit.mapper.contrasts import worse_than
 
 NOISES = {
     "equal between configurations": Noise(),
@@ -39,18 +39,18 @@ def main() -> None:
     print("| noise | repeats | any told behind the fastest | at the level for one given configuration |")
     print("|---|---|---|---|")
     truth = np.tile(np.log(TYPICAL_IOPS), (7, 1))
-    speaker, workload = predictor("time"), profiles()[0]
+    model_predictor, workload = predictor("time"), profiles()[0]
     for name, noise in NOISES.items():
         for repeats in (2, 3):
             dice = np.random.default_rng(chosen.seed)
             told = np.zeros(2)
             for _ in range(chosen.sweeps):
                 measured = baselines_of(np.exp(draw(dice, truth, noise, repeats)))
-                predictions = speaker.predict(workload, measured)
+                predictions = model_predictor.predict(workload, measured)
                 fastest = predictions.predictions[0].configuration
-                given = speaker.predict(workload, replace(measured, default=fastest))
+                given = model_predictor.predict(workload, replace(measured, default=fastest))
                 told += [
-                    bool(told_behind(speaker, workload, measured, predictions)(fastest)),
+                    bool(worse_than(model_predictor, workload, measured, predictions)(fastest)),
                     any(p.verdict is Verdict.WORSE for p in given.predictions),
                 ]
             shares = 100 * told / chosen.sweeps

@@ -224,7 +224,9 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
             remedy="remove the cause, then run the same `cephfit verify` again: it tries again what gave no value",
         )
     predicted = [p for p in predictions.predictions if any(s.configuration == p.configuration for s in samples)]
-    model = _Runs.of({p.configuration: values[p.configuration] for p in predicted if p.configuration in values})
+    model = _BlockDesign.of(
+        {p.configuration: values[p.configuration] for p in predicted if p.configuration in values}
+    )
     rows = tuple(_row(p, values, default, model, predictions.confidence) for p in predicted)
     held, ties = _order(predicted, model, predictions.confidence)
     regret, regret_low, regret_high = _regret(rows, predictions.best, model, predictions.confidence)
@@ -242,7 +244,7 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
         notes=(
             *_other_workload(predictions, workload),
             *_lost(samples),
-            *_apart(model, default),
+            *_unconnected(model, default),
             *_unpredicted(values, predicted),
             *ties,
         ),
@@ -250,7 +252,7 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
 
 
 @dataclass(frozen=True, slots=True)
-class _Runs:
+class _BlockDesign:
     """Log value = configuration + round + noise.
 
     Attributes:
@@ -268,7 +270,7 @@ class _Runs:
     df: int
 
     @classmethod
-    def of(cls, values: _Values) -> "_Runs":
+    def of(cls, values: _Values) -> "_BlockDesign":
         rounds = sorted({r for by_round in values.values() for r in by_round})
         present = np.array([[r in by_round for r in rounds] for by_round in values.values()])
         logs = np.log([[by_round.get(r, 1.0) for r in rounds] for by_round in values.values()])
@@ -316,7 +318,9 @@ class _Runs:
         return float(self.logs[row, self.blocks.present[row]].mean())
 
 
-def _row(prediction: Prediction, values: _Values, default: str, model: _Runs, confidence: float) -> AssessmentRow:
+def _row(
+    prediction: Prediction, values: _Values, default: str, model: _BlockDesign, confidence: float
+) -> AssessmentRow:
     name = prediction.configuration
     own = tuple(v for _, v in sorted(values.get(name, {}).items()))
     relative = low = high = None
@@ -340,7 +344,7 @@ def _row(prediction: Prediction, values: _Values, default: str, model: _Runs, co
 
 
 def _order(
-    predicted: Sequence[Prediction], model: _Runs, confidence: float
+    predicted: Sequence[Prediction], model: _BlockDesign, confidence: float
 ) -> tuple[bool | None, tuple[str, ...]]:
     """Whether the measured order is the predicted one (None if there is no telling), and notes on ties.
 
@@ -353,7 +357,7 @@ def _order(
         return None, ()
     if not model.df:
         return None, ("too few runs to know their noise and judge the order: verify with at least two repeats",)
-    told: list[bool] = []
+    agreed: list[bool] = []
     ties: list[str] = []
     for ahead, behind in itertools.combinations(run, 2):
         if ahead.low <= behind.high:
@@ -366,13 +370,13 @@ def _order(
                 "the runs cannot distinguish the two"
             )
         else:
-            told.append(difference > 0)
-    if not told and not ties:
+            agreed.append(difference > 0)
+    if not agreed and not ties:
         return None, ("no order was predicted: the predicted intervals of the configurations run overlap",)
-    return all(told) if told else None, tuple(ties)
+    return all(agreed) if agreed else None, tuple(ties)
 
 
-def _ties(predicted: Sequence[Prediction], model: _Runs, confidence: float) -> tuple[tuple[str, str], ...]:
+def _ties(predicted: Sequence[Prediction], model: _BlockDesign, confidence: float) -> tuple[tuple[str, str], ...]:
     """Pairs that the runs cannot tell apart, by the interval of their own difference, jointly over all pairs."""
     run = [p.configuration for p in predicted if p.configuration in model.names]
     return tuple(
@@ -384,7 +388,7 @@ def _ties(predicted: Sequence[Prediction], model: _Runs, confidence: float) -> t
 
 
 def _regret(
-    rows: Sequence[AssessmentRow], best: str, model: _Runs, confidence: float
+    rows: Sequence[AssessmentRow], best: str, model: _BlockDesign, confidence: float
 ) -> tuple[float | None, float | None, float | None]:
     """What following the prediction costs in percent of the best that was run, and its interval.
 
@@ -462,7 +466,7 @@ def _lost(samples: Sequence[WorkloadSample]) -> list[str]:
     ]
 
 
-def _apart(model: _Runs, default: str) -> list[str]:
+def _unconnected(model: _BlockDesign, default: str) -> list[str]:
     return [
         f"{name} has no value in any round in which {default} or one compared with it has: its measured figure "
         "includes differences between rounds, and has no interval"

@@ -12,11 +12,13 @@ from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 
-Behind = Callable[[str], frozenset[str]]
+DirectComparison = Callable[[str], frozenset[str]]
 """The configurations that are told to be behind the one that is named."""
 
 
-def told_behind(speaker: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet) -> Behind:
+def worse_than(
+    model_predictor: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet
+) -> DirectComparison:
     """Who is behind whom, jointly over all pairs at the predictions' confidence.
 
     Two intervals against the default both carry its noise: that they overlap does not mean that the two cannot be
@@ -26,14 +28,14 @@ def told_behind(speaker: Predictor, profile: Profile, baselines: Baselines, pred
     the intervals against it are all there is, and the answer is careful: fewer are told behind than might be.
 
     Args:
-        speaker: whose predictions they are.
+        model_predictor: whose predictions they are.
         profile: of the workload.
         baselines: the predictions' own.
-        predictions: of ``speaker`` for both.
+        predictions: of ``model_predictor`` for both.
     """
 
     def behind(reference: str) -> frozenset[str]:
-        held = _against(reference, speaker, profile, baselines, predictions)
+        held = _against(reference, model_predictor, profile, baselines, predictions)
         if held is None:
             low = predictions.of(reference).low
             return frozenset(p.configuration for p in predictions.predictions if p.high < low)
@@ -42,11 +44,13 @@ def told_behind(speaker: Predictor, profile: Profile, baselines: Baselines, pred
     return behind
 
 
-def told_ahead(speaker: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet) -> Behind:
-    """Who is ahead of whom, as ``told_behind``."""
+def better_than(
+    model_predictor: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet
+) -> DirectComparison:
+    """Who is ahead of whom, as ``worse_than``."""
 
     def ahead(reference: str) -> frozenset[str]:
-        held = _against(reference, speaker, profile, baselines, predictions)
+        held = _against(reference, model_predictor, profile, baselines, predictions)
         if held is None:
             high = predictions.of(reference).high
             return frozenset(p.configuration for p in predictions.predictions if p.low > high)
@@ -56,7 +60,7 @@ def told_ahead(speaker: Predictor, profile: Profile, baselines: Baselines, predi
 
 
 def _against(
-    reference: str, speaker: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet
+    reference: str, model_predictor: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet
 ) -> PredictionSet | None:
     """All against one, in the default's cells, as the predictions are, jointly with all other pairs.
 
@@ -68,22 +72,22 @@ def _against(
     error = 2 * (1 - predictions.confidence) / max(2, len(predictions.predictions))
     cells = {p: b for p, b in baselines.cells.items() if (baselines.default, p[1]) in baselines.cells}
     try:
-        return predictor(speaker.name, confidence=1 - error).predict(
+        return predictor(model_predictor.name, confidence=1 - error).predict(
             profile, replace(baselines, cells=cells, default=reference)
         )
     except InputError:
         return None
 
 
-def ranked(speaker: Predictor, profile: Profile, baselines: Baselines) -> PredictionSet:
-    """What ``speaker`` predicts, who cannot be told from the best, and what best and worst may owe to chance.
+def ranked(model_predictor: Predictor, profile: Profile, baselines: Baselines) -> PredictionSet:
+    """Predict, name the configurations as good as the best, and note what the extremes may owe to chance.
 
     Raises:
         InputError: as ``Predictor.predict``.
     """
-    predictions = speaker.predict(profile, baselines)
-    as_good = _alike(predictions.best, told_behind(speaker, profile, baselines, predictions), predictions)
-    as_bad = _alike(predictions.worst, told_ahead(speaker, profile, baselines, predictions), predictions)
+    predictions = model_predictor.predict(profile, baselines)
+    as_good = _alike(predictions.best, worse_than(model_predictor, profile, baselines, predictions), predictions)
+    as_bad = _alike(predictions.worst, better_than(model_predictor, profile, baselines, predictions), predictions)
     notes = (
         *predictions.notes,
         *_owed_to_chance(predictions, predictions.best, as_good, "lead"),
@@ -92,7 +96,7 @@ def ranked(speaker: Predictor, profile: Profile, baselines: Baselines) -> Predic
     return replace(predictions, as_good=as_good, notes=notes)
 
 
-def _alike(extreme: str, told: Behind, predictions: PredictionSet) -> tuple[str, ...]:
+def _alike(extreme: str, told: DirectComparison, predictions: PredictionSet) -> tuple[str, ...]:
     """The others, but for the default, not told from the best or worst one; none where that is the default."""
     if predictions.of(extreme).verdict is Verdict.DEFAULT:
         return ()

@@ -65,13 +65,13 @@ class MixPredictor:
         Raises:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.
         """
-        left_out = left_out_of(used_cells(profile, self.name), baselines, self.name)
-        cells = tuple(left_out.counts)
-        weights = np.array(list(left_out.counts.values()), dtype=np.float64)
+        omitted = left_out_of(used_cells(profile, self.name), baselines, self.name)
+        cells = tuple(omitted.counts)
+        weights = np.array(list(omitted.counts.values()), dtype=np.float64)
         default = _rates(baselines, baselines.default, cells)
         compared, notes = _complete(baselines, cells)
-        notes += _unjudged(profile, self.name)
-        notes += [left_out.note] if left_out.note else []
+        notes += _unknown_randomness(profile, self.name)
+        notes += [omitted.note] if omitted.note else []
         notes += _of_the_load(profile, baselines, (baselines.default, *compared), cells)
         notes += lost_repeats(baselines, (baselines.default, *compared), cells)
         mix = MIXERS[self.name]
@@ -85,22 +85,25 @@ class MixPredictor:
         bounds: dict[str, LimitBounds] = {}
         widths, floors = dict.fromkeys(compared, math.inf), [math.inf]
         for j, name in enumerate(compared, start=1):
-            held = _Held.of(table, j, used, default, _rates(baselines, name, cells))
-            mixtures[name] = mix(weights, default, held.rates)
+            paired = _PairedRates.of(table, j, used, default, _rates(baselines, name, cells))
+            mixtures[name] = mix(weights, default, paired.rates)
             bounds[name] = LimitBounds.of(mixtures[name], name, baselines, cells, self.name)
-            if held.apart:
-                notes.append(_in_no_common_round(name, baselines.default, held.apart))
+            if paired.unconnected:
+                notes.append(_in_no_common_round(name, baselines.default, paired.unconnected))
             elif spread is not None:
-                widths[name] = self._half_width(spread, held, mixtures[name])
+                widths[name] = self._half_width(spread, paired, mixtures[name])
                 if bounds[name].are_open:
                     continue  # however little they scatter, the difference may be larger
                 # What the interval would be if the configuration were no better than the default.
-                floors.append(100 * -math.expm1(-self._half_width(spread, held, equals)))
+                floors.append(100 * -math.expm1(-self._half_width(spread, paired, equals)))
 
         ranked = sorted(
             [
                 Prediction(baselines.default, 100.0, 100.0, 100.0, Verdict.DEFAULT, _reasons(equals, cells)),
-                *(_judged(name, mixtures[name], widths[name], cells, left_out, bounds[name]) for name in mixtures),
+                *(
+                    _prediction_of(name, mixtures[name], widths[name], cells, omitted, bounds[name])
+                    for name in mixtures
+                ),
             ],
             key=lambda prediction: -prediction.relative,
         )
@@ -121,20 +124,20 @@ class MixPredictor:
             notes=tuple(notes),
         )
 
-    def _half_width(self, spread: Spread, held: "_Held", mixture: Mixture) -> float:
+    def _half_width(self, spread: Spread, paired: "_PairedRates", mixture: Mixture) -> float:
         """Half the interval of the log prediction of one configuration.
 
         Bonferroni's level makes the intervals of all configurations hold jointly.
         """
-        variance, df = spread.variance_of(held.weights(mixture.gradient, mixture.default_gradient))
+        variance, df = spread.variance_of(paired.weights(mixture.gradient, mixture.default_gradient))
         n_compared = len(spread.unsteadiness) - 1
         quantile = float(stdtrit(df, 1 - (1 - self.confidence) / (2 * n_compared)))
         return quantile * math.sqrt(variance)
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """One configuration held against the default, within rounds. U used cells.
+class _PairedRates:
+    """One configuration paired against the default, within rounds. U used cells.
 
     Attributes:
         rates: IOPS in each used cell, shape (U,).
@@ -142,7 +145,7 @@ class _Held:
         default_means: those that make the default's mean, shape (U, J, R).
         used: where the used cells are in the table.
         n_cells: of the table.
-        apart: the cells in which no rounds connect the two; their means are set side by side as they are.
+        unconnected: the cells in which no rounds connect the two; their means are set side by side as they are.
     """
 
     rates: Floats
@@ -150,10 +153,10 @@ class _Held:
     default_means: Floats
     used: NDArray[np.intp]
     n_cells: int
-    apart: tuple[Cell, ...]
+    unconnected: tuple[Cell, ...]
 
     @classmethod
-    def of(cls, table: Table, j: int, used: NDArray[np.intp], default: Floats, means: Floats) -> "_Held":
+    def of(cls, table: Table, j: int, used: NDArray[np.intp], default: Floats, means: Floats) -> "_PairedRates":
         """Hold configuration ``j`` of the table, of these mean IOPS, against the default, of these."""
         like = {id(table.blocks[c]): c for c in used}  # most cells have the same rounds
         ways = {block: _compared(table, j, c) for block, c in like.items()}
@@ -162,8 +165,8 @@ class _Held:
         for i, c in enumerate(used):
             if within[i] and not table.blocks[c].whole:
                 rates[i] = default[i] * math.exp(float((contrasts[i] * table.logs[:, c]).sum()))
-        apart = tuple(table.cells[c] for i, c in enumerate(used) if not within[i])
-        return cls(rates, np.array(contrasts), np.array(default_means), used, len(table.cells), apart)
+        unconnected = tuple(table.cells[c] for i, c in enumerate(used) if not within[i])
+        return cls(rates, np.array(contrasts), np.array(default_means), used, len(table.cells), unconnected)
 
     def weights(self, gradient: Floats, default_gradient: Floats) -> Floats:
         """The weights of all log measurements in a log prediction, to first order; shape (J, C, R).
@@ -198,7 +201,7 @@ def _in_no_common_round(name: str, default: str, cells: Sequence[Cell]) -> str:
     )
 
 
-def _unjudged(profile: Profile, model: str) -> list[str]:
+def _unknown_randomness(profile: Profile, model: str) -> list[str]:
     """What is said of ops of which no access has one before it on its disk."""
     if model_called(model).all_random is not None:
         return []
@@ -263,12 +266,12 @@ def _no_spread(anything_compared: bool) -> str:
     )
 
 
-def _judged(
-    name: str, mixture: Mixture, width: float, cells: Sequence[Cell], left_out: LeftOut, bounds: LimitBounds
+def _prediction_of(
+    name: str, mixture: Mixture, width: float, cells: Sequence[Cell], omitted: LeftOut, bounds: LimitBounds
 ) -> Prediction:
     """The verdict from an interval of log half width ``width``; infinite where there is no spread."""
     growth = math.exp(width) if width < LARGEST_LOG else math.inf
-    low, high = bounds.widened(*left_out.widened(mixture.relative / growth, mixture.relative * growth))
+    low, high = bounds.widened(*omitted.widened(mixture.relative / growth, mixture.relative * growth))
     verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
     return Prediction(name, mixture.relative, low, high, verdict, _reasons(mixture, cells))
 

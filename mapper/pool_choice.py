@@ -8,10 +8,10 @@ from typing import Any
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.prediction import Prediction, PredictionSet
-from cephfit.mapper.contrasts import Behind
+from cephfit.mapper.contrasts import DirectComparison
 
 
-class Standing(StrEnum):
+class PoolStatus(StrEnum):
     """What the intervals allow to say of a pool for a workload."""
 
     CHOSEN = "chosen"
@@ -32,7 +32,7 @@ class Candidate:
         low: lower end of the interval.
         high: upper end.
         cost: of the workload's data in it, in whatever unit prices have; None if it is not known.
-        standing: what became of it.
+        status: what became of it.
     """
 
     configuration: str
@@ -40,7 +40,7 @@ class Candidate:
     low: float
     high: float
     cost: float | None
-    standing: Standing
+    status: PoolStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class PoolChoice:
                     "low": c.low if math.isfinite(c.low) else None,
                     "high": c.high if math.isfinite(c.high) else None,
                     "cost": c.cost,
-                    "standing": c.standing.value,
+                    "standing": c.status.value,
                 }
                 for c in self.candidates
             ],
@@ -81,7 +81,7 @@ class PoolChoice:
 def choose_pool(
     predictions: PredictionSet,
     costs: Mapping[str, float | None],
-    behind: Behind,
+    behind: DirectComparison,
     *,
     at_least: float | None = None,
 ) -> PoolChoice:
@@ -90,7 +90,7 @@ def choose_pool(
     Without a floor, those pools compete that are not told to be behind the fastest, held against it directly. With
     one, those whose whole interval against the default is at or above it. The cheapest of them is chosen; where
     prices are equal or not known, the fastest. All holds at the predictions' confidence: "slower" jointly
-    over all pairs of pools (``told_behind``), "fast enough" jointly over all pools.
+    over all pairs of pools (``worse_than``), "fast enough" jointly over all pools.
 
     Args:
         predictions: of one workload for all configurations.
@@ -122,7 +122,7 @@ def choose_pool(
             p.low,
             p.high,
             costs[p.configuration],
-            _standing(p, chosen, good, at_least),
+            _status_of(p, chosen, good, at_least),
         )
         for p in rivals
     )
@@ -143,16 +143,16 @@ def _cheapest(good: Sequence[Prediction], costs: Mapping[str, float | None]) -> 
     return min(known, key=lambda p: (costs[p.configuration], -p.relative))
 
 
-def _standing(
+def _status_of(
     p: Prediction, chosen: Prediction | None, good: Sequence[Prediction], at_least: float | None
-) -> Standing:
+) -> PoolStatus:
     if p is chosen:
-        return Standing.CHOSEN
+        return PoolStatus.CHOSEN
     if p in good:
-        return Standing.AS_GOOD
+        return PoolStatus.AS_GOOD
     if at_least is not None and p.high >= at_least:
-        return Standing.UNSURE
-    return Standing.SLOWER
+        return PoolStatus.UNSURE
+    return PoolStatus.SLOWER
 
 
 def _why(

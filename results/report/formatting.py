@@ -17,7 +17,7 @@ def relative(value: float | None) -> str:
     if not math.isfinite(value):
         return "∞" if value > 0 else "0"
     if abs(value - 100) < 0.5:
-        return _beside(value, 100, 1)
+        return _distinct_from(value, 100, 1)
     if abs(value) < 0.95:
         return _significant(value, 1)
     return f"{value:.0f}" if abs(value) >= 19.95 else f"{value:.1f}"
@@ -27,13 +27,13 @@ def times(value: float) -> str:
     """The same as a factor: 190 is ``1.90``, 100.3 is ``1.003``."""
     factor = value / 100
     if abs(factor - 1) < 0.005:
-        return _beside(factor, 1, 4, least=2)
+        return _distinct_from(factor, 1, 4, least=2)
     if factor >= 9.995:
         return f"{factor:.1f}"
     return f"{factor:.2f}" if factor >= 0.0995 else _significant(factor, 2)
 
 
-def _beside(value: float, mark: int, most: int, *, least: int = 0) -> str:
+def _distinct_from(value: float, mark: int, most: int, *, least: int = 0) -> str:
     """With as few decimals as tell the value from ``mark``, ``most`` of them at most."""
     for decimals in range(least, most + 1):
         text = f"{value:.{decimals}f}"
@@ -62,7 +62,7 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def _end(value: float) -> str:
-    return _beside(value, 100, 2) if abs(value - 100) < 0.5 else relative(value)
+    return _distinct_from(value, 100, 2) if abs(value - 100) < 0.5 else relative(value)
 
 
 def times_interval(low: float, high: float) -> str:

@@ -16,19 +16,19 @@ from cephfit.results.statistics.loads import names_of
 from cephfit.results.statistics.run_caveats import Controls
 
 _SECRETS = ("keyring", "password", "token", "secret")
-TROUBLES_SHOWN = 200
+REJECTED_SHOWN = 200
 """A report lists so many rejected samples; the CSV of samples has all."""
 
 
 def method_of(findings: Findings, baselines: Baselines, controls: Controls | None) -> Method:
     """Everything that the reader needs to judge the figures or to measure them again."""
     states = Counter(sample.state for sample in findings.samples)
-    troubles = tuple(_troubles(findings))
+    rejected = tuple(_rejected(findings))
     return Method(
         summary=(*_summary(findings, baselines), *_control(controls)),
         states=tuple((state.value, states[state]) for state in State if states[state]),
-        troubles=troubles[:TROUBLES_SHOWN],
-        n_more_troubles=max(len(troubles) - TROUBLES_SHOWN, 0),
+        rejected=rejected[:REJECTED_SHOWN],
+        n_more_rejected=max(len(rejected) - REJECTED_SHOWN, 0),
         applied=tuple(_applied_rows(findings)),
         order=tuple(_order(findings)),
         workload_runs=tuple(_workload_runs(findings)),
@@ -38,7 +38,7 @@ def method_of(findings: Findings, baselines: Baselines, controls: Controls | Non
     )
 
 
-def n_troubles(findings: Findings) -> int:
+def n_rejected(findings: Findings) -> int:
     """Samples that do not count."""
     return sum(sample.state is not State.OK for sample in findings.samples)
 
@@ -60,7 +60,7 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
             yield "Loads", ", ".join(name or "the measurement's own" for name in loads)
         yield "Concurrent clients", formatting.names(sorted({s.key.client for s in samples}))
         yield "Repeats", str(len({s.key.repeat for s in samples}))
-        yield from _saved(findings.stopping)
+        yield from _early_stopping(findings.stopping)
         yield "Measured time of one sample", _measured_time(samples)
     yield "Seed of the order", str(run.seed)
     caches = sorted({str(s.evidence["cache"]) for s in samples if "cache" in s.evidence})
@@ -84,7 +84,7 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
     yield "Store", findings.store
 
 
-def _saved(stopping: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+def _early_stopping(stopping: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
     """What stopping early saved, and what the races decided."""
     if stopping is None or "runs_saved" not in stopping:
         return
@@ -142,7 +142,7 @@ def deviation_of(sample: Sample) -> float | None:
     return window / by_fio - 1 if window is not None and by_fio > 0 else None
 
 
-def _troubles(findings: Findings) -> Iterator[tuple[str, str, str]]:
+def _rejected(findings: Findings) -> Iterator[tuple[str, str, str]]:
     for sample in findings.samples:
         if sample.state is not State.OK:
             k = sample.key

@@ -196,8 +196,8 @@ def _environment(*, autoescape: bool) -> Environment:
         default=DEFAULT_CONFIGURATION,
         interval=formatting.interval,
         legend=heat_map.legend(),
-        rounds_of_cells=run_caveats.OF_CELLS,
-        rounds_of_workloads=run_caveats.OF_WORKLOADS,
+        rounds_of_cells=run_caveats.ROUNDS_OF_CELLS,
+        rounds_of_workloads=run_caveats.ROUNDS_OF_WORKLOADS,
     )
     return environment
 

@@ -21,7 +21,7 @@ from cephfit.core.values.run import (
 from cephfit.core.values.sample import OWN_LOAD, Sample, State
 from cephfit.results.report import formatting, report_figures
 from cephfit.results.report.heat_map import heat_map_of
-from cephfit.results.report.method_facts import method_of, n_troubles
+from cephfit.results.report.method_facts import method_of, n_rejected
 from cephfit.results.report.report_figures import histograms_of, scaling_of, workload_figure
 from cephfit.results.report.report_model import Findings, RateText, ReportModel
 from cephfit.results.report.summary import answer_of, caveats_of, settings_of
@@ -70,7 +70,7 @@ def read_findings(
     if profile is None:
         profile = None if kept_profile is None else Profile.from_json(kept_profile, where=f"{where}: profile")
         told = None if kept is None else PredictionSet.from_json(kept, where=f"{where}: predictions")
-        predictions, renewed = _renewed(predict, profile, told, samples, where, load)
+        predictions, renewed = _remade(predict, profile, told, samples, where, load)
     else:
         assert predict is not None, "a profile alone predicts nothing"
         predictions, renewed = predict(profile, baselines_of(samples, source=where, load=load), None), ""
@@ -93,7 +93,7 @@ def read_findings(
     )
 
 
-def _renewed(
+def _remade(
     predict: Predict | None,
     profile: Profile | None,
     told: PredictionSet | None,
@@ -116,7 +116,7 @@ def _renewed(
             f"The prediction for {told.profile} that `cephfit map` kept cannot be made from the samples as they "
             f"are now, and is not shown: {error.what}."
         )
-    if _says_the_same(told, now):
+    if _is_same_prediction(told, now):
         return now, ""
     then = f"{told.best} at {formatting.relative(told.of(told.best).relative)}"
     return now, (
@@ -125,7 +125,7 @@ def _renewed(
     )
 
 
-def _says_the_same(told: PredictionSet, now: PredictionSet) -> bool:
+def _is_same_prediction(told: PredictionSet, now: PredictionSet) -> bool:
     """Apart from the last digits, which another build of NumPy may give otherwise."""
     if [p.configuration for p in told.predictions] != [p.configuration for p in now.predictions]:
         return False
@@ -153,7 +153,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         title=f"{run.sweep_name} for {subject}" if subject else f"Sweep {run.sweep_name}",
         made_at=formatting.moment(made_ns),
         version=__version__,
-        answer=answer_of(findings, is_held_back=_is_held_back(predictions, baselines)),
+        answer=answer_of(findings, is_load_limited=_is_load_limited(predictions, baselines)),
         ranking=(
             report_figures.ranking_of(
                 predictions, controls.points if controls else None, settings_of(findings.applied)
@@ -171,7 +171,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         baselines=baseline_rows_of(baselines, cell_figures_of(findings.samples, load=findings.load)),
         workload=workload_figure(profile) if profile else None,
         histograms=histograms_of(profile) if profile else (),
-        caveats=caveats_of(findings, n_troubles(findings), controls, load_notes(findings, baselines)),
+        caveats=caveats_of(findings, n_rejected(findings), controls, load_notes(findings, baselines)),
         method=method_of(findings, baselines, controls),
         bottlenecks=bottlenecks_of(findings.samples, load=findings.load),
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
@@ -188,7 +188,7 @@ def rates_of(findings: Findings, baselines: Baselines) -> dict[str, WorkloadRate
     return workload_rates(findings.profile, baselines)
 
 
-def _is_held_back(predictions: PredictionSet | None, baselines: Baselines) -> bool:
+def _is_load_limited(predictions: PredictionSet | None, baselines: Baselines) -> bool:
     at_limit = baselines.measured_load.at_limit
     rows = predictions.predictions if predictions else ()
     return any((p.configuration, reason.cell) in at_limit for p in rows for reason in p.reasons)
@@ -210,5 +210,5 @@ def _rate_text(rate: WorkloadRate) -> RateText:
         accesses_per_s=formatting.number(rate.accesses_per_s.mean),
         interval=ends,
         mib_per_s=formatting.number(rate.nbytes_per_s / MIB),
-        without=formatting.names(list(map(str, rate.left_out))) if rate.left_out else "",
+        without=formatting.names(list(map(str, rate.omitted))) if rate.omitted else "",
     )

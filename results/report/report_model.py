@@ -399,7 +399,7 @@ class Method:
 
     summary: tuple[tuple[str, str], ...]
     states: tuple[tuple[str, int], ...]
-    troubles: tuple[tuple[str, str, str], ...]
+    rejected: tuple[tuple[str, str, str], ...]
     """(sample, state, reason) of all that is not ok, or of the first of them."""
     applied: tuple[AppliedRow, ...]
     order: tuple[tuple[str, str], ...]
@@ -409,8 +409,8 @@ class Method:
     fio_options: tuple[tuple[str, str], ...]
     facts: tuple[tuple[str, str], ...]
     sweep_text: str
-    n_more_troubles: int = 0
-    """Of which ``troubles`` tells nothing."""
+    n_more_rejected: int = 0
+    """Of which ``rejected`` tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.prediction_model import model_called
 from cephfit.results.report import formatting
-from cephfit.results.report.method_facts import TROUBLES_SHOWN
+from cephfit.results.report.method_facts import REJECTED_SHOWN
 from cephfit.results.report.report_model import Answer, Findings
 from cephfit.results.statistics.run_caveats import Controls
 
@@ -46,17 +46,17 @@ STOPPED_EARLY = (
     "fewer of them and wider intervals, and no interval here accounts for the interim looks."
 )
 
-HELD_BACK = (
+LOAD_LIMIT_REACHED = (
     "The load's own limit was reached in cells of this workload, and hides what the storage can do there: what "
     "limits the answer, below, says where."
 )
 
 
-def answer_of(findings: Findings, *, is_held_back: bool = False) -> Answer:
+def answer_of(findings: Findings, *, is_load_limited: bool = False) -> Answer:
     """The first lines of the report.
 
     Args:
-        is_held_back: the load's own limit was reached in cells that the prediction is from.
+        is_load_limited: the load's own limit was reached in cells that the prediction is from.
     """
     warning = ""
     if findings.run.is_simulated:
@@ -76,7 +76,7 @@ def answer_of(findings: Findings, *, is_held_back: bool = False) -> Answer:
         *_as_good(predictions),
         *_worst(findings, predictions),
         *_indistinguishable(predictions),
-        *([HELD_BACK] if is_held_back else []),
+        *([LOAD_LIMIT_REACHED] if is_load_limited else []),
         _verified(findings, predictions),
         *_missed(findings, predictions),
     ]
@@ -93,12 +93,12 @@ def is_about(assessment: Assessment, predictions: PredictionSet) -> bool:
 
 
 def caveats_of(
-    findings: Findings, troubles: int, controls: Controls | None, of_the_load: Sequence[str] = ()
+    findings: Findings, rejected: int, controls: Controls | None, of_the_load: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """What limits the answer.
 
     Args:
-        troubles: samples that do not count.
+        rejected: samples that do not count.
         controls: the default under other names; None without any.
         of_the_load: what the load that was measured does to the figures (``load_notes``).
     """
@@ -155,10 +155,10 @@ def caveats_of(
         )
     if findings.stopping:
         caveats.append(STOPPED_EARLY)
-    if troubles:
-        which = "" if troubles <= TROUBLES_SHOWN else f" of the first {TROUBLES_SHOWN}"
+    if rejected:
+        which = "" if rejected <= REJECTED_SHOWN else f" of the first {REJECTED_SHOWN}"
         said = f"the list below says which and why{which}"
-        caveats.append(f"{formatting.count(troubles, 'sample')} rejected; {said}.")
+        caveats.append(f"{formatting.count(rejected, 'sample')} rejected; {said}.")
     if not findings.run.finished:
         caveats.append("The sweep is not finished: what is missing may change the answer.")
     return tuple(dict.fromkeys(caveats))

@@ -19,7 +19,7 @@ from cephfit.results.statistics.workload_rate import WorkloadRate, why_no_rate, 
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class TargetFigures:
     """What one target gave in one cell.
 
     Attributes:
@@ -48,7 +48,7 @@ class Row:
 
     configuration: str
     cell: Cell
-    there: tuple[There, ...]
+    by_target: tuple[TargetFigures, ...]
 
 
 def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> tuple[Row, ...]:
@@ -60,11 +60,11 @@ def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> 
     """
     places = {place for target in targets for place in (*target.cells, *target.missing)}
     # Once for each target: it draws on all of its configurations.
-    sides = [_Side(target, own_spreads(target)) for target in targets]
+    measured = [_TargetBaselines(target, own_spreads(target)) for target in targets]
     names = dict.fromkeys(name for target in targets for name in target.configurations)
     names |= dict.fromkeys(name for name, _ in places)
     return tuple(
-        Row(name, cell, tuple(_there(side, sides[0], name, cell, confidence) for side in sides))
+        Row(name, cell, tuple(_figures_on(target, measured[0], name, cell, confidence) for target in measured))
         for name in names
         for cell in CELLS
         if (name, cell) in places
@@ -72,35 +72,39 @@ def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _TargetBaselines:
     """A target's baselines, and how the repeats of each scatter."""
 
     baselines: Baselines
     spreads: Mapping[tuple[str, Cell], Spread]
 
 
-def _there(side: _Side, first: _Side, name: str, cell: Cell, confidence: float) -> There:
-    baseline = side.baselines.cells.get((name, cell))
+def _figures_on(
+    target: _TargetBaselines, first: _TargetBaselines, name: str, cell: Cell, confidence: float
+) -> TargetFigures:
+    baseline = target.baselines.cells.get((name, cell))
     if baseline is None:
-        return There(None, 0, None, side.baselines.missing.get((name, cell), "not measured there"))
+        return TargetFigures(None, 0, None, target.baselines.missing.get((name, cell), "not measured there"))
     rate = Level(
         summary_statistics.mean(baseline.iops),
-        summary_statistics.level_interval(baseline.iops, side.spreads.get((name, cell)), confidence=confidence),
+        summary_statistics.level_interval(baseline.iops, target.spreads.get((name, cell)), confidence=confidence),
     )
     reference = first.baselines.cells.get((name, cell))
-    if side is first or reference is None:
-        return There(rate, len(baseline.iops), None)
-    return There(rate, len(baseline.iops), _ratio(side, first, baseline, reference, confidence))
+    if target is first or reference is None:
+        return TargetFigures(rate, len(baseline.iops), None)
+    return TargetFigures(rate, len(baseline.iops), _ratio(target, first, baseline, reference, confidence))
 
 
-def _ratio(side: _Side, first: _Side, baseline: Baseline, reference: Baseline, confidence: float) -> Level:
+def _ratio(
+    target: _TargetBaselines, first: _TargetBaselines, baseline: Baseline, reference: Baseline, confidence: float
+) -> Level:
     place = baseline.configuration, baseline.cell
     return Level(
         summary_statistics.ratio(baseline.iops, reference.iops),
         summary_statistics.welch_ratio_interval(
             baseline.iops,
             reference.iops,
-            side.spreads.get(place),
+            target.spreads.get(place),
             first.spreads.get(place),
             confidence=confidence,
         ),
@@ -117,13 +121,13 @@ class Served:
     Attributes:
         workload: the profile's name.
         configuration: name.
-        there: with rates in accesses of the mix per second, all clients together.
+        by_target: with rates in accesses of the mix per second, all clients together.
         rates: what they are made of; None where the configuration was not measured in all cells of the workload.
     """
 
     workload: str
     configuration: str
-    there: tuple[There, ...]
+    by_target: tuple[TargetFigures, ...]
     rates: tuple[WorkloadRate | None, ...]
 
 
@@ -143,26 +147,26 @@ def served_of(
     found = []
     for name in names:
         rates = tuple(of_target.get(name) for of_target in of_targets)
-        there = tuple(
-            _rate_there(rate, rates[0] if number else None, confidence)
+        by_target = tuple(
+            _rate_figures(rate, rates[0] if number else None, confidence)
             if rate
-            else There(None, 0, None, _lacking(profile, baselines, name))
+            else TargetFigures(None, 0, None, _lacking(profile, baselines, name))
             for number, (rate, baselines) in enumerate(zip(rates, targets, strict=True))
         )
-        found.append(Served(profile.name, name, there, rates))
+        found.append(Served(profile.name, name, by_target, rates))
     return tuple(found)
 
 
-def _rate_there(rate: WorkloadRate, first: WorkloadRate | None, confidence: float) -> There:
+def _rate_figures(rate: WorkloadRate, first: WorkloadRate | None, confidence: float) -> TargetFigures:
     if first is None:
-        return There(rate.accesses_per_s, rate.n_rounds, None)
+        return TargetFigures(rate.accesses_per_s, rate.n_rounds, None)
     interval = None
     if rate.n_rounds and first.n_rounds:
         interval = summary_statistics.welch_ratio_interval(
             rate.as_rounds, first.as_rounds, rate.spread, first.spread, confidence=confidence
         )
     ratio = rate.accesses_per_s.mean / first.accesses_per_s.mean
-    return There(rate.accesses_per_s, rate.n_rounds, Level(ratio, interval))
+    return TargetFigures(rate.accesses_per_s, rate.n_rounds, Level(ratio, interval))
 
 
 def _lacking(profile: Profile, baselines: Baselines, name: str) -> str:

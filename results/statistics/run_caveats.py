@@ -55,12 +55,12 @@ def _kept(store: Store, run_id: str) -> list[Mapping[str, Any]]:
     return list((store.document(run_id, CONTINUATIONS_DOCUMENT) or {}).get("continued", ()))
 
 
-OF_CELLS = (
+ROUNDS_OF_CELLS = (
     "Not all configurations were measured in the same rounds. Rates and latencies are means over all rounds of "
     "each; a ratio to the default is of the rounds that both have, or that a third one connects, and need not be "
     "the quotient of the two rates. Where nothing connects them it is that quotient, and has no interval."
 )
-OF_WORKLOADS = (
+ROUNDS_OF_WORKLOADS = (
     "Not all configurations were measured in the same rounds: the default's rate is of all rounds of the default, "
     "and that of another configuration is this rate times its ratio to the default in the rounds that both have, "
     "or that a third one connects."

@@ -34,14 +34,14 @@ class WorkloadRate:
         nbytes_per_access: mean over the mix, at the sizes that the cells were measured with.
         n_rounds: in which all cells of the mix were measured.
         spread: of the rate, as that of so many rounds; None where nothing was repeated, or there is no such round.
-        left_out: cells that were not measured and carry next to nothing of the mix: the rate is of the others.
+        omitted: cells that were not measured and carry next to nothing of the mix: the rate is of the others.
     """
 
     accesses_per_s: Level
     nbytes_per_access: float
     n_rounds: int
     spread: summary_statistics.Spread | None
-    left_out: tuple[Cell, ...] = ()
+    omitted: tuple[Cell, ...] = ()
 
     @property
     def nbytes_per_s(self) -> float:
@@ -73,8 +73,8 @@ def workload_rates(
     used = {cell: n for cell, n in profile.cell_counts().items() if n > 0}
     if not used or baselines.measured_load.read_pct is not None:
         return {}
-    left_out = left_out_of(used, baselines, "time")
-    counts = left_out.counts
+    omitted = left_out_of(used, baselines, "time")
+    counts = omitted.counts
     complete = {
         name: {cell: baselines.cells[name, cell] for cell in counts}
         for name in baselines.configurations
@@ -99,7 +99,7 @@ def workload_rates(
                 weights[:, against.table.cells.index(cell)] = part * against.weights(name, cell)
             spread = absolute.spread_as_of(weights, n_rounds)
             interval = summary_statistics.level_interval((mean,) * n_rounds, spread, confidence=confidence)
-        rates[name] = WorkloadRate(Level(mean, interval), nbytes / total, n_rounds, spread, left_out.cells)
+        rates[name] = WorkloadRate(Level(mean, interval), nbytes / total, n_rounds, spread, omitted.cells)
     return rates
 
 

@@ -33,7 +33,7 @@ from cephfit.core.errors import StoreError
 from cephfit.core.optional_modules import install_command
 from cephfit.results.store.schema import SCHEMA_VERSION, TABLES, schema_version
 
-_ASIDE = "cephfit_samples_of_version_1"
+_OLD_SAMPLES = "cephfit_samples_of_version_1"
 
 
 def bring_up_to_date(connection: Connection) -> int:
@@ -67,10 +67,10 @@ def _samples_have_loads(connection: Connection) -> None:
     # Changes"). Nothing refers to it. The table as version 2 had it is written out: later versions have another.
     kept = ", ".join(column["name"] for column in inspect(connection).get_columns("cephfit_samples"))
     connection.execute(text("DROP INDEX IF EXISTS ix_cephfit_samples_run_id"))
-    connection.execute(text(f"ALTER TABLE cephfit_samples RENAME TO {_ASIDE}"))
+    connection.execute(text(f"ALTER TABLE cephfit_samples RENAME TO {_OLD_SAMPLES}"))
     connection.execute(text(_SAMPLES_OF_VERSION_2))
-    connection.execute(text(f"INSERT INTO cephfit_samples ({kept}) SELECT {kept} FROM {_ASIDE}"))
-    connection.execute(text(f"DROP TABLE {_ASIDE}"))
+    connection.execute(text(f"INSERT INTO cephfit_samples ({kept}) SELECT {kept} FROM {_OLD_SAMPLES}"))
+    connection.execute(text(f"DROP TABLE {_OLD_SAMPLES}"))
     connection.execute(text("CREATE INDEX ix_cephfit_samples_run_id ON cephfit_samples (run_id)"))
 
 
@@ -111,7 +111,7 @@ STEPS: Mapping[int, Callable[[Connection], None]] = MappingProxyType({1: _sample
 WRITING = "cephfit_writing"
 """Execution option of a connection whose transaction will write."""
 
-_ROOM_NBYTES = 64 << 10
+_FREE_NBYTES = 64 << 10
 """An SQLite store needs this much for the index of its log and a few pages of it."""
 
 
@@ -193,7 +193,7 @@ def _strict_json(value: Any, *, where: str) -> str:
     try:
         return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
-        found = next(_no_numbers(value), "")
+        found = next(_non_finite_values(value), "")
         raise StoreError(
             f"a value cannot be stored: {found or error}",
             where=where,
@@ -201,16 +201,16 @@ def _strict_json(value: Any, *, where: str) -> str:
         ) from error
 
 
-def _no_numbers(value: Any, place: str = "") -> Iterator[str]:
+def _non_finite_values(value: Any, place: str = "") -> Iterator[str]:
     """Where in a document NaN or an infinite number stands, which JSON has no words for."""
     if isinstance(value, float) and not math.isfinite(value):
         yield f"{place or 'it'} is {value}"
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _no_numbers(inner, f"{place}.{key}" if place else str(key))
+            yield from _non_finite_values(inner, f"{place}.{key}" if place else str(key))
     elif isinstance(value, list | tuple):
         for i, inner in enumerate(value):
-            yield from _no_numbers(inner, f"{place}[{i}]")
+            yield from _non_finite_values(inner, f"{place}[{i}]")
 
 
 def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
@@ -280,7 +280,7 @@ def _explained(error: DatabaseError | InterfaceError, name: str, *, writing: boo
             where=name,
             remedy="wait until it is done, or end it; nothing was written and nothing is lost",
         )
-    if "disk is full" in said or "No space left" in said or ("disk I/O error" in said and _no_room(name)):
+    if "disk is full" in said or "No space left" in said or ("disk I/O error" in said and _disk_is_full(name)):
         return StoreError(
             "no room left on the disk of the store",
             where=name,
@@ -306,13 +306,13 @@ def refusal(reason: str, name: str) -> StoreError:
     )
 
 
-def _no_room(name: str) -> bool:
+def _disk_is_full(name: str) -> bool:
     """Whether the disk of an SQLite file is full, which SQLite may call no more than a disk I/O error."""
     try:
         room = os.statvfs(Path(name).parent)
     except (OSError, ValueError):
         return False
-    return room.f_bavail * room.f_frsize < _ROOM_NBYTES
+    return room.f_bavail * room.f_frsize < _FREE_NBYTES
 
 
 def prepare(engine: Engine, url: URL, *, create: bool, shown_as: str = "") -> None:
@@ -385,10 +385,10 @@ def prepare(engine: Engine, url: URL, *, create: bool, shown_as: str = "") -> No
             remedy="use the newer cephfit that wrote it" if newer else "it was not written by a released cephfit",
         )
     if create and engine.dialect.name == "sqlite":
-        _readers_beside_writers(engine)
+        _enable_wal(engine)
 
 
-def _readers_beside_writers(engine: Engine) -> None:
+def _enable_wal(engine: Engine) -> None:
     """Put an SQLite store into WAL mode, which the file then remembers.
 
     Only a store of ours is changed, so not before its tables were seen. If another process is in a transaction

@@ -38,7 +38,7 @@ def origin_of(run: Run | None) -> Sequence[str]:
     return ("", "") if run is None else (run.target, str(run.is_simulated).lower())
 
 
-def says_simulated(path: Path) -> bool | None:
+def is_marked_simulated(path: Path) -> bool | None:
     """Whether any figure of a CSV file is marked as simulated; None where the file does not tell of one.
 
     A file that is no CSV does not tell either: reading its figures says what is wrong with it.

@@ -19,7 +19,7 @@ from cephfit.results.report.method_facts import deviation_of
 from cephfit.results.report.report_model import Findings
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_figures import cell_figures_of
-from cephfit.results.statistics.comparison import Row, Served, There
+from cephfit.results.statistics.comparison import Row, Served, TargetFigures
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.workload_rate import WorkloadRate
@@ -101,7 +101,7 @@ def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate
 def _rate_cells(rate: WorkloadRate | None) -> tuple[object, ...]:
     if rate is None:
         return ("",) * 5
-    without = " ".join(map(str, rate.left_out))
+    without = " ".join(map(str, rate.omitted))
     return (*level_cells(rate.accesses_per_s, 1), rate.nbytes_per_s / MIB, without)
 
 
@@ -189,20 +189,20 @@ def rows_csv(
 
 def _of_cell(row: Row, runs: Sequence[Run], load: str) -> Iterator[tuple[object, ...]]:
     size = row.cell.size
-    for run, there in zip(runs, row.there, strict=True):
+    for run, figures in zip(runs, row.by_target, strict=True):
         place = (load, row.configuration, size.name, row.cell.pattern.value)
-        yield (*place, *_figures(run, there, size.benchmark_nbytes), "", "")
+        yield (*place, *_figures(run, figures, size.benchmark_nbytes), "", "")
 
 
 def _of_workload(served: Served, runs: Sequence[Run], load: str) -> Iterator[tuple[object, ...]]:
-    for run, there, rate in zip(runs, served.there, served.rates, strict=True):
+    for run, figures, rate in zip(runs, served.by_target, served.rates, strict=True):
         nbytes = rate.nbytes_per_access if rate else 0.0
-        without = " ".join(map(str, rate.left_out)) if rate else ""
-        yield (load, served.configuration, "", "", *_figures(run, there, nbytes), served.workload, without)
+        without = " ".join(map(str, rate.omitted)) if rate else ""
+        yield (load, served.configuration, "", "", *_figures(run, figures, nbytes), served.workload, without)
 
 
-def _figures(run: Run, there: There, nbytes_per_access: float) -> Iterator[object]:
-    yield from (run.run_id, *origin_of(run), there.n_repeats, *level_cells(there.rate, 1))
-    yield there.rate.mean * nbytes_per_access / MIB if there.rate else ""
-    yield from level_cells(there.ratio, 1)
-    yield from ("" if there.differs is None else str(there.differs).lower(), there.missing)
+def _figures(run: Run, figures: TargetFigures, nbytes_per_access: float) -> Iterator[object]:
+    yield from (run.run_id, *origin_of(run), figures.n_repeats, *level_cells(figures.rate, 1))
+    yield figures.rate.mean * nbytes_per_access / MIB if figures.rate else ""
+    yield from level_cells(figures.ratio, 1)
+    yield from ("" if figures.differs is None else str(figures.differs).lower(), figures.missing)

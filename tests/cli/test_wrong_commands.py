@@ -19,7 +19,7 @@ from cephfit.cli.cluster.restore_command import restoring
 from cephfit.cli.main import cephfit
 from cephfit.cli.options.cluster_options import ClusterOptions
 from cephfit.cli.options.target_choice import open_target
-from cephfit.cli.predict.place_command import parse_lies, parse_prices
+from cephfit.cli.predict.place_command import parse_placement, parse_prices
 from cephfit.cli.reports import report_command
 from cephfit.cli.terminal.written_files import write_whole, written_whole
 from cephfit.cloud.image import guest_image, initramfs
@@ -80,7 +80,7 @@ def test_a_program_that_cannot_restart_osds_is_refused_beforehand(tmp_path: Path
 
 def test_place_names_the_configurations_that_there_are() -> None:
     with pytest.raises(InputError, match="no configuration 'Z' with a pool") as caught:
-        parse_lies("Z=hdd:2", {"A", "ssd"})
+        parse_placement("Z=hdd:2", {"A", "ssd"})
     assert "there are A, ssd" in str(caught.value)
 
 
@@ -120,7 +120,7 @@ def test_no_option_takes_a_number_that_is_none() -> None:
 @pytest.mark.parametrize("lies", ["A=hdd:inf", "A=hdd:nan", "A=hdd:-1"])
 def test_bytes_on_disks_are_so_many_for_each_byte(lies: str) -> None:
     with pytest.raises(InputError, match=r"--lies: .* is not CONFIGURATION=CLASS:COPIES"):
-        parse_lies(lies, {"A"})
+        parse_placement(lies, {"A"})
 
 
 @pytest.mark.parametrize("price", ["ssd", "ssd=-3", "ssd=nan", "=4"])

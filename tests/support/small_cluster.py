@@ -16,7 +16,7 @@ class SmallCluster:
     """Implements ``CephAdmin``. Every PG of its pool ``vms`` has a copy on each OSD, and needs two of them.
 
     Attributes:
-        told: the commands that changed something, in order.
+        changes: the commands that changed something, in order.
         store: the config store.
         refuses: commands that are refused, each with the words.
     """
@@ -27,7 +27,7 @@ class SmallCluster:
             for osd in range(n_osds)
         ]
         self.epoch = 10
-        self.told: list[str] = []
+        self.changes: list[str] = []
         self.store: dict[tuple[str, str], str] = {}
         self.refuses: dict[str, str] = {}
 
@@ -112,7 +112,7 @@ class SmallCluster:
         self._one(int(ids[0]))
         if self._missing():
             raise RefusedError("1 PGs are already too degraded", where="mgr", code=errno.EBUSY)
-        self.told.append(f"may osd.{ids[0]} stop?")
+        self.changes.append(f"may osd.{ids[0]} stop?")
         return {"ok_to_stop": True}
 
     def _config_help(self, key: str) -> Any:
@@ -129,11 +129,11 @@ class SmallCluster:
     # What changes something.
 
     def _config_set(self, who: str, name: str, value: str) -> None:
-        self.told.append(f"{who} {name} = {value}")
+        self.changes.append(f"{who} {name} = {value}")
         self.store[who, name] = value
 
     def _config_rm(self, who: str, name: str) -> None:
-        self.told.append(f"{who} {name} gone")
+        self.changes.append(f"{who} {name} gone")
         del self.store[who, name]
 
     def _osd_add_noout(self, ids: list[str]) -> None:
@@ -159,7 +159,7 @@ class Daemons:
         return ""
 
     def restart(self, osd: int) -> None:
-        self._cluster.told.append(f"restart osd.{osd}")
+        self._cluster.changes.append(f"restart osd.{osd}")
         self._cluster.stop(osd)
         if self._starts(osd):
             self._cluster.start(osd)

@@ -62,7 +62,7 @@ def command(
     from cephfit.results import open_baselines
     from cephfit.results.tables.baseline_csv import is_store
 
-    speaker = predictor(model, confidence=confidence)
+    model_predictor = predictor(model, confidence=confidence)
     profile = read_profile(profile_file)
     stored = is_store(location)
     if save and not stored:
@@ -72,7 +72,7 @@ def command(
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
     with may_be_unfinished(measured):
-        predictions = ranked(speaker, profile, open_baselines(location, run_id, load))
+        predictions = ranked(model_predictor, profile, open_baselines(location, run_id, load))
     if stored and save is not False and (kept_out := _save(location, run_id, load, profile, predictions)):
         click.echo(
             f"the prediction is not saved: {kept_out}; give `cephfit report` the profile with --profile", err=True

@@ -72,12 +72,12 @@ def command(
     from cephfit.cli.reports.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor
-    from cephfit.mapper.contrasts import told_behind
+    from cephfit.mapper.contrasts import worse_than
     from cephfit.mapper.pool_choice import choose_pool
     from cephfit.results import open_baselines
     from cephfit.results.report.formatting import level
 
-    speaker = predictor(model, confidence=confidence)
+    model_predictor = predictor(model, confidence=confidence)
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
     baselines = open_baselines(location, run_id, load)
@@ -87,10 +87,10 @@ def command(
     for path in profiles:
         profile = read_profile(path)
         with may_be_unfinished(measured):
-            predictions = speaker.predict(profile, baselines)
+            predictions = model_predictor.predict(profile, baselines)
         rivals = spaces or {p.configuration: None for p in predictions.predictions}
         costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
-        behind = told_behind(speaker, profile, baselines, predictions)
+        behind = worse_than(model_predictor, profile, baselines, predictions)
         choices.append((predictions, choose_pool(predictions, costs, behind, at_least=at_least)))
     if as_json:
         print_json(
@@ -132,12 +132,12 @@ def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[s
         sweep = known_of(store, store.run(run_id)).sweep
     first = same_pool(sweep.configurations)
     rivals = [c for c in sweep.configurations if only_pool_settings(c) and first[c.name] == c.name]
-    said = dict(parse_lies(text, {c.name for c in rivals}) for text in lying)
+    said = dict(parse_placement(text, {c.name for c in rivals}) for text in lying)
     measured_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
     return {c.name: said.get(c.name) or space_of(c, measured_nbytes) for c in rivals}
 
 
-def parse_lies(text: str, known: set[str]) -> tuple[str, Space]:
+def parse_placement(text: str, known: set[str]) -> tuple[str, Space]:
     """Which configuration a ``--lies`` speaks of, and what each byte takes there.
 
     Args:
@@ -228,7 +228,7 @@ def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[
                 interval,
                 _takes(space),
                 _cost(c.cost),
-                c.standing.value,
+                c.status.value,
             )
         )
     what = "price of a byte" if priced else "bytes on disks"

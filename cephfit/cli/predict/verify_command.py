@@ -215,8 +215,8 @@ def _predict(
     )
     model = model or (stored.model if stored else MODELS[0])
     confidence = confidence or (stored.confidence if stored else DEFAULT_CONFIDENCE)
-    speaker = predictor(model, confidence=confidence)
-    predictions = ranked(speaker, profile, open_baselines(location, run.run_id))
+    model_predictor = predictor(model, confidence=confidence)
+    predictions = ranked(model_predictor, profile, open_baselines(location, run.run_id))
     if stored is None or (stored.model, stored.confidence) == (model, confidence):
         store.put_document(run.run_id, PROFILE_DOCUMENT, profile.to_json())
         store.put_document(run.run_id, PREDICTIONS_DOCUMENT, predictions.to_json())

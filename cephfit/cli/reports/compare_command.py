@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.run import Run
-    from cephfit.results.statistics.comparison import Row, Served, There
+    from cephfit.results.statistics.comparison import Row, Served, TargetFigures
     from cephfit.results.statistics.scaling import Level
     from cephfit.results.store.sample_store import Store
 
@@ -65,7 +65,7 @@ class Finished:
     interrupted: bool = False
 
 
-def measure_side_by_side(
+def measure_concurrently(
     request: Request, targets: Sequence[str], shown: Mapping[str, Progress]
 ) -> list[Finished]:
     """Measure on all targets at once. One that fails does not disturb the others.
@@ -85,7 +85,7 @@ def measure_side_by_side(
     try:
         for target in targets:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_measure_there, args=(request, target, theirs), name=target)
+            process = context.Process(target=_measure_in_process, args=(request, target, theirs), name=target)
             process.start()
             theirs.close()
             processes[target] = process
@@ -152,7 +152,7 @@ def _died(process: SpawnProcess) -> CephfitError:
     )
 
 
-class _Told:
+class _PipeProgress:
     """Implements ``Progress`` by telling it to the process that shows it."""
 
     def __init__(self, pipe: Connection) -> None:
@@ -176,12 +176,12 @@ class _Told:
         self.tell("done")
 
 
-def _measure_there(request: Request, target: str, pipe: Connection) -> None:
+def _measure_in_process(request: Request, target: str, pipe: Connection) -> None:
     """The other process. An interrupt from the keyboard reaches only the first one, which passes it on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _interrupt)
-    threading.Thread(target=_go_with_the_first, args=(pipe,), daemon=True).start()
-    told = _Told(pipe)
+    threading.Thread(target=_exit_with_parent, args=(pipe,), daemon=True).start()
+    told = _PipeProgress(pipe)
     try:
         told.tell("document", measure(request, target, told))
     except CephfitError as error:
@@ -196,7 +196,7 @@ def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _go_with_the_first(pipe: Connection) -> None:
+def _exit_with_parent(pipe: Connection) -> None:
     """Nobody ever sends anything this way: what ends the waiting is the end of the process on the other side."""
     with suppress(EOFError, OSError):
         pipe.recv()
@@ -269,11 +269,11 @@ def command(
     click.echo()
     for profile in profiles:
         click.echo(f"Workload {profile.name}: accesses of its mix per second, the mix added up as time")
-        of_it = [((one.configuration,), one.there) for one in served if one.workload == profile.name]
-        _print_beside(("configuration",), of_it, "accesses/s", len(runs))
+        of_it = [((one.configuration,), one.by_target) for one in served if one.workload == profile.name]
+        _print_comparison(("configuration",), of_it, "accesses/s", len(runs))
         click.echo()
-    places = [((row.configuration, str(row.cell)), row.there) for row in rows]
-    _print_beside(("configuration", "cell"), places, "IOPS", len(runs))
+    places = [((row.configuration, str(row.cell)), row.by_target) for row in rows]
+    _print_comparison(("configuration", "cell"), places, "IOPS", len(runs))
     for note in notes:
         click.echo(f"Note: {note}")
 
@@ -345,20 +345,24 @@ def _left_out(served: Sequence[Served]) -> list[str]:
     """Where a rate is not of the whole workload."""
     return list(
         dict.fromkeys(
-            f"{one.workload} on target {number}: without {', '.join(map(str, rate.left_out))}, which was not "
+            f"{one.workload} on target {number}: without {', '.join(map(str, rate.omitted))}, which was not "
             "measured there and contributes next to nothing"
             for one in served
             for number, rate in enumerate(one.rates, start=1)
-            if rate is not None and rate.left_out
+            if rate is not None and rate.omitted
         )
     )
 
 
 def _of_which_rounds(targets: Sequence[Baselines]) -> list[str]:
     """What the rates of workloads are of on targets where that is not plainly the means."""
-    from cephfit.results.statistics.run_caveats import OF_WORKLOADS, same_rounds
+    from cephfit.results.statistics.run_caveats import ROUNDS_OF_WORKLOADS, same_rounds
 
-    return [f"target {i}: {OF_WORKLOADS}" for i, target in enumerate(targets, start=1) if not same_rounds(target)]
+    return [
+        f"target {i}: {ROUNDS_OF_WORKLOADS}"
+        for i, target in enumerate(targets, start=1)
+        if not same_rounds(target)
+    ]
 
 
 def _of_the_loads(targets: Sequence[Baselines], profiles: Sequence[Profile]) -> list[str]:
@@ -380,8 +384,11 @@ _HOW_SURE = (
 )
 
 
-def _print_beside(
-    headers: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[There]]], unit: str, n_targets: int
+def _print_comparison(
+    headers: Sequence[str],
+    rows: Sequence[tuple[Sequence[str], Sequence[TargetFigures]]],
+    unit: str,
+    n_targets: int,
 ) -> None:
     """A table of targets by their numbers: their names may be as wide as the terminal.
 
@@ -396,24 +403,24 @@ def _print_beside(
     print_table([*headers, "target", unit, "target / 1"], [line for row in rows for line in _lines(*row)])
 
 
-def _lines(names: Sequence[str], there: Sequence[There]) -> list[list[str]]:
+def _lines(names: Sequence[str], by_target: Sequence[TargetFigures]) -> list[list[str]]:
     """A line for each target; the names stand in the first."""
-    first, *others = there
+    first, *others = by_target
     return [
         [*names, "1", _level(first.rate, first.missing), ""],
-        *([*("" for _ in names), f"{number}", *_held(other)] for number, other in enumerate(others, start=2)),
+        *([*("" for _ in names), f"{number}", *_compared(other)] for number, other in enumerate(others, start=2)),
     ]
 
 
-def _line(names: Sequence[str], there: Sequence[There]) -> list[str]:
-    first, second = there
-    return [*names, _level(first.rate, first.missing), *_held(second)]
+def _line(names: Sequence[str], by_target: Sequence[TargetFigures]) -> list[str]:
+    first, second = by_target
+    return [*names, _level(first.rate, first.missing), *_compared(second)]
 
 
-def _held(there: There) -> list[str]:
+def _compared(figures: TargetFigures) -> list[str]:
     """A target's rate, and that over the first one's."""
-    verdict = {None: "", True: "differs", False: "not distinguishable"}[there.differs]
-    return [_level(there.rate, there.missing), f"{_level(there.ratio, '-')} {verdict}".rstrip()]
+    verdict = {None: "", True: "differs", False: "not distinguishable"}[figures.differs]
+    return [_level(figures.rate, figures.missing), f"{_level(figures.ratio, '-')} {verdict}".rstrip()]
 
 
 def _level(level: Level | None, missing: str) -> str:
@@ -454,13 +461,13 @@ def _document(
                 "cell": str(row.cell),
                 "there": [
                     {
-                        "iops": level(there.rate),
-                        "repeats": there.n_repeats,
-                        "ratio": level(there.ratio),
-                        "differs": there.differs,
-                        "missing": there.missing,
+                        "iops": level(figures.rate),
+                        "repeats": figures.n_repeats,
+                        "ratio": level(figures.ratio),
+                        "differs": figures.differs,
+                        "missing": figures.missing,
                     }
-                    for there in row.there
+                    for figures in row.by_target
                 ],
             }
             for row in rows
@@ -471,14 +478,14 @@ def _document(
                 "configuration": one.configuration,
                 "there": [
                     {
-                        "accesses_per_s": level(there.rate),
-                        "rounds": there.n_repeats,
-                        "ratio": level(there.ratio),
-                        "differs": there.differs,
-                        "missing": there.missing,
-                        "without": [str(cell) for cell in rate.left_out] if rate else [],
+                        "accesses_per_s": level(figures.rate),
+                        "rounds": figures.n_repeats,
+                        "ratio": level(figures.ratio),
+                        "differs": figures.differs,
+                        "missing": figures.missing,
+                        "without": [str(cell) for cell in rate.omitted] if rate else [],
                     }
-                    for there, rate in zip(one.there, one.rates, strict=True)
+                    for figures, rate in zip(one.by_target, one.rates, strict=True)
                 ],
             }
             for one in served

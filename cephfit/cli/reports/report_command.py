@@ -306,8 +306,8 @@ def _predict(profile: Profile, baselines: Baselines, told: PredictionSet | None)
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
 
-    speaker = predictor() if told is None else predictor(told.model, confidence=told.confidence)
-    return ranked(speaker, profile, baselines)
+    model_predictor = predictor() if told is None else predictor(told.model, confidence=told.confidence)
+    return ranked(model_predictor, profile, baselines)
 
 
 def _csv(findings: Findings, what: str) -> str:

@@ -23,10 +23,10 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
     """
     from cephfit.results.statistics.run_caveats import continuations_of
     from cephfit.results.store.sample_store import Store
-    from cephfit.results.tables.baseline_csv import is_store, says_simulated
+    from cephfit.results.tables.baseline_csv import is_marked_simulated, is_store
 
     if not is_store(location):
-        simulated = says_simulated(Path(location))
+        simulated = is_marked_simulated(Path(location))
         return {"run": None, "simulated": simulated, "finished": None, "stopping": None, "continuations": []}
     with Store.open(location) as store:
         run = store.run(run_id)

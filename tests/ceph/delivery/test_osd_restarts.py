@@ -58,7 +58,7 @@ def test_those_that_are_down_come_first_and_nobody_is_asked_for_them(
     cluster.stop(2)
     done: list[int] = []
     one_by_one(cluster, journal, Daemons(cluster)).restart([0, 1, 2], done.append)
-    assert cluster.told == [
+    assert cluster.changes == [
         "restart osd.2",
         "may osd.0 stop?",
         "restart osd.0",
@@ -75,7 +75,7 @@ def test_each_is_done_when_it_is_up_not_when_all_are(cluster: SmallCluster, jour
         one_by_one(cluster, journal, Daemons(cluster, lambda osd: osd != 1)).restart([0, 1, 2], done.append)
     assert done == [0]
     assert error.value.osds == (1,)
-    assert "restart osd.2" not in cluster.told, "no second one while one is down"
+    assert "restart osd.2" not in cluster.changes, "no second one while one is down"
 
 
 def test_one_whose_disk_is_dead_keeps_nobody_back_and_is_named(cluster: SmallCluster, journal: Journal) -> None:
@@ -109,7 +109,7 @@ def test_one_that_is_purged_in_the_middle_keeps_nobody_back(
     done: list[int] = []
     one_by_one(cluster, journal, Purging(cluster)).restart([0, 1, 2], done.append)
     assert sorted(done) == [0, 1, 2]
-    assert cluster.told[-1] == "restart osd.2"
+    assert cluster.changes[-1] == "restart osd.2"
     assert not journal.entries()
 
 
@@ -180,9 +180,9 @@ def test_options_with_which_an_osd_does_not_start_are_taken_back_and_it_is_start
     assert all(osd["up"] for osd in cluster.osds)
     assert cluster.flagged() == []
     assert changes.settings.restarts_due() == (0, 2), "osd.0 ran with it; osd.2 was to be restarted"
-    cluster.told.clear()
+    cluster.changes.clear()
     changes.take_back(pools=False)
-    assert [word for word in cluster.told if word.startswith("restart")] == ["restart osd.0", "restart osd.2"]
+    assert [word for word in cluster.changes if word.startswith("restart")] == ["restart osd.0", "restart osd.2"]
     assert not journal.entries()
 
 
@@ -220,12 +220,12 @@ def test_a_kill_between_is_gone_on_from(cluster: SmallCluster, journal: Journal,
         whole(cluster, journal, Daemons(cluster, starts)).bring_about(SHARDS)
     assert cluster.flagged() == [1]
     again = Journal(tmp_path / "journal.jsonl")
-    cluster.told.clear()
+    cluster.changes.clear()
     changes = whole(cluster, again, Daemons(cluster))
     changes.clear_up()
     assert cluster.flagged() == [1], "it is down still"
     changes.take_back(pools=False)
-    assert cluster.told[:2] == ["osd osd_op_num_shards gone", "restart osd.1"]
+    assert cluster.changes[:2] == ["osd osd_op_num_shards gone", "restart osd.1"]
     assert cluster.flagged() == []
     again.finish()
 
