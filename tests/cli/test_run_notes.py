@@ -73,7 +73,7 @@ def test_a_race_is_called_so(store: Path, profile: str, command: object) -> None
     assert "STOPPED EARLY" not in give(command, profile, "--baselines", str(store)).output
     with Store.open(store) as opened:
         opened.put_document(opened.run(None).run_id, "stopping", {"looks": 1, "stopped": [], "races": []})
-    assert "accounts for the interim looks" in give(command, profile, "--baselines", str(store)).output
+    assert "accounts for the interim analyses" in give(command, profile, "--baselines", str(store)).output
 
 
 @pytest.fixture

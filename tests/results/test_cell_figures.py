@@ -135,14 +135,14 @@ def test_the_interval_of_an_error_is_made_of_both() -> None:
     assert replace(row, predicted_low=120.0, predicted_high=120.0).error_interval is None, "the default"
 
 
-def test_what_a_list_leaves_out_is_said(alone: Findings) -> None:
+def test_what_a_list_omits_is_stated(alone: Findings) -> None:
     lost = [
         Sample(SampleKey("A", CELL, "c0", 0, attempt), State.INVALID, None, 0, 1, "HEALTH_WARN")
         for attempt in range(REJECTED_SHOWN + 7)
     ]
     report = report_of(replace(alone, samples=(*alone.samples, *lost)), made_ns=0)
     assert len(report.method.rejected) == REJECTED_SHOWN
-    assert any(f"which and why of the first {REJECTED_SHOWN}" in caveat for caveat in report.caveats)
+    assert any(f"the first {REJECTED_SHOWN} of them" in caveat for caveat in report.caveats)
     for text in (to_html(report), to_markdown(report)):
         assert f"These are the first {REJECTED_SHOWN}; 7 more" in text
     assert report.method.rejected[0][0] == "A 4K-randread, c0, repeat 1, attempt 1", "counted as while measuring"

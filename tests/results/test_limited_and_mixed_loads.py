@@ -228,11 +228,11 @@ def test_a_report_gives_no_accesses_per_second_of_a_mix_or_of_a_limit(folder: Pa
     for load in ("mixed", "gentle"):
         assert "accesses of the mix per second" not in told[load]
         assert told[load].count("No accesses per second are given") == 1
-    assert "was measured while the other direction ran beside it" in told["mixed"]
+    assert "was measured while I/O of the other direction ran at the same time" in told["mixed"]
     assert "under A, A-again, ssd in 4K-randread, 4K-randwrite" in told["gentle"]
     assert "a lower bound: at the load&#39;s limit" in told["gentle"]
     assert "and perhaps faster" in told["gentle"], "the heat map says so, too"
-    assert "hides what the storage can do there: what limits the answer, below" in told["gentle"]
+    assert "It hides what the storage can do there" in told["gentle"]
     assert "∞" not in told["gentle"]
     assert "hides what the storage can do" not in told["mixed"] + told[""]
     # The default did not reach this limit: its rate is its own.

@@ -53,10 +53,10 @@ def test_samples_that_came_after_map_count(tmp_path: Path, model: str, confidenc
     page = tmp_path / "report.md"
     result = CliRunner().invoke(command, ["--store", str(place), "-o", str(page)], catch_exceptions=False)
     best = now.of(now.best)
-    assert f"predicted {best.relative / 100:.2f} times the default" in result.output
+    assert f"predicted to be {best.relative / 100:.2f} times as fast" in result.output
     assert f"{best.low / 100:.2f} to {best.high / 100:.2f}" in result.output
     assert f"model `{model}`" in page.read_text()
-    assert "made anew from the samples as they are now" in page.read_text()
+    assert "recalculated from the current samples" in page.read_text()
 
 
 def test_nothing_is_said_where_nothing_changed(tmp_path: Path) -> None:
