@@ -1,9 +1,4 @@
-"""The same configurations on several targets, compared with the first target. Pure.
-
-The same configurations in the same cells on several targets, held against the first of them. Pure.
-
-What several targets serve of a workload, held against the first of them. Pure.
-"""
+"""The same configurations on several targets, compared with the first: in cells and for workloads. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +15,13 @@ from cephfit.results.statistics.workload_rate import WorkloadRate, why_no_rate, 
 
 @dataclass(frozen=True, slots=True)
 class TargetFigures:
-    """What one target gave in one cell.
+    """The figures of one target in one cell, or for one workload.
 
     Attributes:
-        rate: I/Os per second of all clients together, over all repeats; None where there is no baseline.
-        n_repeats: behind it.
+        rate: I/Os per second of all clients together, over all repeats; None without a baseline.
+        n_repeats: number of repeats.
         ratio: rate against the first target's; None for the first itself, or where one of the two is missing.
-        missing: why there is no baseline.
+        missing: reason why there is no baseline; empty if there is one.
     """
 
     rate: Level | None
@@ -36,7 +31,7 @@ class TargetFigures:
 
     @property
     def differs(self) -> bool | None:
-        """Whether the interval of the ratio leaves out 1; None where nobody can tell."""
+        """Whether the interval of the ratio excludes 1; None without an interval."""
         if self.ratio is None or self.ratio.interval is None:
             return None
         return 1.0 not in self.ratio.interval
@@ -52,14 +47,14 @@ class Row:
 
 
 def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> tuple[Row, ...]:
-    """Every configuration and cell that any target has been measured or tried in.
+    """Return every configuration and cell that was measured or tried on any target.
 
     Args:
-        targets: of one load each; the others are held against the first.
-        confidence: of each interval by itself.
+        targets: of one load each; the others are compared with the first.
+        confidence: level of each interval by itself.
     """
     places = {place for target in targets for place in (*target.cells, *target.missing)}
-    # Once for each target: it draws on all of its configurations.
+    # Once for each target, because it uses all of its configurations.
     measured = [_TargetBaselines(target, own_spreads(target)) for target in targets]
     names = dict.fromkeys(name for target in targets for name in target.configurations)
     names |= dict.fromkeys(name for name, _ in places)
@@ -73,7 +68,7 @@ def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> 
 
 @dataclass(frozen=True, slots=True)
 class _TargetBaselines:
-    """A target's baselines, and how the repeats of each scatter."""
+    """A target's baselines, and the scatter of their repeats."""
 
     baselines: Baselines
     spreads: Mapping[tuple[str, Cell], Spread]
@@ -121,8 +116,8 @@ class Served:
     Attributes:
         workload: the profile's name.
         configuration: name.
-        by_target: with rates in accesses of the mix per second, all clients together.
-        rates: what they are made of; None where the configuration was not measured in all cells of the workload.
+        by_target: figures, with rates in accesses of the mix per second, all clients together.
+        rates: the underlying rates; None where the configuration was not measured in all cells of the workload.
     """
 
     workload: str
@@ -134,12 +129,12 @@ class Served:
 def served_of(
     profile: Profile, targets: Sequence[Baselines], *, confidence: float = CONFIDENCE
 ) -> tuple[Served, ...]:
-    """The workload under every configuration that any target has been measured or tried in.
+    """Return the workload under every configuration that was measured or tried on any target.
 
     Args:
         profile: of the workload; its mix adds up as time (``workload_rates``).
-        targets: of one load each; the others are held against the first.
-        confidence: of each interval by itself.
+        targets: of one load each; the others are compared with the first.
+        confidence: level of each interval by itself.
     """
     of_targets = [workload_rates(profile, baselines, confidence=confidence) for baselines in targets]
     names = dict.fromkeys(name for baselines in targets for name in baselines.configurations)
@@ -170,7 +165,7 @@ def _rate_figures(rate: WorkloadRate, first: WorkloadRate | None, confidence: fl
 
 
 def _lacking(profile: Profile, baselines: Baselines, name: str) -> str:
-    """Why there is no rate."""
+    """Return why there is no rate."""
     lacking = [c for c, n in profile.cell_counts().items() if n > 0 and (name, c) not in baselines.cells]
     if not lacking:
         cells = [c for c, n in profile.cell_counts().items() if n > 0]

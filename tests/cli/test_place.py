@@ -117,4 +117,4 @@ def test_who_is_left_out_is_said(profile: str, figures: str) -> None:
     with Path(figures).open("a") as file:
         file.write("C,4K,read,c,0,1000\n")
     said = give(place_command.command, profile, "--baselines", figures).output
-    assert "Note: configuration C is left out: no baseline for 4K-randread" in said
+    assert "Note: configuration C is omitted: no baseline for 4K-randread" in said

@@ -85,7 +85,7 @@ def test_a_configuration_that_failed_more_often_than_not_does_not_look_as_sound_
         "frail: 1 of 3 repeats in the workload's cells gave a figure, and only these count (2 x failed: fio died)"
         in notes
     )
-    assert any(n.startswith("idle: 2 of 3 repeats") and "1 x a client moved nothing" in n for n in notes)
+    assert any(n.startswith("idle: 2 of 3 repeats") and "1 x a client completed no I/O" in n for n in notes)
     assert not any(note.startswith("A:") for note in notes)
 
 

@@ -148,7 +148,7 @@ def test_a_configuration_measured_with_another_number_of_clients_is_left_out_by_
     }
     answer = predictor("time").predict(workload(), replace(measured, cells=cells))
     assert [p.configuration for p in answer.predictions] == ["C", "A"]
-    assert any("B is left out: measured with another number of clients" in note for note in answer.notes)
+    assert any("B is omitted: measured with another number of clients" in note for note in answer.notes)
 
 
 def test_a_configuration_that_lacks_a_cell_is_left_out_by_name_with_the_reason() -> None:
@@ -158,7 +158,7 @@ def test_a_configuration_that_lacks_a_cell_is_left_out_by_name_with_the_reason()
     answer = predictor("time").predict(workload(), baselines(table, why))
     assert {p.configuration for p in answer.predictions} == {"A", "C"}
     notes = "\n".join(answer.notes)
-    assert "configuration B is left out: no baseline for 1M-read (failed: osd.2 died)" in notes
+    assert "configuration B is omitted: no baseline for 1M-read (failed: osd.2 died)" in notes
     assert "configuration D is left out" in notes
     assert "skipped: no such option" in notes
 
@@ -229,7 +229,7 @@ def test_an_op_of_which_nothing_was_judged_is_said_to_count_as_sequential() -> N
     lone = replace(
         workload(), accesses={**workload().accesses, Op.WRITE: {**workload().accesses[Op.WRITE], "4K": 1}}
     )
-    said = "the trace does not tell which writes are random: all count as sequential"
+    said = "the trace does not show which writes are random: all count as sequential"
     assert said in predictor("time").predict(lone, sweep(fast=1.2)).notes
     assert said not in predictor("time").predict(workload(), sweep(fast=1.2)).notes
     assert said not in predictor("meyer-random").predict(lone, sweep(fast=1.2)).notes
