@@ -1,9 +1,4 @@
-"""Samples, predictions and comparisons as CSV.
-
-Samples and predictions as CSV, for spreadsheets and other programs.
-
-Targets held against the first of them, cell by cell and for workloads, as CSV.
-"""
+"""Samples, cells, predictions and comparisons of targets as CSV, for spreadsheets and other programs."""
 
 import csv
 import io
@@ -53,10 +48,10 @@ CELL_COLUMNS = (
 
 
 def samples_csv(samples: Sequence[Sample], run: Run | None = None) -> str:
-    """One row per sample with all its metrics; a column per latency percentile that any sample has.
+    """Return one row per sample with all its metrics, and a column per latency percentile that any sample has.
 
     Columns configuration, size, pattern, client, run, load, iops, target and simulated are those of the baselines'
-    CSV; the last two say what the figures were measured on and are empty where ``run`` is not given.
+    CSV; the last two state the origin of the figures and are empty if ``run`` is not given.
     """
     percentiles = sorted({p for s in samples if s.metrics is not None for p in s.metrics.latency_percentiles_ns})
     tail = ("started_ns", "finished_ns", "cross_check_deviation", *ORIGIN_COLUMNS)
@@ -70,12 +65,12 @@ def samples_csv(samples: Sequence[Sample], run: Run | None = None) -> str:
 def predictions_csv(
     predictions: PredictionSet, run: Run | None = None, rates: Mapping[str, WorkloadRate] | None = None
 ) -> str:
-    """One row per configuration, best first; relative figures have the default = 100.
+    """Return one row per configuration, best first; relative figures have the default = 100.
 
-    An end of an interval that is not known is empty.
+    An unknown end of an interval is empty.
 
     Args:
-        rates: what each configuration serves of the workload; empty cells where it does not say.
+        rates: each configuration's rate for the workload; its cells are empty for the others.
     """
     return csv_text(
         (*PREDICTION_COLUMNS, *ORIGIN_COLUMNS),
@@ -84,9 +79,9 @@ def predictions_csv(
 
 
 def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate]) -> Iterator[tuple[object, ...]]:
-    """The cells of ``PREDICTION_COLUMNS``; rates of others only where the model's factors are of rates.
+    """Yield the cells of ``PREDICTION_COLUMNS``; without factors of rates, only the default has one.
 
-    ``rate_without`` names the cells of the workload that were not measured and that the rate leaves out.
+    ``rate_without`` names the cells of the workload that were not measured and that the rate omits.
     """
     in_time = model_called(predictions.model).adds_time
     for p in predictions.predictions:
@@ -106,9 +101,9 @@ def _rate_cells(rate: WorkloadRate | None) -> tuple[object, ...]:
 
 
 def cells_csv(findings: Findings) -> str:
-    """One row per configuration and cell that has figures: rate, throughput and latency of all clients together.
+    """Return one row per configuration and cell: rate, throughput and latency of all clients together.
 
-    Intervals are of 95 %, of the mean over the repeats, each by itself: Student's, from the repeats of the row.
+    Intervals are 95 % intervals of the mean over the repeats, each by itself: Student's t, from the row's repeats.
     """
     return csv_text(
         (*CELL_COLUMNS, *ORIGIN_COLUMNS), ((*row, *origin_of(findings.run)) for row in cell_rows(findings))
@@ -116,7 +111,7 @@ def cells_csv(findings: Findings) -> str:
 
 
 def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
-    """The cells of ``CELL_COLUMNS``."""
+    """Yield the cells of ``CELL_COLUMNS``."""
     baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
     for (name, cell), f in cell_figures_of(findings.samples, load=findings.load).items():
         iops = baselines.cells[name, cell].iops
@@ -131,7 +126,7 @@ def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
 
 
 def level_cells(level: Level | None, unit: float) -> tuple[object, ...]:
-    """Mean and both ends, in the unit."""
+    """Return mean and both ends, in the unit."""
     if level is None:
         return ("",) * 3
     ends = (max(level.interval.low, 0.0) / unit, level.interval.high / unit) if level.interval else ("", "")
@@ -156,7 +151,7 @@ def _sample_row(sample: Sample, percentiles: Sequence[float]) -> tuple[object, .
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table as CSV, with a line of headers."""
+    """Return a table as CSV, with a header line."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -174,13 +169,13 @@ _COLUMNS = (
 def rows_csv(
     rows: Sequence[Row], runs: Sequence[Run], *, load: str = OWN_LOAD, served: Sequence[Served] = ()
 ) -> str:
-    """One line for each configuration, cell and target; what is not known is empty.
+    """Return one line for each configuration, cell and target; unknown values are empty.
 
     Args:
         runs: of the targets, in their order.
-        load: that the figures are of.
-        served: workloads, which follow the cells: without a size and a pattern, accesses of the mix as I/Os, and
-            ``rate_without`` names the cells that were not measured and that a rate leaves out.
+        load: the load of the figures.
+        served: workloads, which follow the cells. They have no size and pattern; their I/Os are accesses of the
+            mix; ``rate_without`` names the cells that were not measured and that a rate omits.
     """
     lines = [line for row in rows for line in _of_cell(row, runs, load)]
     lines += [line for one in served for line in _of_workload(one, runs, load)]

@@ -182,8 +182,9 @@ def test_compare_holds_every_cell_against_the_first_target(measured: Path) -> No
 def test_compare_says_how_sure_it_is(measured: Path) -> None:
     text = compared(measured)
     assert (
-        "Intervals are of 95 %, each by itself: of a hundred cells that do not differ, about five seem to" in text
-        and "what a round does moves all of its cells together" in text
+        "Intervals are 95 % intervals, each by itself: of 100 cells without a difference, about five appear"
+        in text
+        and "A round affects all of its cells" in text
     )
     document = json.loads(compared(measured, "--json"))
     assert (document["confidence"], document["joint"]) == (0.95, False)

@@ -119,7 +119,7 @@ def test_no_option_takes_a_number_that_is_none() -> None:
 
 @pytest.mark.parametrize("lies", ["A=hdd:inf", "A=hdd:nan", "A=hdd:-1"])
 def test_bytes_on_disks_are_so_many_for_each_byte(lies: str) -> None:
-    with pytest.raises(InputError, match=r"--lies: .* is not CONFIGURATION=CLASS:COPIES"):
+    with pytest.raises(InputError, match=r"--placement: .* is not CONFIGURATION=CLASS:COPIES"):
         parse_placement(lies, {"A"})
 
 

@@ -159,7 +159,7 @@ def test_a_configuration_that_lacks_a_cell_is_left_out_by_name_with_the_reason()
     assert {p.configuration for p in answer.predictions} == {"A", "C"}
     notes = "\n".join(answer.notes)
     assert "configuration B is omitted: no baseline for 1M-read (failed: osd.2 died)" in notes
-    assert "configuration D is left out" in notes
+    assert "configuration D is omitted" in notes
     assert "skipped: no such option" in notes
 
 

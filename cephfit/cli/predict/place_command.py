@@ -43,12 +43,13 @@ if TYPE_CHECKING:
     help="Relative price of a byte on a device class. Repeatable.",
 )
 @click.option(
-    "--lies",
-    "lying",
+    "--placement",
+    "placements",
     multiple=True,
     metavar="CONFIGURATION=CLASS:COPIES",
     help="Device class and number of copies for a configuration that does not state them. Repeatable.",
 )
+@click.option("--lies", "former_placements", multiple=True, hidden=True, help="Former name of --placement.")
 @json_option
 def command(
     profiles: tuple[Path, ...],
@@ -59,14 +60,15 @@ def command(
     confidence: float,
     at_least: float | None,
     prices: tuple[str, ...],
-    lying: tuple[str, ...],
+    placements: tuple[str, ...],
+    former_placements: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Recommend one of the measured pools for the workload in each PROFILE.
 
     If the samples cannot distinguish pools from the fastest one (or, with --at-least, if several are certainly
     fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
-    tier counts with the part of the measured data that it had room for.
+    tier counts with the share of the measured data that it had capacity for.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
     from cephfit.cli.reports.run_notes import may_be_unfinished, run_document, run_notes
@@ -79,9 +81,9 @@ def command(
 
     model_predictor = predictor(model, confidence=confidence)
     measured = run_document(location, run_id)
-    run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
+    run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
     baselines = open_baselines(location, run_id, load)
-    spaces = _spaces(location, run_id, lying)
+    spaces = _spaces(location, run_id, (*former_placements, *placements))
     by_class = parse_prices(prices, spaces)
     choices: list[tuple[PredictionSet, PoolChoice]] = []
     for path in profiles:
@@ -112,14 +114,14 @@ def command(
     for predictions, choice in choices:
         _print(choice, spaces, predictions.notes, priced=bool(prices))
     click.echo(
-        f"{level(confidence)} intervals, joint over all configurations: fast enough holds at that level, and so, "
-        "over all pairs of pools, does slower (so the default may count as as good as one whose interval is above "
-        f"100); the default pool = 100; model {model}"
+        f"Intervals are {level(confidence)} intervals, joint over all configurations; the default pool = 100; "
+        f"model {model}. Fast enough holds at this level, and so does slower, over all pairs of pools. The "
+        "default may therefore be as good as a pool whose interval is above 100."
     )
 
 
-def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[str, Space | None]:
-    """Pools that compete and what each takes; empty for a CSV file, which does not say what it measured."""
+def _spaces(location: str, run_id: str | None, placements: tuple[str, ...]) -> dict[str, Space | None]:
+    """Return the candidate pools and the space that each takes; empty for a CSV file, which has no settings."""
     from cephfit.results.tables.baseline_csv import is_store
 
     if not is_store(location):
@@ -132,20 +134,20 @@ def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[s
         sweep = known_of(store, store.run(run_id)).sweep
     first = same_pool(sweep.configurations)
     rivals = [c for c in sweep.configurations if only_pool_settings(c) and first[c.name] == c.name]
-    said = dict(parse_placement(text, {c.name for c in rivals}) for text in lying)
+    given = dict(parse_placement(text, {c.name for c in rivals}) for text in placements)
     measured_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
-    return {c.name: said.get(c.name) or space_of(c, measured_nbytes) for c in rivals}
+    return {c.name: given.get(c.name) or space_of(c, measured_nbytes) for c in rivals}
 
 
 def parse_placement(text: str, known: set[str]) -> tuple[str, Space]:
-    """Which configuration a ``--lies`` speaks of, and what each byte takes there.
+    """Parse ``--placement``: the configuration, and the bytes on disks per byte of data.
 
     Args:
         text: ``CONFIGURATION=CLASS:COPIES``.
         known: configurations with a pool.
 
     Raises:
-        InputError: it says something else.
+        InputError: it has another form, or names an unknown configuration.
     """
     from cephfit.core.errors import InputError
 
@@ -158,27 +160,27 @@ def parse_placement(text: str, known: set[str]) -> tuple[str, Space]:
     if name not in known and 0 < share < math.inf:
         raise InputError(
             f"there is no configuration {name!r} with a pool",
-            where="--lies",
+            where="--placement",
             remedy=f"there are {', '.join(sorted(known))}",
         )
     if name not in known or not device_class or not 0 < share < math.inf:
         raise InputError(
             f"{text!r} is not CONFIGURATION=CLASS:COPIES",
-            where="--lies",
+            where="--placement",
             remedy=f"write it like {min(known)}=hdd:3",
         )
     return name, {device_class: share}
 
 
 def parse_prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[str, float]:
-    """The price of a byte by device class; 1 of each where none is given.
+    """Return the price of a byte by device class; 1 for each if no price is given.
 
     Args:
         prices: each ``CLASS=NUMBER``.
         spaces: by configuration, None where it is not known.
 
     Raises:
-        InputError: one says something else, or names a class that no pool is on.
+        InputError: one has another form, or names a class without a pool.
     """
     from cephfit.core.errors import InputError
 
