@@ -1,7 +1,7 @@
-"""How often a pool is told behind the fastest of several that are equal: a table of docs/method.md, as Markdown.
+"""How often one of several equal pools is called slower than the fastest: a table of docs/method.md, as Markdown.
 
 Known truth: seven configurations that are alike, `time`, the many-cell workload. The one that came out fastest is
-chosen by the same samples that the others are held against it by, so that the level of comparisons with a given
+chosen by the same samples that they are compared with, so that the level of comparisons with a given
 configuration is not enough; the second share is at that level.
 
 Run with: .venv/bin/python benchmarks/equal_pools.py --sweeps 400
@@ -36,24 +36,24 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=400, help="of every figure (default 400)")
     parser.add_argument("--seed", type=int, default=5)
     chosen = parser.parse_args()
-    print("| noise | repeats | any told behind the fastest | at the level for one given configuration |")
+    print('| noise | repeats | any false "slower" verdict | at the level for one given configuration |')
     print("|---|---|---|---|")
     truth = np.tile(np.log(TYPICAL_IOPS), (7, 1))
     model_predictor, workload = predictor("time"), profiles()[0]
     for name, noise in NOISES.items():
         for repeats in (2, 3):
             dice = np.random.default_rng(chosen.seed)
-            told = np.zeros(2)
+            slower = np.zeros(2)
             for _ in range(chosen.sweeps):
                 measured = baselines_of(np.exp(draw(dice, truth, noise, repeats)))
                 predictions = model_predictor.predict(workload, measured)
                 fastest = predictions.predictions[0].configuration
                 given = model_predictor.predict(workload, replace(measured, default=fastest))
-                told += [
+                slower += [
                     bool(worse_than(model_predictor, workload, measured, predictions)(fastest)),
                     any(p.verdict is Verdict.WORSE for p in given.predictions),
                 ]
-            shares = 100 * told / chosen.sweeps
+            shares = 100 * slower / chosen.sweeps
             print(f"| {name} | {repeats} | {shares[0]:.1f} % | {shares[1]:.1f} % |", flush=True)
 
 

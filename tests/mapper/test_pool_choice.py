@@ -1,4 +1,4 @@
-"""Which pool a workload should have: by what can be told first, by price where that leaves a choice."""
+"""The choice of a pool for a workload: first by significant differences, then by price."""
 
 import math
 
@@ -70,8 +70,8 @@ def test_pools_of_which_nothing_was_predicted_are_refused() -> None:
 
 @pytest.mark.parametrize(("model", "chosen"), [("time", "fast"), ("meyer", "slow")])
 def test_a_noisy_default_does_not_make_the_slower_pool_the_choice(model: str, chosen: str) -> None:
-    """The default's noise is in both intervals against it, so that they overlap; held against each other, fast is
-    told to be ahead of slow. Formula 2.1 has no such ratio, and stays careful."""
+    """The default's noise is in both intervals against it, so that they overlap. In a direct comparison, fast
+    is ahead of slow. Formula 2.1 has no such ratio and is conservative."""
     rng = np.random.default_rng(2)
     figures = {
         (name, cell): Baseline(name, cell, tuple(iops * speed * np.exp(rng.normal(0, scatter, 3))))
@@ -88,16 +88,16 @@ def test_a_noisy_default_does_not_make_the_slower_pool_the_choice(model: str, ch
 
 
 def test_of_pools_that_are_equal_hardly_ever_is_one_told_behind_the_fastest() -> None:
-    """The fastest is chosen by the same samples: at the level for one that is given, 7 of these 60 were told."""
+    """The fastest is chosen by the same samples: at the level for a given one, 7 of 60 were slower."""
     rng = np.random.default_rng(5)
     truth, model_predictor, workload = np.tile(np.log(TYPICAL_IOPS), (7, 1)), predictor("time"), profiles()[0]
-    told = 0
+    slower = 0
     for _ in range(60):
         measured = baselines_of(np.exp(draw(rng, truth, Noise(uneven=math.log(1.5)), 3)))
         predictions = model_predictor.predict(workload, measured)
         fastest = predictions.predictions[0].configuration
-        told += bool(worse_than(model_predictor, workload, measured, predictions)(fastest))
-    assert told <= 3
+        slower += bool(worse_than(model_predictor, workload, measured, predictions)(fastest))
+    assert slower <= 3
 
 
 def test_with_a_floor_the_whole_interval_must_be_above_it() -> None:
@@ -107,9 +107,9 @@ def test_with_a_floor_the_whole_interval_must_be_above_it() -> None:
     assert choice.chosen == "mixed"
     assert statuses(choice)["coded"] is PoolStatus.UNSURE
     assert statuses(choice)["hdd"] is PoolStatus.SLOWER
-    nobody = choose_pool(predictions, costs, at_least=400)
-    assert nobody.chosen == ""
-    assert nobody.why == "no pool certainly reaches 400; ssd comes closest with 300 (280 to 320)"
+    none = choose_pool(predictions, costs, at_least=400)
+    assert none.chosen == ""
+    assert none.why == "no pool certainly reaches 400; ssd comes closest with 300 (280 to 320)"
 
 
 def test_without_all_prices_the_fastest_is_chosen_and_that_is_said() -> None:

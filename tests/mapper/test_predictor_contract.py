@@ -102,8 +102,10 @@ def test_the_default_is_100_and_the_others_are_told_by_their_intervals(model_pre
         if p.configuration == "A":
             assert (p.relative, p.low, p.high, p.verdict) == (100.0, 100.0, 100.0, Verdict.DEFAULT)
         else:
-            told = Verdict.BETTER if p.low > 100 else Verdict.WORSE if p.high < 100 else Verdict.INDISTINGUISHABLE
-            assert p.verdict is told
+            expected = (
+                Verdict.BETTER if p.low > 100 else Verdict.WORSE if p.high < 100 else Verdict.INDISTINGUISHABLE
+            )
+            assert p.verdict is expected
     assert answer.of("fast").verdict is Verdict.BETTER
     assert answer.of("slow").verdict is Verdict.WORSE
     assert answer.of("nearly").verdict is Verdict.INDISTINGUISHABLE

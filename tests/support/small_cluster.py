@@ -64,7 +64,7 @@ class SmallCluster:
 
     def _one(self, osd: int) -> dict[str, Any]:
         """Raises:
-        RefusedError: somebody has purged it.
+        RefusedError: it was purged.
         """
         found = next((one for one in self.osds if one["osd"] == osd), None)
         if found is None:
