@@ -234,8 +234,7 @@ def _verified(findings: Findings, predictions: PredictionSet) -> str:
     assessment = findings.assessment
     if assessment is None:
         return (
-            "This is only a prediction: the real workload has not been run on these configurations yet "
-            "(`cephfit verify` does that)."
+            "This is only a prediction: cephfit verify has not run the real workload on these configurations yet."
         )
     ran = f"{assessment.workload} was run on {formatting.count(len(assessment.rows), 'configuration')}"
     if not is_about(assessment, predictions):

@@ -114,7 +114,7 @@ def command(
     for predictions, choice in choices:
         _print(choice, spaces, predictions.notes, priced=bool(prices))
     click.echo(
-        f"Intervals are {level(confidence)} intervals, joint over all configurations; the default pool = 100; "
+        f"{level(confidence)} intervals, joint over all configurations; the default pool = 100; "
         f"model {model}. Fast enough holds at this level, and so does slower, over all pairs of pools. The "
         "default may therefore be as good as a pool whose interval is above 100."
     )
