@@ -55,7 +55,7 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -
             "CSV, column client",
             "run 1 of A 4K-read has no",
         ),
-        ("", "CSV", "there are no figures"),
+        ("", "CSV", "the file has no figures"),
     ],
 )
 def test_what_is_wrong_is_said_with_line_and_column(rows: str, where: str, what: str) -> None:

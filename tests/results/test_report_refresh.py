@@ -76,7 +76,9 @@ def test_a_prediction_that_cannot_be_made_any_more_is_not_shown(tmp_path: Path) 
     with Store.open(tmp_path / "r.sqlite") as store:
         report = report_of(read_findings(store, predict=refuse), made_ns=0)
     assert report.ranking is None
-    assert any("is not shown: no baseline for 4K-read" in sentence for sentence in report.answer.sentences)
+    assert any(
+        "from the current samples: no baseline for 4K-read." in sentence for sentence in report.answer.sentences
+    )
 
 
 def test_a_prediction_without_its_profile_is_not_shown(tmp_path: Path) -> None:
@@ -88,4 +90,4 @@ def test_a_prediction_without_its_profile_is_not_shown(tmp_path: Path) -> None:
         store.put_document(RUN_ID, "predictions", stored.to_json())
         report = report_of(read_findings(store, predict=recalculated), made_ns=0)
     assert report.ranking is None
-    assert "is kept without the workload's profile" in report.answer.sentences[0]
+    assert "the workload's profile is not stored" in report.answer.sentences[0]
