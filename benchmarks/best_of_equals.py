@@ -2,7 +2,7 @@
 
 Known truth: twelve configurations, all 10 % better than the default in every cell; every cell with a CV of 5 %,
 two repeats, the many-cell workload, model `time`. Prints the mean of the best's prediction, and of the common mean
-that the note gives, over the sweeps that found a best.
+that the note on chance gives, over the sweeps that found a best.
 """
 
 import argparse
@@ -33,11 +33,11 @@ def main() -> None:
         measured = baselines_of(np.exp(draw(rng, truth, Noise(lowest=0.05, highest=0.05), 2)))
         found = ranked(predictor(), profiles()[0], measured)
         notes = " ".join(found.notes)
-        if told := re.search(r"lead to chance: if all were equal, each would be at ([\d.]+)", notes):
+        if found := re.search(r"lead to chance: if all were equal, each would be at ([\d.]+)", notes):
             said.append(found.of(found.best).relative)
-            common.append(float(told[1]))
+            common.append(float(found[1]))
     print(f"{len(said)} of {given.sweeps} sweeps found a best; the truth of all is 110.0")
-    for name, figures in (("the best said", said), ("the mean of those not told from it", common)):
+    for name, figures in (("the best predicted", said), ("the mean of those not distinguishable from it", common)):
         error = statistics.stdev(figures) / len(figures) ** 0.5
         print(f"{name}: {statistics.mean(figures):.1f} on average (two standard errors {2 * error:.1f})")
 

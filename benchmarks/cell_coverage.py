@@ -3,13 +3,13 @@
 Six copies of the default are compared in 20 cells, over sweeps drawn from a known truth
 (tests/support/synthetic_sweeps.py).
 
-`told`: how often a cell of a copy is called different. The heat map promises 99 % for each cell by itself.
+`significance`: how often a cell of a copy is called different. The heat map promises 99 % of each cell by itself.
 `compare` compares two equal sweeps at that level, cell by cell and for the thesis's five workloads.
 
-`rates`: how often the 95 % intervals of rates by themselves contain the true value, and how often `compare`
-finds a difference between two equal sweeps at that level, also where rounds drift.
+`rates`: how often the 95 % intervals of absolute rates contain the true value, and how often `compare` finds a
+difference between two equal sweeps at that level, also where rounds drift.
 
-Run with: .venv/bin/python benchmarks/cell_coverage.py --table told --sweeps 60
+Run with: .venv/bin/python benchmarks/cell_coverage.py --table significance --sweeps 60
           .venv/bin/python benchmarks/cell_coverage.py --table rates --sweeps 200
 """
 
@@ -54,28 +54,28 @@ PLACES = [(f"C{j}", cell) for j in range(1, 7) for cell in CELLS]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", choices=("told", "rates"), default="told")
+    parser.add_argument("--table", choices=("significance", "rates"), default="significance")
     parser.add_argument("--sweeps", type=int, default=60, help="of every figure (default 60)")
     parser.add_argument("--seed", type=int, default=2017)
     chosen = parser.parse_args()
-    (told_table if chosen.table == "told" else rates_table)(chosen.sweeps, chosen.seed)
+    (significance_table if chosen.table == "significance" else rates_table)(chosen.sweeps, chosen.seed)
 
 
-def told_table(n_sweeps: int, seed: int) -> None:
-    """Cells and workloads that are told different at 99 %."""
+def significance_table(n_sweeps: int, seed: int) -> None:
+    """Print the shares of cells and workloads that are called different at 99 %."""
     print("| noise | repeats | heat map | scatter pooled over configurations only | compare | its workloads |")
     print("|---|---|---|---|---|---|")
     truth = np.tile(np.log(TYPICAL_IOPS), (7, 1))
     for name, noise in NOISES.items():
         for repeats in (2, 3):
             dice = np.random.default_rng(seed)
-            told = np.zeros(4)
+            different = np.zeros(4)
             for _ in range(n_sweeps):
                 one, other = (baselines_of(np.exp(draw(dice, truth, noise, repeats))) for _ in range(2))
                 n_unlike = unlike(one, other)
-                told += [coloured(one), coloured_by_pool(one), n_unlike, serving_otherwise(one, other)]
+                different += [coloured(one), coloured_by_pool(one), n_unlike, serving_otherwise(one, other)]
             of_workloads = 7 * len(WORKLOADS)
-            shares = 100 * told / n_sweeps / [len(PLACES), len(PLACES), len(PLACES), of_workloads]
+            shares = 100 * different / n_sweeps / [len(PLACES), len(PLACES), len(PLACES), of_workloads]
             print(f"| {name} | {repeats} | {' | '.join(f'{share:.1f} %' for share in shares)} |", flush=True)
 
 
@@ -114,33 +114,33 @@ def held(one: Baselines, other: Baselines, workload: Profile, served: float) -> 
 
     Returns:
         Shares of cells held under A and C1 and the median log half width under C1; the same of the workload's
-        rate; shares of cells and of the workload's configurations that `compare` tells different.
+        rate; shares of cells and of the workload's configurations that `compare` calls different.
     """
     rows, of_workload = rows_of((one, other)), served_of(workload, (one, other))
     truths = dict(zip(CELLS, TYPICAL_IOPS, strict=True))
     shares: list[float] = []
     for figures in (
-        [(r.configuration, r.there[0].rate, truths[r.cell]) for r in rows],
-        [(s.configuration, s.there[0].rate, served) for s in of_workload],
+        [(r.configuration, r.by_target[0].rate, truths[r.cell]) for r in rows],
+        [(s.configuration, s.by_target[0].rate, served) for s in of_workload],
     ):
         for name in ("A", "C1"):
             known = [(r.interval, true) for n, r, true in figures if n == name and r and r.interval]
             shares.append(float(np.mean([true in interval for interval, true in known])))
         shares.append(float(np.median([math.log(interval.high / interval.low) / 2 for interval, _ in known])))
-    for told in (rows, of_workload):
-        shares.append(float(np.mean([r.there[1].differs is True for r in told])))
+    for different in (rows, of_workload):
+        shares.append(float(np.mean([r.by_target[1].differs is True for r in different])))
     return shares
 
 
 def coloured(measured: Baselines) -> int:
-    """Cells that the heat map tells from the default's."""
+    """Return the number of cells that the heat map calls different from the default."""
     against = AgainstDefault.of(measured)
     found = (against.interval(name, cell, HEAT_CONFIDENCE) for name, cell in PLACES)
     return sum(interval is not None and 1.0 not in interval for interval in found)
 
 
 def coloured_by_pool(measured: Baselines) -> int:
-    """Cells that it would tell, were every configuration held to scatter alike."""
+    """Return that number under the assumption that all configurations scatter alike."""
     n = 0
     for cell in CELLS:
         default = measured.cells["A", cell].iops
@@ -153,7 +153,7 @@ def coloured_by_pool(measured: Baselines) -> int:
 
 
 def unlike(one: Baselines, other: Baselines) -> int:
-    """Cells that two clusters, which are alike, are told to differ in."""
+    """Return the number of cells in which two equal clusters are called different."""
     spreads, other_spreads = own_spreads(one), own_spreads(other)
     n = 0
     for place in PLACES:
@@ -169,9 +169,9 @@ def unlike(one: Baselines, other: Baselines) -> int:
 
 
 def serving_otherwise(one: Baselines, other: Baselines) -> int:
-    """Configurations that two clusters, which are alike, are told to differ under for a workload."""
+    """Return the number of configurations under which two equal clusters are called different for a workload."""
     served = [row for w in WORKLOADS for row in served_of(w, (one, other), confidence=HEAT_CONFIDENCE)]
-    return sum(row.there[1].differs is True for row in served)
+    return sum(row.by_target[1].differs is True for row in served)
 
 
 if __name__ == "__main__":

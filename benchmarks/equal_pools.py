@@ -1,8 +1,8 @@
-"""How often a false "slower" verdict is given among several equal pools: a table of docs/evidence.md, as Markdown.
+"""How often one of several equal pools is called slower than the fastest: a table of docs/method.md, as Markdown.
 
-Known truth: seven configurations that are alike, `time`, the many-cell workload. The same samples choose the
-fastest and compare the others with it. So the level of comparisons with a given configuration is not enough;
-the second share is at that level.
+Known truth: seven configurations that are alike, `time`, the many-cell workload. The one that came out fastest is
+chosen by the same samples that they are compared with, so that the level of comparisons with a given
+configuration is not enough; the second share is at that level.
 
 Run with: .venv/bin/python benchmarks/equal_pools.py --sweeps 400
 """
@@ -21,7 +21,7 @@ from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
 
 from cephfit.core.values.prediction import Verdict
 from cephfit.mapper import predictor
-from cephfit.mapper.contrasts import told_behind
+from cephfit.mapper.contrasts import worse_than
 
 NOISES = {
     "equal between configurations": Noise(),
@@ -39,21 +39,21 @@ def main() -> None:
     print('| noise | repeats | any false "slower" verdict | at the level for one given configuration |')
     print("|---|---|---|---|")
     truth = np.tile(np.log(TYPICAL_IOPS), (7, 1))
-    speaker, workload = predictor("time"), profiles()[0]
+    model_predictor, workload = predictor("time"), profiles()[0]
     for name, noise in NOISES.items():
         for repeats in (2, 3):
             dice = np.random.default_rng(chosen.seed)
-            told = np.zeros(2)
+            slower = np.zeros(2)
             for _ in range(chosen.sweeps):
                 measured = baselines_of(np.exp(draw(dice, truth, noise, repeats)))
-                predictions = speaker.predict(workload, measured)
+                predictions = model_predictor.predict(workload, measured)
                 fastest = predictions.predictions[0].configuration
-                given = speaker.predict(workload, replace(measured, default=fastest))
-                told += [
-                    bool(told_behind(speaker, workload, measured, predictions)(fastest)),
+                given = model_predictor.predict(workload, replace(measured, default=fastest))
+                slower += [
+                    bool(worse_than(model_predictor, workload, measured, predictions)(fastest)),
                     any(p.verdict is Verdict.WORSE for p in given.predictions),
                 ]
-            shares = 100 * told / chosen.sweeps
+            shares = 100 * slower / chosen.sweeps
             print(f"| {name} | {repeats} | {shares[0]:.1f} % | {shares[1]:.1f} % |", flush=True)
 
 

@@ -211,14 +211,14 @@ def print_power(n_sweeps: int, first_seed: int) -> None:
     _print_rule(3 + len(EFFECTS))
     gains = np.log1p([0.0, *EFFECTS, 0.0, 0.0])
     truth = np.log(TYPICAL_IOPS) + gains[:, None]
-    speaker = MixPredictor("time")
+    model_predictor = MixPredictor("time")
     for seed, (repeats, cv) in enumerate(POWER_CASES, start=first_seed):
         rng = np.random.default_rng(seed)
         n_found = np.zeros(len(EFFECTS))
         floors: list[float] = []
         for _ in range(n_sweeps):
             measured = baselines_of(np.exp(draw(rng, truth, Noise(lowest=cv, highest=cv), repeats)))
-            answer = speaker.predict(profiles()[0], measured)
+            answer = model_predictor.predict(profiles()[0], measured)
             n_found += [answer.of(f"C{j}").verdict is Verdict.BETTER for j in range(1, 1 + len(EFFECTS))]
             floors.append(answer.noise_floor)
         shares = (f"{100 * share:.0f}" for share in n_found / n_sweeps)

@@ -1,7 +1,7 @@
 """Whether a race of configurations picks what the full plan picks, and at what part of its runs.
 
 The samples are those of one real sweep, recorded in full: seven configurations of the one-machine lab, 16 cells,
-nine repeats (data/lab_nine_repeats.csv, its sweep file beside it). Every repetition makes another sweep of nine
+nine repeats (data/lab_nine_repeats.csv, its sweep file next to it). Every repetition makes another sweep of nine
 repeats from them, and the full plan and the race both decide on it:
 
 - order: the recorded rounds in another order, so that the race sees other ones first;
@@ -9,8 +9,9 @@ repeats from them, and the full plan and the race both decide on it:
 
 The full plan's answer is the mapper's: the best and the worst that are distinguishable from the default at 95 %,
 the default where none is. `same` counts races with the very same answer, `equal` those with another one that
-the full plan itself cannot tell from its own, `given up` those that answer "the default" where the full plan tells
-a configuration from it, `wrong` those with a configuration that the full plan tells from its own answer.
+the full plan itself cannot distinguish from its own, `given up` those that answer "the default" where the full
+plan distinguishes a configuration from it, `wrong` those with a configuration that the full plan distinguishes
+from its own answer.
 
 Run with: .venv/bin/python benchmarks/racing.py --repetitions 40
 """
@@ -80,11 +81,11 @@ def main() -> None:
     for how in ("order", "bootstrap"):
         print(f"\n| {how}: configurations, race for | runs: mean, least to most | {' | '.join(ENDS)} |")
         print("|---|---|---|---|---|---|")
-        for field, left_out in FIELDS.items():
+        for field, omitted in FIELDS.items():
             if chosen.field not in (None, field):
                 continue
             for profile in (*profiles(), None):
-                sweep = sweep_of(left_out, profile, chosen.margin)
+                sweep = sweep_of(omitted, profile, chosen.margin)
                 outcomes = [
                     race(sweep, resampled(rates, how, chosen.seed + i), goal_of(profile, chosen.model))
                     for i in range(chosen.repetitions)
@@ -116,12 +117,12 @@ def profiles() -> Iterator[Profile]:
         yield Profile.loads(path.read_text(), where=str(path))
 
 
-def sweep_of(left_out: Sequence[str], profile: Profile | None, margin: float) -> Sweep:
+def sweep_of(omitted: Sequence[str], profile: Profile | None, margin: float) -> Sweep:
     """The recorded sweep with terms for stopping."""
     sweep = read_sweep(RECORDED.with_suffix(".yaml"))
     return replace(
         sweep,
-        configurations=tuple(c for c in sweep.configurations if c.name not in left_out),
+        configurations=tuple(c for c in sweep.configurations if c.name not in omitted),
         stopping=Stopping(race=RaceFor.PROFILE if profile else RaceFor.CELLS, margin=margin),
     )
 

@@ -120,7 +120,7 @@ def line(what: str, sweep: Sweep, effect: float, noise: Noise, n_sweeps: int, se
 
 
 def raced(sweep: Sweep, profile: Profile, iops: Floats, true: Mapping[str, float]) -> tuple[list[Ended], float]:
-    """One race beside the full plan's answer, and its part of the runs."""
+    """One race, the full plan's answer, and the race's share of the runs."""
     goal = Goal(lambda confidence: predictor("time", confidence=confidence), "time", profile)
     assert sweep.stopping is not None
     samples = [

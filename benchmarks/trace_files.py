@@ -125,7 +125,7 @@ def _records(event: Event, a: dict[str, NDArray[np.int64]]) -> "NDArray[np.void]
 
 
 def write_vscsi_binary(path: Path, n: int, version: int = 1) -> int:
-    """Records of vscsiStats' command trace; those of version 2 tell latencies."""
+    """Records of vscsiStats' command trace; those of version 2 have latencies."""
     with path.open("wb") as file:
         for a in _chunks(n):
             rows = np.zeros(len(a["time"]), VERSION_1 if version == 1 else VERSION_2)
@@ -157,7 +157,7 @@ def write_alibaba(path: Path, n: int, n_disks: int = 4) -> int:
 
 
 def write_lines(path: Path, n: int, line: str, *, ops: tuple[str, str]) -> int:
-    """One line for each access; ``line`` is a format that names what stands in it."""
+    """One line for each access; ``line`` is a format that names its fields."""
     with path.open("w", encoding="ascii") as file:
         for a in _chunks(n):
             columns = zip(*(a[c].tolist() for c in ("time", "nbytes", "lbn", "is_write", "latency")), strict=True)

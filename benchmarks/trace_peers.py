@@ -26,7 +26,7 @@ class Lines:
         line, ops: as ``trace_files.write_lines`` takes them.
         separator: for pandas, as a regular expression; pyarrow knows single characters only.
         numbers, words: columns that a profile needs; none: pandas cannot read such lines.
-        columns: of cephfit's ``--columns``, if it is to be told so.
+        columns: of cephfit's ``--columns``, if it is given.
     """
 
     line: str
@@ -79,7 +79,7 @@ def with_pandas(path: Path, lines: Lines) -> list[Callable[[], object]]:
 
 
 def with_plain_pandas(path: Path, lines: Lines) -> list[Callable[[], object]]:
-    """The call that most people write: it is told no types and finds them itself."""
+    """The call that most people write: without types, which it infers."""
     import pandas
 
     columns = sorted((*lines.numbers, *lines.words)) if lines.columns == "" else None
@@ -102,7 +102,7 @@ def with_pyarrow(path: Path, lines: Lines) -> list[Callable[[], object]]:
 
 
 PEERS = {
-    "pandas": ("pandas, told the types", with_pandas),
+    "pandas": ("pandas, typed", with_pandas),
     "plain-pandas": ("pandas as called by most", with_plain_pandas),
     "pyarrow": ("pyarrow", with_pyarrow),
 }

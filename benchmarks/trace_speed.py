@@ -3,7 +3,7 @@
 Run with: .venv/bin/python benchmarks/trace_speed.py [--quick] [NAME...]
 
 Everything runs on one core (``taskset``); the rates are per second of processor time, which a busy machine
-changes less than the time on the wall. Only where "wall" stands it is the time on the wall, of cephfit on all
+changes less than the wall time. Only where marked "wall" it is the wall time, of cephfit on all
 cores and of the peers, most of which use one. cephfit and pandas are measured without their imports and, for
 cephfit, once the compiled loops are loaded. All read the file in turn, as often as ``--rounds`` says, and of each
 the best reading counts: a neighbour on the same host can make a core half as quick for minutes, and would favour
@@ -83,7 +83,7 @@ def program_seconds(folder: Path, core: int, *argv: str) -> Spent:
 
 
 def show(name: str, n: int, spent: Spent, peers: dict[str, float]) -> None:
-    """The rate of cephfit on one core beside those of its peers, by name."""
+    """The rate of cephfit on one core and those of its peers, by name."""
     rate = n / spent.processor
     print(f"{name:14s} {n:>10,d} events  {rate / 1e6:7.2f} M/s per core", flush=True)
     for peer, its_rate in peers.items():
@@ -91,7 +91,7 @@ def show(name: str, n: int, spent: Spent, peers: dict[str, float]) -> None:
 
 
 def show_wall(n: int, spent: Spent, peers: dict[str, float]) -> None:
-    """The rate of cephfit on all cores beside those of its peers, on the wall."""
+    """The rate of cephfit on all cores and those of its peers, by wall time."""
     rate = n / spent.wall
     print(f"{'':14s} on all cores, wall {rate / 1e6:22.2f} M/s")
     for peer, its_rate in peers.items():
@@ -218,7 +218,7 @@ def main() -> None:
         "--pandas",
         type=Path,
         metavar="PYTHON",
-        help="an interpreter with another pandas, which is measured beside",
+        help="an interpreter with another pandas to measure as well",
     )
     chosen = parser.parse_args()
     n = 300_000 if chosen.quick else chosen.events

@@ -2,7 +2,7 @@
 
 Run with: .venv/bin/python benchmarks/trace_threads.py [--events N] [NAME...]
 
-On a machine that does other things the time on the wall tells little. Each thread's own processor time says what
+On a busy machine the wall time shows little. Each thread's own processor time says what
 share of all the busiest one does: two cores give at most one over that, and no more than 2. That one thread waits
 for another is not seen.
 """

@@ -1,4 +1,4 @@
-"""Profiles x baselines to predictions, and how good they were."""
+"""Predictions from profiles and baselines, and their accuracy."""
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
@@ -10,11 +10,11 @@ MODELS: tuple[str, ...] = tuple(model.name for model in _MODELS)
 
 
 def predictor(model: str = MODELS[0], *, confidence: float = DEFAULT_CONFIDENCE) -> Predictor:
-    """The predictor called ``model``.
+    """Return the predictor of a model.
 
     Args:
-        model: one of ``MODELS``; ``cephfit.core.values.prediction_model`` says what each does.
-        confidence: level of the intervals, jointly over all configurations compared.
+        model: one of ``MODELS``; ``cephfit.core.values.prediction_model`` describes each.
+        confidence: level of the intervals, joint over all compared configurations.
 
     Raises:
         InputError: there is no such model, or the confidence is not between 0 and 1.

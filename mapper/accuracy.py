@@ -1,7 +1,4 @@
-"""How good a prediction was: the real workload's runs set beside what was predicted.
-
-How accurate a model was over all verified runs. Pure.
-"""
+"""The accuracy of one prediction, and of a model over all verified runs. Pure."""
 
 import itertools
 import math
@@ -19,17 +16,17 @@ from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.core.variance import Blocks, Floats
 
 _RANKED = 3
-"""The fewest configurations whose order says something: with two, one of the two orders is right by chance."""
+"""Fewest configurations whose order is meaningful: of two, every second order is right by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedPrediction:
-    """A prediction, and what the real workload gave.
+    """A prediction and the measured values of the real workload.
 
     Attributes:
         run: id of the run whose baselines were used.
         target: the run's target.
-        is_simulated: a model made the baselines, no disk did.
+        is_simulated: whether the baselines come from a model instead of a disk.
         predictions: by one model, for every configuration of the run.
         assessment: of the configurations that the workload ran on.
     """
@@ -42,7 +39,7 @@ class VerifiedPrediction:
 
     @property
     def compared(self) -> tuple[AssessmentRow, ...]:
-        """Configurations with a measured value, without the default: that is 100 in both by definition."""
+        """Configurations with a measured value, without the default, which is 100 in both by definition."""
         default = next(
             (p.configuration for p in self.predictions.predictions if p.verdict is Verdict.DEFAULT), None
         )
@@ -54,9 +51,9 @@ class VerifiedPrediction:
 
     @property
     def spearman(self) -> float | None:
-        """Spearman's rank correlation of predicted and measured over the configurations run, the default included.
+        """Spearman's rank correlation of predicted and measured over the configurations run, with the default.
 
-        None for fewer than three configurations, or where all are equal in one of the two.
+        None for fewer than three configurations, or if all values of one of the two are equal.
         """
         both = [
             (row.predicted_relative, row.measured_relative)
@@ -74,7 +71,7 @@ class VerifiedPrediction:
     def best_in_top_2(self) -> bool | None:
         """Whether the predicted best is among the two with the highest measured values.
 
-        None where it was not run, or fewer than three configurations were.
+        None if it was not run, or fewer than three configurations were.
         """
         measured = self._measured()
         best = self.predictions.best
@@ -86,7 +83,7 @@ class VerifiedPrediction:
     def worst_named(self) -> bool | None:
         """Whether the predicted worst has the lowest measured value.
 
-        None where it was not run, or it is the only one.
+        None if it was not run, or is the only one.
         """
         measured = self._measured()
         worst = self.predictions.worst
@@ -103,20 +100,20 @@ class VerifiedPrediction:
 
 
 def ratio_of(row: AssessmentRow) -> float | None:
-    """Predicted over measured; None if nothing was measured."""
+    """Return predicted over measured; None if nothing was measured."""
     return None if not row.measured_relative else row.predicted_relative / row.measured_relative
 
 
 def error_pct_of(row: AssessmentRow) -> float | None:
-    """The prediction's relative error |P - M| / M in per cent; None if nothing was measured."""
+    """Return the prediction's relative error |P - M| / M in per cent; None if nothing was measured."""
     ratio = ratio_of(row)
     return None if ratio is None else 100 * abs(ratio - 1)
 
 
 def is_inside(row: AssessmentRow) -> bool | None:
-    """Whether the measured value is in the predicted interval, whose open ends contain everything.
+    """Return whether the measured value is in the predicted interval; an open end has no limit.
 
-    None if nothing was measured, or the prediction has no interval at all.
+    None if nothing was measured, or the prediction has no interval.
     """
     low, high, measured = row.predicted_low, row.predicted_high, row.measured_relative
     if measured is None or ((low is None or low <= 0) and high is None):
@@ -126,18 +123,18 @@ def is_inside(row: AssessmentRow) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class ModelAccuracy:
-    """How accurate one model was over verified runs. None where no run says anything of it.
+    """The accuracy of one model over verified runs. None where no run gives the figure.
 
     Attributes:
         model: name.
         n_runs: verified runs: (run, workload) pairs.
-        n_configurations: compared in them, without defaults.
+        n_configurations: compared configurations, without defaults.
         median_error_pct: of the relative errors of all of these, in per cent of the measured value.
         p90_error_pct: their 90th percentile (linear interpolation).
         spearman: mean over the runs of ``VerifiedPrediction.spearman``.
-        mean_regret_pct: mean over the runs of what following the prediction costs against the best configuration
-            that was run, in per cent of that one's metric.
-        max_regret_pct: the largest of them.
+        mean_regret_pct: mean over the runs of the cost of following the prediction, compared with the best
+            configuration that was run, in per cent of that configuration's metric.
+        max_regret_pct: the largest regret.
         best_in_top_2: share of the runs whose predicted best is among the two best measured, 0 to 1.
         worst_named: share of the runs whose predicted worst is the worst measured, 0 to 1.
         coverage: share of the configurations whose measured value is in the predicted interval, 0 to 1.
@@ -157,7 +154,7 @@ class ModelAccuracy:
 
 
 def accuracy_by_model(verified: Sequence[VerifiedPrediction]) -> tuple[ModelAccuracy, ...]:
-    """The accuracy of every model, in the order of first appearance."""
+    """Return the accuracy of every model, in the order of first appearance."""
     names = dict.fromkeys(v.assessment.model for v in verified)
     return tuple(_accuracy(name, [v for v in verified if v.assessment.model == name]) for name in names)
 
@@ -196,23 +193,23 @@ _Values = Mapping[str, Mapping[int, float]]
 
 
 def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], workload: str) -> Assessment:
-    """Set measured beside predicted.
+    """Compare the measured with the predicted values.
 
-    The runs are interleaved, one of every configuration in each round, so they are read as a randomised block
-    design: log value = configuration + round + noise, by least squares, also where a run is missing. What a
-    round does to all its runs thus cancels, as in a comparison paired by round, while the noise is estimated
-    from all configurations together: with three of them and three rounds that leaves 4 degrees of freedom for
-    every comparison, where pairs would leave 2. What was measured is the ratio that this design gives (of the
-    geometric means, where no run is missing). The intervals hold jointly (Bonferroni): those against the default
-    over all configurations, what is said of the order and of ties over all pairs.
+    The runs are interleaved, one of every configuration in each round. They are analysed as a randomised block
+    design: log value = configuration + round + noise, by least squares, also where a run is missing. The effect
+    of a round on all its runs cancels, as in a comparison paired by round. The noise is estimated from all
+    configurations together: three configurations and three rounds leave 4 degrees of freedom for every
+    comparison, where pairs would leave 2. The measured ratio is the one that this design gives (of the geometric
+    means, if no run is missing). The intervals hold jointly (Bonferroni): those against the default over all
+    configurations; statements on the order and on ties over all pairs.
 
     Args:
-        predictions: what was predicted, at least for the default and the configurations that were run.
+        predictions: predictions at least for the default and the configurations that were run.
         samples: of one workload and one metric; only the ``ok`` ones count, the first of each repeat.
-        workload: its name.
+        workload: name.
 
     Raises:
-        InputError: no run of the default gave a value (says why), or the samples are of several metrics.
+        InputError: no run of the default gave a value (with the reason), or the samples are of several metrics.
     """
     metric = _metric_of(samples)
     values = _values(samples)
@@ -221,10 +218,12 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
         raise InputError(
             f"there is no value under the default {default}{_why_none(samples, default)}",
             where=f"workload {workload}",
-            remedy="remove the cause, then run the same `cephfit verify` again: it tries again what gave no value",
+            remedy="remove the cause, then run the same `cephfit verify` again; it repeats runs without a value",
         )
     predicted = [p for p in predictions.predictions if any(s.configuration == p.configuration for s in samples)]
-    model = _Runs.of({p.configuration: values[p.configuration] for p in predicted if p.configuration in values})
+    model = _BlockDesign.of(
+        {p.configuration: values[p.configuration] for p in predicted if p.configuration in values}
+    )
     rows = tuple(_row(p, values, default, model, predictions.confidence) for p in predicted)
     held, ties = _order(predicted, model, predictions.confidence)
     regret, regret_low, regret_high = _regret(rows, predictions.best, model, predictions.confidence)
@@ -242,7 +241,7 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
         notes=(
             *_other_workload(predictions, workload),
             *_lost(samples),
-            *_apart(model, default),
+            *_unconnected(model, default),
             *_unpredicted(values, predicted),
             *ties,
         ),
@@ -250,13 +249,13 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
 
 
 @dataclass(frozen=True, slots=True)
-class _Runs:
-    """Log value = configuration + round + noise.
+class _BlockDesign:
+    """A randomised block design: log value = configuration + round + noise.
 
     Attributes:
         names: configurations.
-        logs: of the values, shape (configurations, rounds); 0 where there is none.
-        blocks: which there are.
+        logs: logarithms of the values, shape (configurations, rounds); 0 where there is none.
+        blocks: which values exist.
         variance: of the noise; NaN where ``df`` is 0.
         df: degrees of freedom of the variance.
     """
@@ -268,7 +267,7 @@ class _Runs:
     df: int
 
     @classmethod
-    def of(cls, values: _Values) -> "_Runs":
+    def of(cls, values: _Values) -> "_BlockDesign":
         rounds = sorted({r for by_round in values.values() for r in by_round})
         present = np.array([[r in by_round for r in rounds] for by_round in values.values()])
         logs = np.log([[by_round.get(r, 1.0) for r in rounds] for by_round in values.values()])
@@ -278,14 +277,14 @@ class _Runs:
         return cls(tuple(values), logs, blocks, float((residuals**2).sum()) / df if df else math.nan, df)
 
     def difference(self, one: str, other: str) -> float:
-        """Log of ``one`` over ``other``; of their means alone where no rounds connect them."""
+        """Return the log of ``one`` over ``other``; of their means alone where no rounds connect them."""
         weights = self._contrast(one, other)
         if weights is None:
             return self._mean(one) - self._mean(other)
         return float((weights * self.logs).sum())
 
     def half_width(self, one: str, other: str, confidence: float, *, n_pairs: int) -> float | None:
-        """Half the interval of ``difference``, jointly for ``n_pairs`` of them (Bonferroni); None if unknown."""
+        """Return half the interval of ``difference``, joint for ``n_pairs`` (Bonferroni); None if unknown."""
         weights = self._contrast(one, other)
         if weights is None:
             return math.inf
@@ -296,16 +295,16 @@ class _Runs:
 
     @property
     def n_against_one(self) -> int:
-        """Comparisons of all others with one configuration."""
+        """Number of comparisons of all others with one configuration."""
         return len(self.names) - 1
 
     @property
     def n_pairs(self) -> int:
-        """Comparisons of everyone with everyone."""
+        """Number of comparisons of all pairs."""
         return math.comb(len(self.names), 2)
 
     def connected(self, one: str, other: str) -> bool:
-        """Whether a chain of common rounds connects the two."""
+        """Return whether a chain of common rounds connects the two."""
         return self._contrast(one, other) is not None
 
     def _contrast(self, one: str, other: str) -> Floats | None:
@@ -316,7 +315,9 @@ class _Runs:
         return float(self.logs[row, self.blocks.present[row]].mean())
 
 
-def _row(prediction: Prediction, values: _Values, default: str, model: _Runs, confidence: float) -> AssessmentRow:
+def _row(
+    prediction: Prediction, values: _Values, default: str, model: _BlockDesign, confidence: float
+) -> AssessmentRow:
     name = prediction.configuration
     own = tuple(v for _, v in sorted(values.get(name, {}).items()))
     relative = low = high = None
@@ -340,20 +341,20 @@ def _row(prediction: Prediction, values: _Values, default: str, model: _Runs, co
 
 
 def _order(
-    predicted: Sequence[Prediction], model: _Runs, confidence: float
+    predicted: Sequence[Prediction], model: _BlockDesign, confidence: float
 ) -> tuple[bool | None, tuple[str, ...]]:
-    """Whether the measured order is the predicted one (None if there is no telling), and notes on ties.
+    """Return whether the measured order is the predicted one (None if that is unknown), and notes on ties.
 
-    Only pairs whose predicted intervals are apart were put in an order at all; only pairs whose measured
-    difference is larger than its interval, jointly over all pairs, can break it or bear it out. Runs that are all
-    noise, or have no spread, put nothing in order: the sign of such a difference says nothing.
+    Only pairs with disjoint predicted intervals have a predicted order. Only pairs whose measured difference is
+    larger than its interval, jointly over all pairs, can confirm or refute it. Runs that are only noise, or have
+    no spread, have no order: the sign of their difference is meaningless.
     """
     run = [p for p in predicted if p.configuration in model.names]
     if len(run) < 2:
         return None, ()
     if not model.df:
         return None, ("too few runs to know their noise and judge the order: verify with at least two repeats",)
-    told: list[bool] = []
+    agreed: list[bool] = []
     ties: list[str] = []
     for ahead, behind in itertools.combinations(run, 2):
         if ahead.low <= behind.high:
@@ -366,14 +367,14 @@ def _order(
                 "the runs cannot distinguish the two"
             )
         else:
-            told.append(difference > 0)
-    if not told and not ties:
+            agreed.append(difference > 0)
+    if not agreed and not ties:
         return None, ("no order was predicted: the predicted intervals of the configurations run overlap",)
-    return all(told) if told else None, tuple(ties)
+    return all(agreed) if agreed else None, tuple(ties)
 
 
-def _ties(predicted: Sequence[Prediction], model: _Runs, confidence: float) -> tuple[tuple[str, str], ...]:
-    """Pairs that the runs cannot tell apart, by the interval of their own difference, jointly over all pairs."""
+def _ties(predicted: Sequence[Prediction], model: _BlockDesign, confidence: float) -> tuple[tuple[str, str], ...]:
+    """Return the pairs that the runs cannot distinguish, jointly over all pairs."""
     run = [p.configuration for p in predicted if p.configuration in model.names]
     return tuple(
         (one, other)
@@ -384,13 +385,14 @@ def _ties(predicted: Sequence[Prediction], model: _Runs, confidence: float) -> t
 
 
 def _regret(
-    rows: Sequence[AssessmentRow], best: str, model: _Runs, confidence: float
+    rows: Sequence[AssessmentRow], best: str, model: _BlockDesign, confidence: float
 ) -> tuple[float | None, float | None, float | None]:
-    """What following the prediction costs in percent of the best that was run, and its interval.
+    """Return the cost of following the prediction, in per cent of the best that was run, and its interval.
 
-    With d the log lead of another over the predicted best and w half its interval, jointly over all others, the
-    regret is 1 - exp(-max(0, d)) for the largest d, and lies between the same of the largest d - w and d + w. None
-    of it where there is nothing to compare; no interval where one of the leads has none.
+    With d the log lead of another over the predicted best and w half its interval, joint over all others, the
+    regret is 1 - exp(-max(0, d)) for the largest d. Its interval has the same function of the largest d - w and
+    of the largest d + w as its ends. All are None if there is nothing to compare; the interval is None if one of
+    the leads has none.
     """
     measured = {r.configuration: r.measured_relative for r in rows if r.measured_relative is not None}
     others = [name for name in measured if name != best]
@@ -423,7 +425,7 @@ def _values(samples: Sequence[WorkloadSample]) -> dict[str, dict[int, float]]:
 def _metric_of(samples: Sequence[WorkloadSample]) -> str:
     metrics = sorted({s.metric for s in samples if s.state is State.OK})
     if len(metrics) > 1:
-        raise InputError(f"the runs measured different things: {', '.join(metrics)}", where="workload samples")
+        raise InputError(f"the runs have different metrics: {', '.join(metrics)}", where="workload samples")
     return metrics[0] if metrics else ""
 
 
@@ -441,13 +443,13 @@ def _other_workload(predictions: PredictionSet, workload: str) -> list[str]:
     if predictions.profile == workload:
         return []
     return [
-        f"the prediction is for the profile {predictions.profile}, but the runs were of {workload}: they verify "
+        f"the prediction is for the profile {predictions.profile}, but the runs were of {workload}. They verify "
         f"it only if {predictions.profile} is a trace of {workload}"
     ]
 
 
 def _lost(samples: Sequence[WorkloadSample]) -> list[str]:
-    """Runs that no attempt brought to a value, and those that ended well with a value of nothing."""
+    """Return notes on runs without a value, and on ok runs with a value of zero."""
     good = {(s.configuration, s.repeat) for s in samples if s.state is State.OK}
     last = {(s.configuration, s.repeat): s for s in sorted(samples, key=lambda s: s.attempt)}
     nothing = [
@@ -462,10 +464,10 @@ def _lost(samples: Sequence[WorkloadSample]) -> list[str]:
     ]
 
 
-def _apart(model: _Runs, default: str) -> list[str]:
+def _unconnected(model: _BlockDesign, default: str) -> list[str]:
     return [
-        f"{name} has no value in any round in which {default} or one compared with it has: its measured figure "
-        "includes differences between rounds, and has no interval"
+        f"{name} has no value in any round in which {default}, or a configuration compared with it, has one: its "
+        "measured figure includes differences between rounds and has no interval"
         for name in model.names
         if not model.connected(name, default)
     ]

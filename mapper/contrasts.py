@@ -1,4 +1,4 @@
-"""Configurations held against one of them, where what is asked is not how they stand to the default."""
+"""Compare configurations with a reference other than the default."""
 
 import math
 from collections.abc import Callable
@@ -12,55 +12,60 @@ from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 
-Behind = Callable[[str], frozenset[str]]
-"""The configurations that are told to be behind the one that is named."""
+DirectComparison = Callable[[str], frozenset[str]]
+"""Maps the name of a reference to the configurations that differ significantly from it in one direction."""
 
 
-def told_behind(speaker: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet) -> Behind:
-    """Who is behind whom, jointly over all pairs at the predictions' confidence.
+def worse_than(
+    model_predictor: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet
+) -> DirectComparison:
+    """Return a function that names the configurations slower than a reference.
 
-    Two intervals against the default both carry its noise: that they overlap does not mean that the two cannot be
-    told apart. So all are held against the one that is named, as races do. That one is mostly the fastest
-    observed, chosen by the same samples: the level is Bonferroni's for every pair of configurations, not only for
-    those with the one that is named. Where the ratio of two configurations depends on the default (Formula 2.1),
-    the intervals against it are all there is, and the answer is careful: fewer are told behind than might be.
+    The result holds jointly over all pairs at the predictions' confidence. Two intervals against the default both
+    contain the default's noise, so two configurations may differ although their intervals overlap. Therefore all
+    are compared with the reference directly, as in races. The reference is mostly the fastest one observed, chosen
+    by the same samples. So the level is Bonferroni's for every pair of configurations, not only for those with
+    the reference. Where the ratio of two configurations depends on the default (Formula 2.1), only the intervals
+    against the default exist. The result is then conservative: it may name too few.
 
     Args:
-        speaker: whose predictions they are.
+        model_predictor: the predictor that made ``predictions``.
         profile: of the workload.
         baselines: the predictions' own.
-        predictions: of ``speaker`` for both.
+        predictions: for this profile and these baselines.
     """
 
     def behind(reference: str) -> frozenset[str]:
-        held = _against(reference, speaker, profile, baselines, predictions)
-        if held is None:
+        compared = _against(reference, model_predictor, profile, baselines, predictions)
+        if compared is None:
             low = predictions.of(reference).low
             return frozenset(p.configuration for p in predictions.predictions if p.high < low)
-        return frozenset(p.configuration for p in held.predictions if p.verdict is Verdict.WORSE)
+        return frozenset(p.configuration for p in compared.predictions if p.verdict is Verdict.WORSE)
 
     return behind
 
 
-def told_ahead(speaker: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet) -> Behind:
-    """Who is ahead of whom, as ``told_behind``."""
+def better_than(
+    model_predictor: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet
+) -> DirectComparison:
+    """Return a function that names the configurations faster than a reference; see ``worse_than``."""
 
     def ahead(reference: str) -> frozenset[str]:
-        held = _against(reference, speaker, profile, baselines, predictions)
-        if held is None:
+        compared = _against(reference, model_predictor, profile, baselines, predictions)
+        if compared is None:
             high = predictions.of(reference).high
             return frozenset(p.configuration for p in predictions.predictions if p.low > high)
-        return frozenset(p.configuration for p in held.predictions if p.verdict is Verdict.BETTER)
+        return frozenset(p.configuration for p in compared.predictions if p.verdict is Verdict.BETTER)
 
     return ahead
 
 
 def _against(
-    reference: str, speaker: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet
+    reference: str, model_predictor: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet
 ) -> PredictionSet | None:
-    """All against one, in the default's cells, as the predictions are, jointly with all other pairs.
+    """Compare all with one reference, in the default's cells like the predictions, jointly with all other pairs.
 
-    None where ratios depend on the default, or what is left out weighs too much.
+    None where ratios depend on the default, or the omitted cells have too much weight.
     """
     if not model_called(predictions.model).adds_time:
         return None
@@ -68,22 +73,22 @@ def _against(
     error = 2 * (1 - predictions.confidence) / max(2, len(predictions.predictions))
     cells = {p: b for p, b in baselines.cells.items() if (baselines.default, p[1]) in baselines.cells}
     try:
-        return predictor(speaker.name, confidence=1 - error).predict(
+        return predictor(model_predictor.name, confidence=1 - error).predict(
             profile, replace(baselines, cells=cells, default=reference)
         )
     except InputError:
         return None
 
 
-def ranked(speaker: Predictor, profile: Profile, baselines: Baselines) -> PredictionSet:
-    """What ``speaker`` predicts, who cannot be told from the best, and what best and worst may owe to chance.
+def ranked(model_predictor: Predictor, profile: Profile, baselines: Baselines) -> PredictionSet:
+    """Predict, name the configurations as good as the best, and note what the extremes may owe to chance.
 
     Raises:
         InputError: as ``Predictor.predict``.
     """
-    predictions = speaker.predict(profile, baselines)
-    as_good = _alike(predictions.best, told_behind(speaker, profile, baselines, predictions), predictions)
-    as_bad = _alike(predictions.worst, told_ahead(speaker, profile, baselines, predictions), predictions)
+    predictions = model_predictor.predict(profile, baselines)
+    as_good = _alike(predictions.best, worse_than(model_predictor, profile, baselines, predictions), predictions)
+    as_bad = _alike(predictions.worst, better_than(model_predictor, profile, baselines, predictions), predictions)
     notes = (
         *predictions.notes,
         *_owed_to_chance(predictions, predictions.best, as_good, "lead"),
@@ -92,29 +97,29 @@ def ranked(speaker: Predictor, profile: Profile, baselines: Baselines) -> Predic
     return replace(predictions, as_good=as_good, notes=notes)
 
 
-def _alike(extreme: str, told: Behind, predictions: PredictionSet) -> tuple[str, ...]:
-    """The others, but for the default, not told from the best or worst one; none where that is the default."""
+def _alike(extreme: str, differing_from: DirectComparison, predictions: PredictionSet) -> tuple[str, ...]:
+    """Return the others, except the default, that do not differ significantly from the best or worst one."""
     if predictions.of(extreme).verdict is Verdict.DEFAULT:
         return ()
-    apart = told(extreme)
+    different = differing_from(extreme)
     return tuple(
         p.configuration
         for p in predictions.predictions
-        if p.configuration != extreme and p.verdict is not Verdict.DEFAULT and p.configuration not in apart
+        if p.configuration != extreme and p.verdict is not Verdict.DEFAULT and p.configuration not in different
     )
 
 
 def _owed_to_chance(predictions: PredictionSet, extreme: str, alike: tuple[str, ...], what: str) -> list[str]:
-    """The winner's curse: of several that are alike the highest is the luckiest, the lowest the unluckiest.
+    """Return a note on selection bias, which inflates the lead of the best and the lag of the worst.
 
-    What it amounts to at most is told by their common mean, weighted by the precision of each.
+    Their common mean, weighted by the precision of each, bounds the bias.
     """
     weights, logs = [], []
     for p in map(predictions.of, (extreme, *alike)):
         width = math.log(p.high / p.low) if p.low > 0 and math.isfinite(p.high) else math.inf
         weights.append(1 / max(width, 1e-6) ** 2)
         logs.append(math.log(p.relative))
-    if not alike or not all(weights):  # of one whose interval has no end the common mean would know nothing
+    if not alike or not all(weights):  # an open interval has no precision
         return []
     common = math.exp(math.fsum(w * x for w, x in zip(weights, logs, strict=True)) / math.fsum(weights))
     own = predictions.of(extreme).relative

@@ -1,7 +1,4 @@
-"""The predictor: ranks the configurations of a sweep for a workload and says how sure that is.
-
-Repeats that gave no figure: what is ranked is only what was left.
-"""
+"""The predictor: ranks the configurations of a sweep for a workload, with intervals."""
 
 import math
 from collections import Counter
@@ -25,7 +22,7 @@ _REASONS = 2
 
 
 def lost_repeats(baselines: Baselines, configurations: Sequence[str], cells: Sequence[Cell]) -> list[str]:
-    """A note on each configuration of which some repeats gave no figure in cells that the workload uses."""
+    """Return a note on each configuration with repeats without a figure in cells of the workload."""
     notes = []
     for name in configurations:
         lost = Counter(reason for cell in cells for reason in baselines.lost.get((name, cell), ()))
@@ -34,7 +31,7 @@ def lost_repeats(baselines: Baselines, configurations: Sequence[str], cells: Seq
             why = "; ".join(f"{n} x {reason}" for reason, n in lost.most_common(_REASONS))
             more = "; and others" if len(lost) > _REASONS else ""
             notes.append(
-                f"{name}: {gave} of {gave + lost.total()} repeats in the workload's cells gave a figure, and only "
+                f"{name}: {gave} of {gave + lost.total()} repeats in the workload's cells gave a figure; only "
                 f"these count ({why}{more})"
             )
     return notes
@@ -45,9 +42,9 @@ class MixPredictor:
     """Implements ``protocols.Predictor`` for every model in which a workload is a mix of cells.
 
     Attributes:
-        name: of the model; a key of ``mixture.MIXERS``.
-        confidence: level of the intervals, jointly over the configurations compared with the default.
-        spread_of: how unsteady the measurements are; None where that cannot be told.
+        name: name of the model; a key of ``mixture.MIXERS``.
+        confidence: level of the intervals, joint over the configurations compared with the default.
+        spread_of: estimates the spread of the measurements; None where it cannot be estimated.
     """
 
     name: str
@@ -57,21 +54,21 @@ class MixPredictor:
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
         """Rank every configuration that has all the cells the workload uses.
 
-        The rate of a cell is the mean IOPS over its repeats; where not all configurations have the same rounds, it
+        The rate of a cell is the mean IOPS over its repeats. Where not all configurations have the same rounds, it
         is the default's mean times the ratio to it within rounds. A configuration that lacks a cell, or was
-        measured with another number of clients, is left out with a note that names it and says why. The intervals
-        are described in docs/mathematics.md.
+        measured with another number of clients, is omitted; a note names it with the reason. docs/method.md
+        describes the intervals.
 
         Raises:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.
         """
-        left_out = left_out_of(used_cells(profile, self.name), baselines, self.name)
-        cells = tuple(left_out.counts)
-        weights = np.array(list(left_out.counts.values()), dtype=np.float64)
+        omitted = left_out_of(used_cells(profile, self.name), baselines, self.name)
+        cells = tuple(omitted.counts)
+        weights = np.array(list(omitted.counts.values()), dtype=np.float64)
         default = _rates(baselines, baselines.default, cells)
         compared, notes = _complete(baselines, cells)
-        notes += _unjudged(profile, self.name)
-        notes += [left_out.note] if left_out.note else []
+        notes += _unknown_randomness(profile, self.name)
+        notes += [omitted.note] if omitted.note else []
         notes += _of_the_load(profile, baselines, (baselines.default, *compared), cells)
         notes += lost_repeats(baselines, (baselines.default, *compared), cells)
         mix = MIXERS[self.name]
@@ -85,30 +82,33 @@ class MixPredictor:
         bounds: dict[str, LimitBounds] = {}
         widths, floors = dict.fromkeys(compared, math.inf), [math.inf]
         for j, name in enumerate(compared, start=1):
-            held = _Held.of(table, j, used, default, _rates(baselines, name, cells))
-            mixtures[name] = mix(weights, default, held.rates)
+            paired = _PairedRates.of(table, j, used, default, _rates(baselines, name, cells))
+            mixtures[name] = mix(weights, default, paired.rates)
             bounds[name] = LimitBounds.of(mixtures[name], name, baselines, cells, self.name)
-            if held.apart:
-                notes.append(_in_no_common_round(name, baselines.default, held.apart))
+            if paired.unconnected:
+                notes.append(_in_no_common_round(name, baselines.default, paired.unconnected))
             elif spread is not None:
-                widths[name] = self._half_width(spread, held, mixtures[name])
+                widths[name] = self._half_width(spread, paired, mixtures[name])
                 if bounds[name].are_open:
-                    continue  # however little they scatter, the difference may be larger
-                # What the interval would be if the configuration were no better than the default.
-                floors.append(100 * -math.expm1(-self._half_width(spread, held, equals)))
+                    continue  # the true difference may be larger than the scatter shows
+                # The interval if the configuration were no better than the default.
+                floors.append(100 * -math.expm1(-self._half_width(spread, paired, equals)))
 
         ranked = sorted(
             [
                 Prediction(baselines.default, 100.0, 100.0, 100.0, Verdict.DEFAULT, _reasons(equals, cells)),
-                *(_judged(name, mixtures[name], widths[name], cells, left_out, bounds[name]) for name in mixtures),
+                *(
+                    _prediction_of(name, mixtures[name], widths[name], cells, omitted, bounds[name])
+                    for name in mixtures
+                ),
             ],
             key=lambda prediction: -prediction.relative,
         )
         better = [p.configuration for p in ranked if p.verdict is Verdict.BETTER]
         worse = [p.configuration for p in ranked if p.verdict is Verdict.WORSE]
-        # One that moves other cells than the default's may be told by less; an end that is open is only a bound.
-        told = [name for name in (*better, *worse) if not bounds[name].are_open]
-        floors += [abs(p.relative - 100) for p in ranked if p.configuration in told]
+        # A configuration that changes few cells may differ by less than the floor; an open end is only a bound.
+        distinct = [name for name in (*better, *worse) if not bounds[name].are_open]
+        floors += [abs(p.relative - 100) for p in ranked if p.configuration in distinct]
         return PredictionSet(
             model=self.name,
             profile=profile.name,
@@ -121,28 +121,28 @@ class MixPredictor:
             notes=tuple(notes),
         )
 
-    def _half_width(self, spread: Spread, held: "_Held", mixture: Mixture) -> float:
-        """Half the interval of the log prediction of one configuration.
+    def _half_width(self, spread: Spread, paired: "_PairedRates", mixture: Mixture) -> float:
+        """Return half the interval of the log prediction of one configuration.
 
-        Bonferroni's level makes the intervals of all configurations hold jointly.
+        With Bonferroni's level the intervals of all configurations hold jointly.
         """
-        variance, df = spread.variance_of(held.weights(mixture.gradient, mixture.default_gradient))
+        variance, df = spread.variance_of(paired.weights(mixture.gradient, mixture.default_gradient))
         n_compared = len(spread.unsteadiness) - 1
         quantile = float(stdtrit(df, 1 - (1 - self.confidence) / (2 * n_compared)))
         return quantile * math.sqrt(variance)
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """One configuration held against the default, within rounds. U used cells.
+class _PairedRates:
+    """One configuration compared with the default within rounds, for U used cells.
 
     Attributes:
         rates: IOPS in each used cell, shape (U,).
-        contrasts: weights of the log measurements that make the log ratio in each used cell, shape (U, J, R).
-        default_means: those that make the default's mean, shape (U, J, R).
-        used: where the used cells are in the table.
-        n_cells: of the table.
-        apart: the cells in which no rounds connect the two; their means are set side by side as they are.
+        contrasts: weights of the log measurements in the log ratio of each used cell, shape (U, J, R).
+        default_means: weights in the default's mean, shape (U, J, R).
+        used: indices of the used cells in the table.
+        n_cells: number of cells in the table.
+        unconnected: the cells in which no rounds connect the two; there the means are compared directly.
     """
 
     rates: Floats
@@ -150,23 +150,23 @@ class _Held:
     default_means: Floats
     used: NDArray[np.intp]
     n_cells: int
-    apart: tuple[Cell, ...]
+    unconnected: tuple[Cell, ...]
 
     @classmethod
-    def of(cls, table: Table, j: int, used: NDArray[np.intp], default: Floats, means: Floats) -> "_Held":
-        """Hold configuration ``j`` of the table, of these mean IOPS, against the default, of these."""
+    def of(cls, table: Table, j: int, used: NDArray[np.intp], default: Floats, means: Floats) -> "_PairedRates":
+        """Compare configuration ``j``, with these mean IOPS, with the default."""
         like = {id(table.blocks[c]): c for c in used}  # most cells have the same rounds
-        ways = {block: _compared(table, j, c) for block, c in like.items()}
-        contrasts, default_means, within = zip(*(ways[id(table.blocks[c])] for c in used), strict=True)
+        compared = {block: _compared(table, j, c) for block, c in like.items()}
+        contrasts, default_means, within = zip(*(compared[id(table.blocks[c])] for c in used), strict=True)
         rates = means.copy()
         for i, c in enumerate(used):
             if within[i] and not table.blocks[c].whole:
                 rates[i] = default[i] * math.exp(float((contrasts[i] * table.logs[:, c]).sum()))
-        apart = tuple(table.cells[c] for i, c in enumerate(used) if not within[i])
-        return cls(rates, np.array(contrasts), np.array(default_means), used, len(table.cells), apart)
+        unconnected = tuple(table.cells[c] for i, c in enumerate(used) if not within[i])
+        return cls(rates, np.array(contrasts), np.array(default_means), used, len(table.cells), unconnected)
 
     def weights(self, gradient: Floats, default_gradient: Floats) -> Floats:
-        """The weights of all log measurements in a log prediction, to first order; shape (J, C, R).
+        """Return the weights of all log measurements in a log prediction, to first order; shape (J, C, R).
 
         Args:
             gradient: derivatives by the configuration's log rates, shape (U,).
@@ -182,8 +182,10 @@ class _Held:
 
 
 def _compared(table: Table, j: int, c: int) -> tuple[Floats, Floats, bool]:
-    """The weights, shape (J, R), of a cell's log ratio to the default and of the default's mean, and whether the
-    ratio is one within rounds."""
+    """Return the weights, shape (J, R), of a cell's log ratio to the default and of the default's mean.
+
+    The third value is whether the ratio is one within rounds.
+    """
     default_mean = table.mean_of(0, c)
     contrast = table.blocks[c].contrast(j, 0)
     if contrast is None:
@@ -193,35 +195,35 @@ def _compared(table: Table, j: int, c: int) -> tuple[Floats, Floats, bool]:
 
 def _in_no_common_round(name: str, default: str, cells: Sequence[Cell]) -> str:
     return (
-        f"{name} was not measured in any round (repeat) in which {default} or one compared with it was, in "
-        f"{', '.join(map(str, cells))}: its prediction includes differences between rounds, and has no interval"
+        f"{name} has no round (repeat) in common with {default}, or with a configuration compared with it, in "
+        f"{', '.join(map(str, cells))}: its prediction includes differences between rounds and has no interval"
     )
 
 
-def _unjudged(profile: Profile, model: str) -> list[str]:
-    """What is said of ops of which no access has one before it on its disk."""
+def _unknown_randomness(profile: Profile, model: str) -> list[str]:
+    """Return notes on ops without any access that follows another one on its disk."""
     if model_called(model).all_random is not None:
         return []
     unjudged = [op for op in Op if any(profile.accesses[op].values()) and profile.random_share(op) is None]
-    return [f"the trace does not tell which {op.value}s are random: all count as sequential" for op in unjudged]
+    return [f"the trace does not show which {op.value}s are random: all count as sequential" for op in unjudged]
 
 
 def _of_the_load(profile: Profile, baselines: Baselines, names: Sequence[str], cells: Sequence[Cell]) -> list[str]:
-    """What the load that was measured does to the prediction."""
+    """Return notes on how the measured load affects the prediction."""
     load = baselines.measured_load
     return [note for note in (load.mixed_for(profile), load.reached_in(names, cells)) if note]
 
 
 def _rates(baselines: Baselines, configuration: str, cells: Sequence[Cell]) -> NDArray[np.float64]:
-    """Mean IOPS per cell, shape (cells,)."""
+    """Return the mean IOPS per cell, shape (cells,)."""
     repeats = [baselines.of(configuration, cell).iops for cell in cells]
     return np.array([math.fsum(iops) / len(iops) for iops in repeats])
 
 
 def _complete(baselines: Baselines, cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
-    """The configurations besides the default that can be compared with it, and a note on each one that cannot.
+    """Return the configurations that can be compared with the default, and a note on each one that cannot.
 
-    They have every cell, of as many clients as the default's: two clients move more than one, whatever is set.
+    A comparable configuration has every cell, with the default's number of clients: the rate depends on it.
     """
     tried = dict.fromkeys([*baselines.configurations, *(name for name, _ in baselines.missing)])
     complete: list[str] = []
@@ -236,7 +238,7 @@ def _complete(baselines: Baselines, cells: Sequence[Cell]) -> tuple[list[str], l
             ]
             if unlike:
                 notes.append(
-                    f"configuration {name} is left out: measured with another number of clients than "
+                    f"configuration {name} is omitted: measured with another number of clients than "
                     f"{baselines.default} in {', '.join(map(str, unlike))}"
                 )
             else:
@@ -244,7 +246,7 @@ def _complete(baselines: Baselines, cells: Sequence[Cell]) -> tuple[list[str], l
             continue
         reasons = dict.fromkeys(baselines.missing.get((name, cell), "it was not measured") for cell in lacking)
         notes.append(
-            f"configuration {name} is left out: no baseline for {', '.join(map(str, lacking))} "
+            f"configuration {name} is omitted: no baseline for {', '.join(map(str, lacking))} "
             f"({'; '.join(reasons)})"
         )
     return complete, notes
@@ -258,23 +260,23 @@ def _no_spread(anything_compared: bool) -> str:
     if not anything_compared:
         return "no configuration could be compared with the default"
     return (
-        "every cell was measured once: there is no spread, so nothing can be distinguished from the default; "
+        "every cell was measured once: the spread is unknown, so nothing can be distinguished from the default; "
         "sweep with at least two repeats"
     )
 
 
-def _judged(
-    name: str, mixture: Mixture, width: float, cells: Sequence[Cell], left_out: LeftOut, bounds: LimitBounds
+def _prediction_of(
+    name: str, mixture: Mixture, width: float, cells: Sequence[Cell], omitted: LeftOut, bounds: LimitBounds
 ) -> Prediction:
-    """The verdict from an interval of log half width ``width``; infinite where there is no spread."""
+    """Return the prediction with an interval of log half width ``width``, which is infinite without a spread."""
     growth = math.exp(width) if width < LARGEST_LOG else math.inf
-    low, high = bounds.widened(*left_out.widened(mixture.relative / growth, mixture.relative * growth))
+    low, high = bounds.widened(*omitted.widened(mixture.relative / growth, mixture.relative * growth))
     verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
     return Prediction(name, mixture.relative, low, high, verdict, _reasons(mixture, cells))
 
 
 def _reasons(mixture: Mixture, cells: Sequence[Cell]) -> tuple[CellReason, ...]:
-    """The cells that move the prediction most first; among equals, those that carry more weight."""
+    """Return the cells, those that change the prediction most first; among equals, by weight."""
     rows = [
         CellReason(cell, float(weight), float(ratio), float(points))
         for cell, weight, ratio, points in zip(cells, mixture.weights, mixture.ratios, mixture.points, strict=True)

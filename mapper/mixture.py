@@ -1,8 +1,6 @@
 """How a mix of accesses adds up: as relative rates (Formula 2.1) or as time.
 
-The two ways in which a mix of accesses adds up: as relative rates (Formula 2.1) and as time.
-
-What is known of a prediction where clients reached the load's own limit: rates there are lower bounds.
+Where clients reached the load's own limit, rates are lower bounds, and so are predictions (``LimitBounds``).
 """
 
 import math
@@ -24,16 +22,16 @@ Rates = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """One configuration's performance for a mix, against the default.
+    """One configuration's performance for a mix, relative to the default.
 
     Attributes:
         relative: default = 100.
         ratios: the configuration's rate in each cell, default = 100. Shape (cells,).
-        weights: each cell's part of the workload in the model's own measure; the sum is 1. Shape (cells,).
-        points: what each cell moves ``relative`` by; the sum is ``relative`` - 100. Shape (cells,).
+        weights: each cell's share of the workload in the model's own measure; the sum is 1. Shape (cells,).
+        points: the change of ``relative`` by each cell; the sum is ``relative`` - 100. Shape (cells,).
         gradient: derivative of log(relative) by the log of the configuration's rate in each cell. Shape (cells,).
         default_gradient: minus the derivative of log(relative) by the log of the default's rates. Both gradients
-            are positive and sum to 1: all rates twice as high change nothing if the default's are so too.
+            are positive and sum to 1: doubling all rates, with the default's, changes nothing.
     """
 
     relative: float
@@ -58,7 +56,7 @@ def added_as_rates(counts: Rates, default: Rates, rates: Rates) -> Mixture:
 def added_as_time(counts: Rates, default: Rates, rates: Rates) -> Mixture:
     """The mix as time: 100 x sum(n / default) / sum(n / rate), the weighted harmonic mean of the rate ratios.
 
-    The time that a cell saves, over the configuration's time for the mix, is its points: with T = sum(t),
+    A cell's points are the time that it saves over the configuration's time for the mix. With T = sum(t),
     100 x T_default / T - 100 = sum over cells of 100 x (t_default - t) / T, exactly.
     """
     default_times, times = counts / default, counts / rates
@@ -74,7 +72,7 @@ MIXERS: Mapping[str, Callable[[Rates, Rates, Rates], Mixture]] = {
 
 
 def used_cells(profile: Profile, model: str) -> dict[Cell, float]:
-    """Accesses per cell as ``model`` reads the profile; only the cells that have some, in the vocabulary's order.
+    """Return the accesses per cell as ``model`` reads the profile, without empty cells.
 
     Raises:
         InputError: the profile has no accesses.
@@ -87,7 +85,7 @@ def used_cells(profile: Profile, model: str) -> dict[Cell, float]:
         raise InputError(
             "the workload has no accesses",
             where=f"profile {profile.name}",
-            remedy="trace it while it is running, and profile that trace",
+            remedy="trace it while it runs, and profile that trace",
         )
     return used
 
@@ -101,11 +99,11 @@ def _all_of_one_kind(counts: dict[Cell, float], *, is_random: bool) -> dict[Cell
 
 @dataclass(frozen=True, slots=True)
 class LimitBounds:
-    """How far the ratio to the default may be from what was measured.
+    """How far the ratio to the default may be from the measured one.
 
     Attributes:
-        down: factor of the ratio if the default were infinitely fast where it reached the limit; 1 where nowhere.
-        up: the same for the configuration; infinite where nothing bounds the ratio.
+        down: factor of the ratio if the default were infinitely fast where it reached the limit; else 1.
+        up: the same for the configuration; infinite if nothing bounds the ratio.
     """
 
     down: float
@@ -115,7 +113,7 @@ class LimitBounds:
     def of(
         cls, mixture: Mixture, configuration: str, baselines: Baselines, cells: Sequence[Cell], model: str
     ) -> "LimitBounds":
-        """Those of one configuration's ``mixture``, whose cells are ``cells``."""
+        """Return the bounds of one configuration's ``mixture`` over ``cells``."""
         at_limit = baselines.measured_load.at_limit
 
         def reached(name: str) -> bool:
@@ -132,9 +130,9 @@ class LimitBounds:
 
     @property
     def are_open(self) -> bool:
-        """Whether the limit was reached at all."""
+        """Whether the limit was reached."""
         return (self.down, self.up) != (1.0, 1.0)
 
     def widened(self, low: float, high: float) -> tuple[float, float]:
-        """An interval of the ratio that holds whatever the storage could have done without the limit."""
+        """Widen an interval of the ratio so that it holds for any rate of the storage without the limit."""
         return self.down * low, self.up * high

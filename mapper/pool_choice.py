@@ -1,4 +1,4 @@
-"""Which of several pools a workload should have: fast enough for certain, and no dearer than that takes. Pure."""
+"""Choose a pool for a workload: the cheapest one that is certainly fast enough. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,17 +8,17 @@ from typing import Any
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.prediction import Prediction, PredictionSet
-from cephfit.mapper.contrasts import Behind
+from cephfit.mapper.contrasts import DirectComparison
 
 
-class Standing(StrEnum):
-    """What the intervals allow to say of a pool for a workload."""
+class PoolStatus(StrEnum):
+    """The status of a pool for a workload, by the intervals."""
 
     CHOSEN = "chosen"
     AS_GOOD = "as good"
-    """Not told from the fastest, or fast enough where a floor was set; dearer, or slower at its price."""
+    """Not distinguishable from the fastest, or above the floor; but dearer, or slower at its price."""
     UNSURE = "unsure"
-    """Its interval reaches over the floor and under it."""
+    """Its interval contains the floor."""
     SLOWER = "slower"
 
 
@@ -27,12 +27,12 @@ class Candidate:
     """One pool for one workload.
 
     Attributes:
-        configuration: whose pool it is.
+        configuration: the configuration that has the pool.
         relative: predicted performance, default = 100.
         low: lower end of the interval.
         high: upper end.
-        cost: of the workload's data in it, in whatever unit prices have; None if it is not known.
-        standing: what became of it.
+        cost: of the workload's data in the pool, in the unit of the prices; None if it is not known.
+        status: the result for this pool.
     """
 
     configuration: str
@@ -40,7 +40,7 @@ class Candidate:
     low: float
     high: float
     cost: float | None
-    standing: Standing
+    status: PoolStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class PoolChoice:
 
     Attributes:
         profile: name of the workload.
-        chosen: configuration whose pool fits; empty if none does for certain.
-        why: one sentence.
+        chosen: the configuration that has the chosen pool; empty if no pool certainly fits.
+        why: the reason, one sentence.
         candidates: fastest first.
     """
 
@@ -71,7 +71,7 @@ class PoolChoice:
                     "low": c.low if math.isfinite(c.low) else None,
                     "high": c.high if math.isfinite(c.high) else None,
                     "cost": c.cost,
-                    "standing": c.standing.value,
+                    "standing": c.status.value,
                 }
                 for c in self.candidates
             ],
@@ -81,22 +81,22 @@ class PoolChoice:
 def choose_pool(
     predictions: PredictionSet,
     costs: Mapping[str, float | None],
-    behind: Behind,
+    behind: DirectComparison,
     *,
     at_least: float | None = None,
 ) -> PoolChoice:
     """Choose among the pools that have a cost entry.
 
-    Without a floor, those pools compete that are not told to be behind the fastest, held against it directly. With
-    one, those whose whole interval against the default is at or above it. The cheapest of them is chosen; where
-    prices are equal or not known, the fastest. All holds at the predictions' confidence: "slower" jointly
-    over all pairs of pools (``told_behind``), "fast enough" jointly over all pools.
+    Without a floor, the candidates are the pools that are not significantly slower than the fastest in a direct
+    comparison. With a floor, they are the pools with the whole interval at or above it. The cheapest candidate is
+    chosen; if prices are equal or not known, the fastest. All results hold at the predictions' confidence:
+    "slower" jointly over all pairs of pools (``worse_than``), "fast enough" jointly over all pools.
 
     Args:
         predictions: of one workload for all configurations.
-        costs: configuration to what the workload's data costs there; None where that is not known.
-        behind: who is told to be behind whom.
-        at_least: wanted performance, default = 100.
+        costs: cost of the workload's data by configuration; None where it is not known.
+        behind: names the configurations that are slower than a reference.
+        at_least: required performance, default = 100.
 
     Raises:
         InputError: nothing was predicted for a configuration that has a cost entry.
@@ -106,7 +106,7 @@ def choose_pool(
         raise InputError(
             "nothing could be predicted for any of the pools",
             where=f"workload {predictions.profile}",
-            remedy="`cephfit map` says why each configuration is left out",
+            remedy="`cephfit map` states why each configuration is omitted",
         )
     fastest = rivals[0]
     if at_least is None:
@@ -122,7 +122,7 @@ def choose_pool(
             p.low,
             p.high,
             costs[p.configuration],
-            _standing(p, chosen, good, at_least),
+            _status_of(p, chosen, good, at_least),
         )
         for p in rivals
     )
@@ -143,16 +143,16 @@ def _cheapest(good: Sequence[Prediction], costs: Mapping[str, float | None]) -> 
     return min(known, key=lambda p: (costs[p.configuration], -p.relative))
 
 
-def _standing(
+def _status_of(
     p: Prediction, chosen: Prediction | None, good: Sequence[Prediction], at_least: float | None
-) -> Standing:
+) -> PoolStatus:
     if p is chosen:
-        return Standing.CHOSEN
+        return PoolStatus.CHOSEN
     if p in good:
-        return Standing.AS_GOOD
+        return PoolStatus.AS_GOOD
     if at_least is not None and p.high >= at_least:
-        return Standing.UNSURE
-    return Standing.SLOWER
+        return PoolStatus.UNSURE
+    return PoolStatus.SLOWER
 
 
 def _why(

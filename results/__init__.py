@@ -1,4 +1,4 @@
-"""The store of samples and runs, baselines, statistics, reports."""
+"""Results: the store of runs and samples, baselines, statistics, reports."""
 
 from cephfit.results.tables.baseline_csv import open_baselines
 

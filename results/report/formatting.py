@@ -1,4 +1,4 @@
-"""Numbers as the report writes them."""
+"""Format numbers for the report."""
 
 import math
 from collections.abc import Sequence
@@ -8,33 +8,33 @@ from cephfit.core.units import NS_PER_S, format_seconds
 
 
 def relative(value: float | None) -> str:
-    """A figure relative to the default = 100: three significant digits, one decimal at most, are enough.
+    """Format a figure relative to the default = 100, with three significant digits and at most one decimal.
 
-    Next to 100 there is a fourth one, so that what is better or worse does not read as equal: ``100.3``.
+    Close to 100 it has a fourth digit, so that a better or worse figure does not look equal: ``100.3``.
     """
     if value is None:
         return "–"
     if not math.isfinite(value):
         return "∞" if value > 0 else "0"
     if abs(value - 100) < 0.5:
-        return _beside(value, 100, 1)
+        return _distinct_from(value, 100, 1)
     if abs(value) < 0.95:
         return _significant(value, 1)
     return f"{value:.0f}" if abs(value) >= 19.95 else f"{value:.1f}"
 
 
 def times(value: float) -> str:
-    """The same as a factor: 190 is ``1.90``, 100.3 is ``1.003``."""
+    """Format a relative figure as a factor: 190 is ``1.90``, 100.3 is ``1.003``."""
     factor = value / 100
     if abs(factor - 1) < 0.005:
-        return _beside(factor, 1, 4, least=2)
+        return _distinct_from(factor, 1, 4, least=2)
     if factor >= 9.995:
         return f"{factor:.1f}"
     return f"{factor:.2f}" if factor >= 0.0995 else _significant(factor, 2)
 
 
-def _beside(value: float, mark: int, most: int, *, least: int = 0) -> str:
-    """With as few decimals as tell the value from ``mark``, ``most`` of them at most."""
+def _distinct_from(value: float, mark: int, most: int, *, least: int = 0) -> str:
+    """Format with the fewest decimals that distinguish the value from ``mark``, at most ``most``."""
     for decimals in range(least, most + 1):
         text = f"{value:.{decimals}f}"
         if float(text) != mark:
@@ -43,7 +43,7 @@ def _beside(value: float, mark: int, most: int, *, least: int = 0) -> str:
 
 
 def _significant(value: float, digits: int) -> str:
-    """So many significant digits, never with an exponent: ``0.0042``."""
+    """Format with this many significant digits, never with an exponent: ``0.0042``."""
     if value == 0:
         return "0"
     first = math.floor(math.log10(float(f"{abs(value):.{digits - 1}e}")))
@@ -51,7 +51,10 @@ def _significant(value: float, digits: int) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """``182 to 199``; open ends in words. A verdict hangs on which side of 100 an end lies: ``100.04``."""
+    """Format an interval: ``182 to 199``, open ends in words.
+
+    The verdict depends on which side of 100 an end is, so ends close to 100 have more digits: ``100.04``.
+    """
     if low is None and high is None:
         return "–"
     if high is None or not math.isfinite(high):
@@ -62,11 +65,11 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def _end(value: float) -> str:
-    return _beside(value, 100, 2) if abs(value - 100) < 0.5 else relative(value)
+    return _distinct_from(value, 100, 2) if abs(value - 100) < 0.5 else relative(value)
 
 
 def times_interval(low: float, high: float) -> str:
-    """The same in factors: ``1.82 to 1.99``, ``above 1.82``, ``below 1.99``, ``unknown``."""
+    """Format an interval as factors: ``1.82 to 1.99``, ``above 1.82``, ``below 1.99``, ``unknown``."""
     known_low, known_high = low > 0 and math.isfinite(low), math.isfinite(high)
     if known_low and known_high:
         return f"{times(low)} to {times(high)}"
@@ -74,7 +77,7 @@ def times_interval(low: float, high: float) -> str:
 
 
 def plus_minus(factor: float) -> str:
-    """The width of an interval from a figure ÷ ``factor`` to it x ``factor``, in per cent: 1.07 is ``±7.0``."""
+    """Format an interval from a figure ÷ ``factor`` to it x ``factor`` in per cent: 1.07 is ``±7.0``."""
     pct = 100 * (factor - 1)
     if pct >= 999.5:
         return "±>999"
@@ -82,7 +85,7 @@ def plus_minus(factor: float) -> str:
 
 
 def points(value: float | None) -> str:
-    """A difference in points, with its sign: ``+73``, ``−0.4``, ``0``."""
+    """Format a difference in points, with its sign: ``+73``, ``−0.4``, ``0``."""
     if value is None:
         return "–"
     if abs(value) < 0.05:
@@ -92,7 +95,7 @@ def points(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A rate, metric or count: thousands are grouped, smaller ones have four significant digits, below 1 three."""
+    """Format a rate, metric or count: grouped thousands; below 1000 four significant digits, below 1 three."""
     if value is None:
         return "–"
     if isinstance(value, int) or abs(value) >= 999.95:
@@ -103,7 +106,7 @@ def number(value: float | None) -> str:
 
 
 def compact(value: float) -> str:
-    """A rate in about five characters, for narrow columns: ``12.3k``, ``493``, ``65.5``, ``2.39``, ``0.004``."""
+    """Format a rate in about five characters: ``12.3k``, ``493``, ``65.5``, ``2.39``, ``0.004``."""
     if value >= 99_950:
         return f"{value / 1000:.0f}k"
     if value >= 9_995:
@@ -114,7 +117,7 @@ def compact(value: float) -> str:
 
 
 def per_cent(share: float | None) -> str:
-    """A share from 0 to 1."""
+    """Format a share from 0 to 1 in per cent."""
     if share is None:
         return "–"
     pct = 100 * share
@@ -122,27 +125,27 @@ def per_cent(share: float | None) -> str:
 
 
 def level(confidence: float) -> str:
-    """``95 %``; never rounded up to certainty."""
+    """Format a confidence level: ``95 %``; never rounded up to 100 %."""
     return f"{100 * confidence:.10g} %"
 
 
 def moment(ns: int) -> str:
-    """Wall clock in UTC, to the second."""
+    """Format a wall-clock time in UTC, to the second."""
     return datetime.fromtimestamp(ns / NS_PER_S, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def duration(ns: int) -> str:
-    """``1 h 20 min``, from ns."""
+    """Format a duration in ns: ``1 h 20 min``."""
     return format_seconds(ns / NS_PER_S)
 
 
 def names(items: Sequence[str]) -> str:
-    """``a, b and c``; ``none`` of none."""
+    """Format a list: ``a, b and c``; ``none`` if it is empty."""
     if not items:
         return "none"
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def count(n: int, one: str) -> str:
-    """``1 run``, ``2 runs``."""
+    """Format a count: ``1 run``, ``2 runs``."""
     return f"{n} {one if n == 1 else one + 's'}"

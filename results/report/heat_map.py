@@ -1,4 +1,4 @@
-"""The heat map: every configuration in every cell against the default."""
+"""The heat map: the rate of every configuration in every cell, relative to the default."""
 
 import math
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import AgainstDefault
 
 HEAT_CONFIDENCE = 0.99
-"""Of each cell by itself: of a hundred cells without an effect about one, or fewer, is coloured by chance."""
+"""Level for each cell by itself: of 100 cells without an effect, at most about one is coloured by chance."""
 
 _STEPS = (1.05, 1.25, 1.75, 3.0)
-"""Factors from which on a colour is one step stronger, up and down alike."""
+"""Factors at which the colour becomes one step stronger, in both directions."""
 
 _PATTERN_NAMES = {
     Pattern.READ: "sequential read",
@@ -25,11 +25,11 @@ _PATTERN_NAMES = {
 
 
 def heat_map_of(baselines: Baselines, weights: dict[Cell, float], order: Sequence[str] = ()) -> HeatMap | None:
-    """The heat map; None where nothing was measured.
+    """Return the heat map; None where nothing was measured.
 
     Args:
-        order: configurations from top to bottom; those it does not name follow as they were measured.
-        weights: each cell's part of the workload; empty without one.
+        order: configurations from top to bottom; the others follow in the order of measuring.
+        weights: each cell's share of the workload; empty without a workload.
     """
     columns = _columns(baselines)
     measured = baselines.configurations
@@ -53,7 +53,7 @@ def heat_map_of(baselines: Baselines, weights: dict[Cell, float], order: Sequenc
 
 
 def colour_level(relative: float) -> int:
-    """-4 (far worse) to 4 (far better) for a figure relative to the default = 100."""
+    """Return the colour, -4 (far worse) to 4 (far better), for a figure relative to the default = 100."""
     if relative <= 0:
         return -len(_STEPS)
     factor = math.exp(abs(math.log(relative / 100)))
@@ -62,7 +62,7 @@ def colour_level(relative: float) -> int:
 
 
 def legend() -> tuple[tuple[int, str], ...]:
-    """(level, what it means) from worst to best."""
+    """Return (level, label) from worst to best."""
     down = [f"{100 / step:.0f}" for step in _STEPS]
     up = [f"{100 * step:.0f}" for step in _STEPS]
     below = [(-i - 1, f"{'≤ ' if i == 3 else ''}{down[i]}") for i in range(4)]
@@ -107,8 +107,8 @@ def _heat_cell(against: AgainstDefault, name: str, cell: Cell) -> HeatCell:
     if not differs:
         title += "; not distinguishable from the default"
     at_limit = baselines.measured_load.at_limit
-    held_back = [who for who in dict.fromkeys((name, baselines.default)) if (who, cell) in at_limit]
-    if held_back:
-        title += f"; {formatting.names(held_back)} at the load's own limit, and perhaps faster"
+    limited = [who for who in dict.fromkeys((name, baselines.default)) if (who, cell) in at_limit]
+    if limited:
+        title += f"; {formatting.names(limited)} at the load's own limit, and perhaps faster"
     width = formatting.plus_minus(found.high / ratio) if found else ""
     return HeatCell(formatting.relative(relative), colour_level(relative) if differs else 0, differs, title, width)

@@ -1,4 +1,4 @@
-"""How it was measured, for people who want to know or to do it again. Rounds count from 1, as while measuring."""
+"""How a run was measured: facts to judge it or to repeat it. Rounds count from 1, as in progress output."""
 
 import math
 import statistics as stdlib
@@ -16,19 +16,19 @@ from cephfit.results.statistics.loads import names_of
 from cephfit.results.statistics.run_caveats import Controls
 
 _SECRETS = ("keyring", "password", "token", "secret")
-TROUBLES_SHOWN = 200
-"""A report lists so many rejected samples; the CSV of samples has all."""
+REJECTED_SHOWN = 200
+"""Maximum number of rejected samples in a report; the CSV of samples has all."""
 
 
 def method_of(findings: Findings, baselines: Baselines, controls: Controls | None) -> Method:
-    """Everything that the reader needs to judge the figures or to measure them again."""
+    """Return everything that the reader needs to judge the figures or to measure them again."""
     states = Counter(sample.state for sample in findings.samples)
-    troubles = tuple(_troubles(findings))
+    rejected = tuple(_rejected(findings))
     return Method(
         summary=(*_summary(findings, baselines), *_control(controls)),
         states=tuple((state.value, states[state]) for state in State if states[state]),
-        troubles=troubles[:TROUBLES_SHOWN],
-        n_more_troubles=max(len(troubles) - TROUBLES_SHOWN, 0),
+        rejected=rejected[:REJECTED_SHOWN],
+        n_more_rejected=max(len(rejected) - REJECTED_SHOWN, 0),
         applied=tuple(_applied_rows(findings)),
         order=tuple(_order(findings)),
         workload_runs=tuple(_workload_runs(findings)),
@@ -38,8 +38,8 @@ def method_of(findings: Findings, baselines: Baselines, controls: Controls | Non
     )
 
 
-def n_troubles(findings: Findings) -> int:
-    """Samples that do not count."""
+def n_rejected(findings: Findings) -> int:
+    """Return the number of samples that do not count."""
     return sum(sample.state is not State.OK for sample in findings.samples)
 
 
@@ -49,7 +49,7 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
     yield "Sweep", run.sweep_name
     yield "Target", run.target
     yield "Run", run.run_id + ("" if run.finished else " (not finished)")
-    yield "Begun", formatting.moment(run.created_ns)
+    yield "Started", formatting.moment(run.created_ns)
     if samples:
         first, last = min(s.started_ns for s in samples), max(s.finished_ns for s in samples)
         yield (
@@ -60,9 +60,9 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
             yield "Loads", ", ".join(name or "the measurement's own" for name in loads)
         yield "Concurrent clients", formatting.names(sorted({s.key.client for s in samples}))
         yield "Repeats", str(len({s.key.repeat for s in samples}))
-        yield from _saved(findings.stopping)
-        yield "Measured time of one sample", _measured_time(samples)
-    yield "Seed of the order", str(run.seed)
+        yield from _early_stopping(findings.stopping)
+        yield "Median runtime of a sample", _measured_time(samples)
+    yield "Random seed of the order", str(run.seed)
     caches = sorted({str(s.evidence["cache"]) for s in samples if "cache" in s.evidence})
     if caches:
         yield "Caches before each run", formatting.names(caches)
@@ -73,7 +73,7 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
     if findings.predictions is not None and math.isfinite(floor := findings.predictions.noise_floor):
         yield (
             "Noise floor",
-            f"{formatting.relative(floor)} points: smaller differences from the default cannot show",
+            f"{formatting.relative(floor)} points: smaller differences from the default cannot be detected",
         )
     yield from _cross_check(samples)
     if findings.profile is not None:
@@ -84,8 +84,8 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
     yield "Store", findings.store
 
 
-def _saved(stopping: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """What stopping early saved, and what the races decided."""
+def _early_stopping(stopping: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Yield what stopping early saved, and what the races decided."""
     if stopping is None or "runs_saved" not in stopping:
         return
     saved, full = stopping["runs_saved"], stopping["runs_of_full_plan"]
@@ -102,7 +102,7 @@ def _saved(stopping: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
 
 
 def _control(controls: Controls | None) -> Iterator[tuple[str, str]]:
-    """How far the default was from itself."""
+    """Yield the difference of the default from itself."""
     if controls is None or (worst := controls.worst_cell) is None:
         return
     middle = stdlib.median(controls.cell_points.values())
@@ -110,9 +110,9 @@ def _control(controls: Controls | None) -> Iterator[tuple[str, str]]:
         f"{formatting.points(controls.points).lstrip('+')} points for the workload, " if controls.points else ""
     )
     yield (
-        "The default measured twice",
-        f"{formatting.names(list(controls.names))} is the default under another name: {predicted}"
-        f"{middle:.1f} points in the median cell, {worst[1]:.1f} in the worst ({worst[0]})",
+        "A/A control",
+        f"the default under another name ({formatting.names(list(controls.names))}) differs by {predicted}"
+        f"{middle:.1f} points in the median cell and {worst[1]:.1f} in the worst ({worst[0]})",
     )
 
 
@@ -122,19 +122,19 @@ def _measured_time(samples: Iterable[Sample]) -> str:
 
 
 def _cross_check(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
-    """fio's bytes against somebody else's count: window over fio minus 1."""
+    """Yield the deviation of an independent byte count from fio's: window over fio minus 1."""
     deviations = [d for sample in samples if (d := deviation_of(sample)) is not None]
     if deviations:
         middle, worst = stdlib.median(map(abs, deviations)), max(deviations, key=abs)
         yield (
             "Cross-check",
-            f"{formatting.count(len(deviations), 'ok sample')} against an independent count: median deviation "
-            f"{100 * middle:.2f} %, largest {100 * worst:+.2f} %",
+            f"{formatting.count(len(deviations), 'ok sample')}: an independent count deviates from fio's by "
+            f"{100 * middle:.2f} % in the median, by {100 * worst:+.2f} % at most",
         )
 
 
 def deviation_of(sample: Sample) -> float | None:
-    """Relative difference of the independent count from fio's bytes; None where nobody else counted."""
+    """Return the relative difference of the independent count from fio's bytes; None without such a count."""
     if sample.state is not State.OK or sample.metrics is None:
         return None
     by_fio = sample.metrics.nbytes_per_s * sample.metrics.runtime_ns / 1e9
@@ -142,7 +142,7 @@ def deviation_of(sample: Sample) -> float | None:
     return window / by_fio - 1 if window is not None and by_fio > 0 else None
 
 
-def _troubles(findings: Findings) -> Iterator[tuple[str, str, str]]:
+def _rejected(findings: Findings) -> Iterator[tuple[str, str, str]]:
     for sample in findings.samples:
         if sample.state is not State.OK:
             k = sample.key
@@ -169,7 +169,7 @@ def _applied_rows(findings: Findings) -> Iterator[AppliedRow]:
 
 
 def _value(value: Any) -> str:
-    """One value where all daemons agree, else each one's."""
+    """Return one value where all daemons agree, else the value of each daemon."""
     if isinstance(value, Mapping):
         values = {str(v) for v in value.values()}
         if len(values) == 1:
@@ -205,7 +205,7 @@ def _fio_options(fio: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
 
 
 def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested facts as lines; nothing that smells of a secret, even if somebody put it there."""
+    """Yield nested facts as lines, without any key that looks like a secret."""
     for key, value in facts.items():
         name = f"{prefix}{key}"
         if any(word in str(key).lower() for word in _SECRETS):

@@ -1,7 +1,4 @@
-"""The report as a page or as text, from the templates in ``templates/report``.
-
-Several reports at a glance: which target serves which workload, how fast, and with what. Pure.
-"""
+"""Render a report as HTML or Markdown from ``templates/report``, and the index and tables of several. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,20 +30,20 @@ from cephfit.results.tables.sample_csv import (
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
-    """One page.
+    """One report in the index.
 
     Attributes:
-        page: its file's name.
-        workload: that was predicted for; empty without one.
-        load: its name; empty is the measurement's own.
-        warnings: what the figures are not, such as simulated.
-        default: what the default serves of the workload; None where it is not known.
-        best: name of the best configuration; the default's where none is better.
-        as_good: names that the samples cannot tell from the best.
-        against: the best one's factor over the default's, with its interval; empty for the default itself.
-        serves: what the best one serves; None where it is not known, or the model's factors are not of rates.
+        page: file name of the report.
+        workload: name of the predicted workload; empty without one.
+        load: name; empty is the measurement's own load.
+        warnings: caveats on all figures, such as "simulated".
+        default: the default's rate for the workload; None where it is not known.
+        best: name of the best configuration; the default where none is better.
+        as_good: configurations that the samples cannot distinguish from the best.
+        against: the best configuration's factor over the default, with its interval; empty for the default.
+        serves: the best configuration's rate; None where it is not known, or the model's factors are not of rates.
         same_rounds: whether all configurations were measured in the same rounds.
-        headline: the page's answer.
+        headline: the answer of the report.
     """
 
     page: str
@@ -66,7 +63,7 @@ class IndexRow:
 
 
 def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
-    """What the index says of a page."""
+    """Return the row of the index for a report."""
     run, predictions = findings.run, findings.predictions
     warnings = [word for word, so in (("simulated", run.is_simulated), ("unfinished", not run.finished)) if so]
     best = predictions.of(predictions.best) if predictions else None
@@ -98,14 +95,14 @@ def _against(best: Prediction) -> str:
 
 
 def sorted_rows(rows: Iterable[IndexRow]) -> list[IndexRow]:
-    """By workload, those without one last; then as they were given."""
+    """Sort rows by workload, those without one last; otherwise the order is kept."""
     rows = list(rows)
     order = {name: i for i, name in enumerate(dict.fromkeys(row.workload for row in rows if row.workload))}
     return sorted(rows, key=lambda row: order.get(row.workload, len(order)))
 
 
 def page_name(findings: Findings, taken: Sequence[str]) -> str:
-    """A file's name for a page, that no other page has."""
+    """Return a file name for a page that is not in ``taken``."""
     profile = findings.predictions.profile if findings.predictions else ""
     parts = [part for part in (findings.run.run_id, findings.load, profile) if part]
     stem = re.sub(r"[^\w.-]+", "-", "_".join(parts)).strip(".-") or "run"
@@ -114,7 +111,7 @@ def page_name(findings: Findings, taken: Sequence[str]) -> str:
 
 
 def all_cells_csv(pages: Sequence[Findings]) -> str:
-    """One row per run, load, configuration and cell; each run and load once, however many workloads it has."""
+    """Return CSV with one row per run, load, configuration and cell, whatever the number of workloads."""
     once = {(f.run.run_id, f.load): f for f in pages}
     return csv_text(
         ("run", *CELL_COLUMNS, *ORIGIN_COLUMNS),
@@ -123,7 +120,7 @@ def all_cells_csv(pages: Sequence[Findings]) -> str:
 
 
 def all_predictions_csv(pages: Sequence[Findings]) -> str:
-    """One row per run, load, workload and configuration, best first."""
+    """Return CSV with one row per run, load, workload and configuration, best first."""
     return csv_text(("run", "load", "finished", *PREDICTION_COLUMNS, *ORIGIN_COLUMNS), _predictions(pages))
 
 
@@ -137,21 +134,21 @@ def _predictions(pages: Sequence[Findings]) -> Iterator[tuple[object, ...]]:
 
 
 def to_html(report: ReportModel) -> str:
-    """One self-contained page: style and figures are in it, nothing is fetched, nothing needs a script."""
+    """Render one self-contained HTML page: with style and figures, without scripts or external files."""
     return _environment(autoescape=True).get_template("page.html.j2").render(report=report)
 
 
 def to_markdown(report: ReportModel) -> str:
-    """The same facts as Markdown."""
+    """Render the same facts as Markdown."""
     return _environment(autoescape=False).get_template("page.md.j2").render(report=report)
 
 
 def to_index_html(rows: Sequence[IndexRow], *, store: str, made_ns: int, lost: Sequence[str] = ()) -> str:
-    """The page that leads to the others: self-contained, but for the links to them.
+    """Render the index page: self-contained, except for the links to the reports.
 
     Args:
         made_ns: wall clock, ns since the epoch.
-        lost: what could not be reported, in sentences.
+        lost: sentences on what could not be reported.
     """
     return (
         _environment(autoescape=True)
@@ -169,7 +166,7 @@ def to_index_html(rows: Sequence[IndexRow], *, store: str, made_ns: int, lost: S
 
 
 def _in_order(rows: Sequence[IndexRow], attribute: str) -> list[tuple[str, list[IndexRow]]]:
-    """As Jinja's ``groupby``, which would sort."""
+    """Group rows in their order; Jinja's ``groupby`` would sort them."""
     return [(name, list(group)) for name, group in groupby(rows, key=lambda row: getattr(row, attribute))]
 
 
@@ -196,8 +193,8 @@ def _environment(*, autoescape: bool) -> Environment:
         default=DEFAULT_CONFIGURATION,
         interval=formatting.interval,
         legend=heat_map.legend(),
-        rounds_of_cells=run_caveats.OF_CELLS,
-        rounds_of_workloads=run_caveats.OF_WORKLOADS,
+        rounds_of_cells=run_caveats.ROUNDS_OF_CELLS,
+        rounds_of_workloads=run_caveats.ROUNDS_OF_WORKLOADS,
     )
     return environment
 
@@ -208,7 +205,7 @@ def _source(name: str) -> str | None:
 
 
 def _markdown_cell(value: object) -> str:
-    """Text that stays inside its cell and means nothing to Markdown or HTML."""
+    """Escape text for a cell of a Markdown table."""
     text = " ".join(str(value).split())
     for mark in ("\\", "|", "*", "_", "`", "<", ">", "[", "]"):
         text = text.replace(mark, f"\\{mark}")

@@ -1,4 +1,4 @@
-"""From what the store holds to what the report says."""
+"""Build the report model from the contents of the store."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from cephfit.core.values.run import (
 from cephfit.core.values.sample import OWN_LOAD, Sample, State
 from cephfit.results.report import formatting, report_figures
 from cephfit.results.report.heat_map import heat_map_of
-from cephfit.results.report.method_facts import method_of, n_troubles
+from cephfit.results.report.method_facts import method_of, n_rejected
 from cephfit.results.report.report_figures import histograms_of, scaling_of, workload_figure
 from cephfit.results.report.report_model import Findings, RateText, ReportModel
 from cephfit.results.report.summary import answer_of, caveats_of, settings_of
@@ -34,7 +34,7 @@ from cephfit.results.statistics.workload_rate import WorkloadRate, rate_notes, w
 from cephfit.results.store.sample_store import Store, kind_of
 
 Predict = Callable[[Profile, Baselines, PredictionSet | None], PredictionSet]
-"""Predicts for a profile from baselines, as the given predictions were made, or with the defaults."""
+"""Predict for a profile from baselines, with model and confidence of the given predictions, or the defaults."""
 
 
 def read_findings(
@@ -45,12 +45,12 @@ def read_findings(
     predict: Predict | None = None,
     profile: Profile | None = None,
 ) -> Findings:
-    """Everything that the store holds of a run (the newest if None), to report on one of its loads.
+    """Read everything that the store holds of a run (the newest if None), to report on one of its loads.
 
     Args:
-        predict: makes the prediction anew from the samples as they are now, with the model and the confidence of
-            the one that was kept. Without it the kept one is taken, whatever was measured since.
-        profile: predict for this workload, and not for the one that was kept; needs ``predict``.
+        predict: recalculates the prediction from the current samples, with the model and the confidence of the
+            stored one. Without it the stored prediction is used, whatever was measured since.
+        profile: predict for this workload instead of the stored one; needs ``predict``.
 
     Raises:
         StoreError: no such run.
@@ -62,15 +62,19 @@ def read_findings(
     of_load(samples, load)
     kinds = (PROFILE_DOCUMENT, PREDICTIONS_DOCUMENT, VERIFICATION_DOCUMENT)
     documents = {kind: store.document(run.run_id, kind_of(kind, load)) for kind in kinds}
-    kept_profile, kept, verification = documents.values()
+    kept_profile, kept_document, verification = documents.values()
     last_ok = next((s.key for s in reversed(samples) if s.state is State.OK and s.key.load == load), None)
     fio = store.fio_json(run.run_id, last_ok) if last_ok is not None else None
     where = f"{store.name}, run {run.run_id}"
-    told = None
+    kept = None
     if profile is None:
         profile = None if kept_profile is None else Profile.from_json(kept_profile, where=f"{where}: profile")
-        told = None if kept is None else PredictionSet.from_json(kept, where=f"{where}: predictions")
-        predictions, renewed = _renewed(predict, profile, told, samples, where, load)
+        kept = (
+            None
+            if kept_document is None
+            else PredictionSet.from_json(kept_document, where=f"{where}: predictions")
+        )
+        predictions, renewed = _remade(predict, profile, kept, samples, where, load)
     else:
         assert predict is not None, "a profile alone predicts nothing"
         predictions, renewed = predict(profile, baselines_of(samples, source=where, load=load), None), ""
@@ -93,51 +97,51 @@ def read_findings(
     )
 
 
-def _renewed(
+def _remade(
     predict: Predict | None,
     profile: Profile | None,
-    told: PredictionSet | None,
+    kept: PredictionSet | None,
     samples: Sequence[Sample],
     where: str,
     load: str,
 ) -> tuple[PredictionSet | None, str]:
-    """The prediction from the samples as they are now, and what became of the one that was kept."""
-    if told is None or predict is None:
-        return told, ""
+    """Return the prediction from the current samples, and a sentence on the stored one if that differs."""
+    if kept is None or predict is None:
+        return kept, ""
     if profile is None:
         return None, (
-            f"A prediction for {told.profile} is kept without the workload's profile, so that it cannot be made "
-            "from the samples as they are now, and is not shown: `cephfit map` makes it again."
+            f"The stored prediction for {kept.profile} is not shown: the workload's profile is not stored, so the "
+            "prediction cannot be recalculated from the current samples. Run `cephfit map` again."
         )
     try:
-        now = predict(profile, baselines_of(samples, source=where, load=load), told)
+        now = predict(profile, baselines_of(samples, source=where, load=load), kept)
     except InputError as error:
         return None, (
-            f"The prediction for {told.profile} that `cephfit map` kept cannot be made from the samples as they "
-            f"are now, and is not shown: {error.what}."
+            f"The stored prediction for {kept.profile} is not shown: it cannot be recalculated from the current "
+            f"samples: {error.what}."
         )
-    if _says_the_same(told, now):
+    if _is_same_prediction(kept, now):
         return now, ""
-    then = f"{told.best} at {formatting.relative(told.of(told.best).relative)}"
+    then = f"{kept.best} at {formatting.relative(kept.of(kept.best).relative)}"
     return now, (
-        "The prediction is made anew from the samples as they are now. What `cephfit map` had said "
-        f"(best: {then}) was of fewer samples, or of another version of cephfit."
+        "The prediction was recalculated from the current samples. The stored prediction of `cephfit map` "
+        f"(best: {then}) used fewer samples, or another version of cephfit."
     )
 
 
-def _says_the_same(told: PredictionSet, now: PredictionSet) -> bool:
-    """Apart from the last digits, which another build of NumPy may give otherwise."""
-    if [p.configuration for p in told.predictions] != [p.configuration for p in now.predictions]:
+def _is_same_prediction(kept: PredictionSet, now: PredictionSet) -> bool:
+    """Return whether both agree, except in the last digits, which depend on the build of NumPy."""
+    if [p.configuration for p in kept.predictions] != [p.configuration for p in now.predictions]:
         return False
     return all(
         math.isclose(a, b, rel_tol=1e-9)
-        for then, p in zip(told.predictions, now.predictions, strict=True)
+        for then, p in zip(kept.predictions, now.predictions, strict=True)
         for a, b in ((then.relative, p.relative), (then.low, p.low), (then.high, p.high))
     )
 
 
 def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
-    """The report. Pure: the same findings and time give the same report.
+    """Return the report. Pure: the same findings and time give the same report.
 
     Args:
         made_ns: wall clock, ns since the epoch.
@@ -153,7 +157,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         title=f"{run.sweep_name} for {subject}" if subject else f"Sweep {run.sweep_name}",
         made_at=formatting.moment(made_ns),
         version=__version__,
-        answer=answer_of(findings, is_held_back=_is_held_back(predictions, baselines)),
+        answer=answer_of(findings, is_load_limited=_is_load_limited(predictions, baselines)),
         ranking=(
             report_figures.ranking_of(
                 predictions, controls.points if controls else None, settings_of(findings.applied)
@@ -171,7 +175,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         baselines=baseline_rows_of(baselines, cell_figures_of(findings.samples, load=findings.load)),
         workload=workload_figure(profile) if profile else None,
         histograms=histograms_of(profile) if profile else (),
-        caveats=caveats_of(findings, n_troubles(findings), controls, load_notes(findings, baselines)),
+        caveats=caveats_of(findings, n_rejected(findings), controls, load_notes(findings, baselines)),
         method=method_of(findings, baselines, controls),
         bottlenecks=bottlenecks_of(findings.samples, load=findings.load),
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
@@ -182,20 +186,20 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
 
 
 def rates_of(findings: Findings, baselines: Baselines) -> dict[str, WorkloadRate]:
-    """What each configuration serves of the workload that was predicted for; nothing where none was."""
+    """Return the rate of the predicted workload under each configuration; empty without a prediction."""
     if findings.profile is None or findings.predictions is None:
         return {}
     return workload_rates(findings.profile, baselines)
 
 
-def _is_held_back(predictions: PredictionSet | None, baselines: Baselines) -> bool:
+def _is_load_limited(predictions: PredictionSet | None, baselines: Baselines) -> bool:
     at_limit = baselines.measured_load.at_limit
     rows = predictions.predictions if predictions else ()
     return any((p.configuration, reason.cell) in at_limit for p in rows for reason in p.reasons)
 
 
 def load_notes(findings: Findings, baselines: Baselines) -> tuple[str, ...]:
-    """What the load does to the figures; a prediction's own notes tell where it reached its limit."""
+    """Return notes on the load; where its limit was reached is in a prediction's own notes."""
     if findings.profile is not None and findings.predictions is not None:
         return rate_notes(findings.profile, baselines)
     cells = [cell for cell in CELLS if any(place[1] == cell for place in baselines.cells)]
@@ -210,5 +214,5 @@ def _rate_text(rate: WorkloadRate) -> RateText:
         accesses_per_s=formatting.number(rate.accesses_per_s.mean),
         interval=ends,
         mib_per_s=formatting.number(rate.nbytes_per_s / MIB),
-        without=formatting.names(list(map(str, rate.left_out))) if rate.left_out else "",
+        without=formatting.names(list(map(str, rate.omitted))) if rate.omitted else "",
     )

@@ -1,11 +1,4 @@
-"""Predictions, assessment, scaling and the profile as figures of the report.
-
-Predictions and assessment as the report's figures.
-
-Curves of scaling as the report's figures and tables.
-
-The profile's figures: what the workload does.
-"""
+"""The report's figures and tables: predictions, assessment, scaling curves, and histograms of the profile."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +37,7 @@ _CELLS_SHOWN = 8
 def ranking_of(
     predictions: PredictionSet, measured_floor: float | None = None, settings: Mapping[str, str] | None = None
 ) -> Ranking:
-    """Every configuration with its interval, best first, and what it sets (``settings_of``)."""
+    """Return every configuration with its interval, best first, and its settings (``settings_of``)."""
     sets = settings or {}
     rows = predictions.predictions
     ends = [end for p in rows for end in (p.low, p.high) if math.isfinite(end)]
@@ -66,23 +59,21 @@ def ranking_of(
 
 def _why(prediction: Prediction) -> str:
     if prediction.verdict is Verdict.DEFAULT:
-        return "what the others are held against"
+        return "reference"
     moved = sorted(prediction.reasons, key=lambda r: -abs(r.points))
     named = [r for r in moved[:_CELLS_NAMED] if abs(r.points) >= 0.5]
     if not named:
-        return "no cell of the workload moves it"
-    return "; ".join(
-        f"{r.cell} at {formatting.relative(r.relative)} moves it {formatting.points(r.points)}" for r in named
-    )
+        return "no cell changes it by half a point or more"
+    return "; ".join(f"{r.cell}: {formatting.relative(r.relative)} ({formatting.points(r.points)})" for r in named)
 
 
 def weights_of(predictions: PredictionSet) -> dict[Cell, float]:
-    """Each cell's part of the workload, as the model weighs it."""
+    """Return each cell's share of the workload, as the model weighs it."""
     return {r.cell: r.weight for p in predictions.predictions for r in p.reasons if r.weight > 0}
 
 
 def cell_weights_of(predictions: PredictionSet) -> tuple[CellWeight, ...]:
-    """The cells that carry the weight, heaviest first, and what they do to the best and the worst."""
+    """Return the cells with the largest weight first, and their effect on the best and the worst configuration."""
     weights = weights_of(predictions)
     ends = [predictions.of(name) for name in dict.fromkeys([predictions.best, predictions.worst])]
     shown = [p for p in ends if p.verdict is not Verdict.DEFAULT]
@@ -98,7 +89,7 @@ def cell_weights_of(predictions: PredictionSet) -> tuple[CellWeight, ...]:
 
 
 def verification_of(assessment: Assessment) -> Verification | None:
-    """Predicted beside measured; None where nothing was run."""
+    """Return predicted and measured values for comparison; None where nothing was run."""
     if not assessment.rows:
         return None
     centres, ends = [], []
@@ -117,7 +108,7 @@ def verification_of(assessment: Assessment) -> Verification | None:
 
 
 def _default_of(assessment: Assessment) -> AssessmentRow | None:
-    """The row that all others are held against: it is 100 to itself, without an interval."""
+    """Return the row of the default: it is 100 by definition, without an interval."""
     hundred = (100.0, 100.0, 100.0)
     return next(
         (r for r in assessment.rows if (r.measured_relative, r.measured_low, r.measured_high) == hundred), None
@@ -125,7 +116,7 @@ def _default_of(assessment: Assessment) -> AssessmentRow | None:
 
 
 MOST_LINES = 6
-"""So many lines of one figure can be told apart."""
+"""Maximum number of lines in one figure that readers can distinguish."""
 _X_TITLES = {CLIENTS: "clients"}
 _DEPTH_TITLE = "I/Os in flight per client (iodepth)"
 
@@ -133,12 +124,12 @@ _DEPTH_TITLE = "I/Os in flight per client (iodepth)"
 def scaling_of(
     curves: Sequence[Curve], order: Sequence[str] = (), weights: dict[Cell, float] | None = None
 ) -> tuple[Scaling, ...]:
-    """One entry per cell and what grows; cells that carry the workload first, where that is known.
+    """Return one entry per cell and growing quantity; cells that carry the workload first, where that is known.
 
     Args:
         curves: of one run.
-        order: configurations that come first, such as the predicted best; the default always does.
-        weights: each cell's part of the workload.
+        order: configurations that come first, such as the predicted best; the default is always the first.
+        weights: each cell's share of the workload.
     """
     weights = weights or {}
     groups: dict[tuple[str, str, Cell], list[Curve]] = {}
@@ -154,12 +145,12 @@ def scaling_of(
 
 
 def _drawn(names: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
-    """The configurations that are drawn: the default, then the best and the worst known, then as measured."""
+    """Return the configurations to draw: the default, then the best and the worst known, then as measured."""
     known = dict.fromkeys(names)
     ends = [name for pair in zip(order, reversed(order), strict=True) for name in pair]
     default = next(iter(known), "")
-    wanted = dict.fromkeys([default, *(name for name in ends if name in known), *known])
-    return tuple(wanted)[:MOST_LINES]
+    names_in_order = dict.fromkeys([default, *(name for name in ends if name in known), *known])
+    return tuple(names_in_order)[:MOST_LINES]
 
 
 def _scaling(curves: Sequence[Curve], drawn: Sequence[str]) -> Scaling:
@@ -190,7 +181,7 @@ def _figure(
     x_axis = growth_axis([float(point.x) for point in points])
     means = [of(point).mean / divisor for point in points]
     ends = [found.high / divisor for point in points if (found := of(point).interval) is not None]
-    # An interval that says "not known" would press everything else together: it is cut off.
+    # A very wide interval would compress everything else, so it is cut off.
     y_axis = zero_axis([*means, *(min(end, 1.6 * max(means)) for end in ends)])
     return ScalingFigure(
         title=title,
@@ -255,7 +246,7 @@ _TITLES = {
     "seek": ("Seek distance", "512-byte blocks from the end of the previous access, up to; 1 is adjacent"),
     "windowed": (
         "Seek distance, windowed",
-        "blocks from the nearest of the last accesses (vscsiStats looks at 16), up to",
+        "blocks from the nearest of the last accesses (vscsiStats uses 16), up to",
     ),
     "latency": ("Latency", "up to"),
     "interarrival": ("Time between accesses", "up to"),
@@ -264,11 +255,11 @@ _TITLES = {
 _ALIASES = {"distance": "seek", "inter": "interarrival", "arrival": "interarrival", "length": "size"}
 _SERIES = ("read", "write")
 _COUNTABLE = 1e18
-"""Limits and counts are below it: more than any trace has, whatever the unit."""
+"""Upper bound of limits and counts: more than any trace has, in any unit."""
 
 
 def workload_figure(profile: Profile) -> Histogram | None:
-    """Accesses per size bin and pattern as shares of all; None for a workload without accesses."""
+    """Return the accesses per size bin and pattern as shares of all; None for a workload without accesses."""
     total = profile.n_accesses
     if not total:
         return None
@@ -282,7 +273,7 @@ def workload_figure(profile: Profile) -> Histogram | None:
 
 
 def histograms_of(profile: Profile) -> tuple[Histogram, ...]:
-    """The histograms that the trace gave, each in its own limits; those that cannot be read are left out."""
+    """Return the histograms of the trace, each with its own limits; unreadable ones are omitted."""
     given = profile.description.get("histograms")
     if not isinstance(given, Mapping):
         return ()
@@ -340,7 +331,7 @@ def _usable(one: Any) -> bool:
 
 
 def _trimmed(bars: list[Bar]) -> list[Bar]:
-    """Without the empty buckets at both ends: an axis of nothing tells nothing."""
+    """Return the bars without the empty buckets at both ends."""
     filled = [i for i, bar in enumerate(bars) if any(bar.counts)]
     return bars[max(filled[0] - 1, 0) : filled[-1] + 2]
 
@@ -351,7 +342,7 @@ def _top(bars: Sequence[Bar]) -> float:
 
 def _label(kind: str, name: str, limit: float) -> str:
     if kind == "size":
-        # 4095 and 4096 are limits of their own: 4K is meant to be seen.
+        # 4095 and 4096 are separate limits: 4K is to be visible.
         return format_nbytes(int(limit)) if limit >= KIB and limit % KIB == 0 else f"{limit:g}"
     if kind in ("latency", "interarrival"):
         return _time(limit / 1000 if name.endswith("_ns") else limit)

@@ -1,10 +1,6 @@
-"""What a report contains, as frozen values.
+"""The content of a report as frozen values: everything that a template shows, nothing that it must compute.
 
-Scales of the report's figures: values to positions, and ticks at round numbers.
-
-What a report says of scaling, as frozen values; see ``report_model``.
-
-What a report says, as frozen values: everything a template shows, nothing that it must work out.
+Includes the axes of its figures, which map values to positions and put ticks at round numbers.
 """
 
 import math
@@ -22,7 +18,7 @@ from cephfit.core.values.sample import OWN_LOAD, Sample, WorkloadSample
 from cephfit.results.statistics.run_caveats import Bottlenecks
 
 _LOG_FROM_FACTOR = 3.0
-"""From this ratio of highest to lowest on, ratios are drawn on a logarithmic scale: half and double look alike."""
+"""From this ratio of highest to lowest on, the scale is logarithmic, so that half and double are symmetric."""
 _LOG_STEPS = (
     (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
     (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
@@ -30,7 +26,7 @@ _LOG_STEPS = (
     (1.0, 3.0),
     (1.0,),
 )
-"""Round numbers within a decade; the first set with few enough ticks is taken."""
+"""Round numbers within a decade; the first set with few enough ticks is used."""
 _MOST_TICKS = 8
 
 
@@ -41,7 +37,7 @@ class Axis:
     Attributes:
         low: value at position 0.
         high: value at position 100.
-        logarithmic: positions go with the logarithm.
+        logarithmic: positions are proportional to the logarithm.
         ticks: round values between them.
     """
 
@@ -51,7 +47,7 @@ class Axis:
     ticks: tuple[float, ...]
 
     def at(self, value: float) -> float:
-        """Position in per cent of the width, 0 to 100; values outside the scale are drawn at its end."""
+        """Return the position in per cent of the width, 0 to 100; values outside the scale are clipped."""
         clipped = min(max(value, self.low), self.high)
         if self.logarithmic:
             share = math.log(clipped / self.low) / math.log(self.high / self.low)
@@ -60,17 +56,17 @@ class Axis:
         return round(100 * share, 3)
 
     def cuts(self, value: float) -> bool:
-        """Whether the value lies outside the scale."""
+        """Return whether the value is outside the scale."""
         return not self.low <= value <= self.high
 
 
 def relative_axis(centres: Iterable[float], ends: Iterable[float]) -> Axis:
-    """A scale for figures relative to the default = 100, which is always on it.
+    """Return a scale for figures relative to the default = 100, which is always on it.
 
     Args:
         centres: the figures, > 0; all of them are on the scale.
-        ends: of their intervals. One that lies beyond three times the extreme figures is cut off: it says
-            "not known", and would press everything else together.
+        ends: of their intervals. An end beyond three times the extreme figures is cut off, because it would
+            compress everything else.
     """
     centres = [100.0, *centres]
     bottom, top = min(centres) / 3, max(centres) * 3
@@ -84,15 +80,15 @@ def relative_axis(centres: Iterable[float], ends: Iterable[float]) -> Axis:
 
 
 def growth_axis(values: Iterable[float]) -> Axis:
-    """A logarithmic scale for what was chosen to grow, such as 1, 2, 4 and 8 clients; the values are its ticks."""
+    """Return a logarithmic scale for a growing quantity, such as 1, 2, 4 and 8 clients; these are the ticks."""
     ticks = tuple(sorted(set(values)))
-    # On the left there is room for the words of the other scale.
+    # The left margin holds the labels of the other scale.
     ratio = ticks[-1] / ticks[0]
     return Axis(ticks[0] / ratio**0.15, ticks[-1] * ratio**0.05, True, ticks)
 
 
 def zero_axis(values: Iterable[float]) -> Axis:
-    """A scale from zero to above all values, which are positive: heights are in proportion."""
+    """Return a scale from zero to above all values, which are positive."""
     return _linear(0.0, 1.08 * max(values))
 
 
@@ -117,7 +113,7 @@ def _linear(low: float, high: float) -> Axis:
 
 @dataclass(frozen=True, slots=True)
 class ScalingMark:
-    """One measured point: positions in per cent of the figure's width and height, counted from its lower left."""
+    """One measured point: positions in per cent of the figure's width and height, from its lower left."""
 
     x: float
     y: float
@@ -128,7 +124,7 @@ class ScalingMark:
 
 @dataclass(frozen=True, slots=True)
 class ScalingLine:
-    """One configuration; ``style`` counts from 0 and says colour and mark."""
+    """One configuration; ``style`` counts from 0 and selects colour and mark."""
 
     configuration: str
     style: int
@@ -137,7 +133,7 @@ class ScalingLine:
 
 @dataclass(frozen=True, slots=True)
 class ScalingFigure:
-    """One quantity of one cell over what grows."""
+    """One quantity of one cell over the growing quantity."""
 
     title: str
     unit: str
@@ -167,15 +163,15 @@ class ScalingRow:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """One cell over what grows.
+    """One cell over the growing quantity.
 
     Attributes:
         cell: name.
-        along: what grows, as a heading: ``clients`` or ``iodepth``.
-        fixed: what does not grow.
+        along: the growing quantity, as a heading: ``clients`` or ``iodepth``.
+        fixed: the constant part of the load.
         figures: rate and latency.
         rows: every configuration, also those that are not drawn.
-        undrawn: configurations that are in the rows alone.
+        undrawn: configurations that are only in the rows.
     """
 
     cell: str
@@ -188,14 +184,14 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a store holds of one run; all but the run and its samples may be missing.
+    """The content of a store for one run; all except the run and its samples may be missing.
 
     Attributes:
-        fio: fio's own JSON of one of the runs, parsed: it names the options.
-        stopping: what was decided between the rounds, and the runs it saved; None where all repeats were taken.
-        load: that the report is about; the samples are those of all loads.
-        renewed: what became of the prediction that was kept, where the samples of now give another one, or none.
-        continuations: sentences on programs of other versions that the run was continued with.
+        fio: fio's own JSON of one of the fio runs, parsed; it names the options.
+        stopping: decisions between the rounds, and the runs that they saved; None where all repeats were taken.
+        load: the load that the report covers; the samples are those of all loads.
+        renewed: a sentence on the stored prediction, where the current samples give another one, or none.
+        continuations: sentences on other program versions with which the run was continued.
     """
 
     run: Run
@@ -219,8 +215,8 @@ class Answer:
 
     Attributes:
         headline: one sentence.
-        sentences: what else a person must know before acting.
-        warning: what makes the figures something else than they seem; empty mostly.
+        sentences: what else the reader must know before acting.
+        warning: a warning on all figures, such as that they are simulated; mostly empty.
     """
 
     headline: str
@@ -230,7 +226,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class RankingRow:
-    """One configuration's place. Figures have the default = 100."""
+    """One configuration in the ranking. Figures have the default = 100."""
 
     configuration: str
     relative: float
@@ -239,7 +235,7 @@ class RankingRow:
     verdict: str
     why: str
     sets: str = ""
-    """Its settings in words; empty where it has none, or was never applied."""
+    """Its settings as text; empty where it has none, or was never applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,26 +247,26 @@ class Ranking:
     confidence: float
     model: str
     adds_time: bool
-    """Whether by that model the mix adds up as time, and a prediction is a ratio of rates."""
+    """Whether the mix adds up as time in that model, so that a prediction is a ratio of rates."""
     noise_floor: float
     measured_floor: float | None = None
-    """Points by which the default differed from itself under another name; None without such a control."""
+    """Points by which the A/A control differs from the default; None without a control."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateText:
-    """How much of the workload a configuration serves, in words; of all clients together."""
+    """The rate at which a configuration serves the workload, as text; the sum over all clients."""
 
     accesses_per_s: str
     interval: str
     mib_per_s: str
     without: str = ""
-    """Cells of the workload that were not measured and that the rate leaves out; empty mostly."""
+    """Cells of the workload that were not measured and that the rate omits; mostly empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellWeight:
-    """A cell's part of the workload and what it does to the best and the worst configuration."""
+    """A cell's share of the workload and its effect on the best and the worst configuration."""
 
     cell: str
     weight: float
@@ -285,9 +281,9 @@ class HeatCell:
     Attributes:
         text: the figure relative to the default = 100, or a dash.
         level: -4 (far worse) to 4 (far better), the colour; 0 is no colour.
-        distinguishable: the interval leaves out 100.
-        title: absolute rate, spread, interval, n; or why there is nothing.
-        width: of the interval, as ``words.plus_minus``; empty where there is none.
+        distinguishable: the interval excludes 100.
+        title: absolute rate, spread, interval, n; or the reason why there is no figure.
+        width: of the interval, as from ``formatting.plus_minus``; empty where there is none.
     """
 
     text: str
@@ -303,9 +299,9 @@ class HeatMap:
 
     Attributes:
         groups: (pattern, its sizes): the columns from left to right.
-        weights: per column the cell's part of the workload, 0 to 1; empty without a prediction.
+        weights: per column the cell's share of the workload, 0 to 1; empty without a prediction.
         default_iops: per column the default's rate.
-        rows: (configuration, one HeatCell per column), the default left out.
+        rows: (configuration, one HeatCell per column), without the default.
         spread_pct: pooled scatter of the repeats in per cent; None where nothing was repeated.
     """
 
@@ -357,7 +353,7 @@ class Histogram:
     """One figure of the profile.
 
     Attributes:
-        title: what is counted.
+        title: the counted quantity.
         series: names, such as read and write.
         bars: in the order of the limits.
         top: the largest share, > 0: the height of the figure.
@@ -372,19 +368,19 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Predicted beside measured."""
+    """Predicted and measured values."""
 
     axis: Axis
     assessment: Assessment
     default_mean: float | None
-    """Geometric mean of the default's runs: what 100 is; None if it gave no value."""
+    """Geometric mean of the default's runs, which is 100; None if it gave no value."""
     scale: str
-    """The same in words."""
+    """The same as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedRow:
-    """A configuration as it was found on the cluster."""
+    """A configuration as it was read back from the cluster."""
 
     configuration: str
     settings: tuple[tuple[str, str], ...]
@@ -399,8 +395,8 @@ class Method:
 
     summary: tuple[tuple[str, str], ...]
     states: tuple[tuple[str, int], ...]
-    troubles: tuple[tuple[str, str, str], ...]
-    """(sample, state, reason) of all that is not ok, or of the first of them."""
+    rejected: tuple[tuple[str, str, str], ...]
+    """(sample, state, reason) of the samples that are not ok, or of the first of them."""
     applied: tuple[AppliedRow, ...]
     order: tuple[tuple[str, str], ...]
     """(round, configurations in the order of applying)."""
@@ -409,13 +405,13 @@ class Method:
     fio_options: tuple[tuple[str, str], ...]
     facts: tuple[tuple[str, str], ...]
     sweep_text: str
-    n_more_troubles: int = 0
-    """Of which ``troubles`` tells nothing."""
+    n_more_rejected: int = 0
+    """Number of samples that are not ok and not in ``rejected``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportModel:
-    """Everything a report says."""
+    """Everything that a report contains."""
 
     title: str
     made_at: str
@@ -433,8 +429,8 @@ class ReportModel:
     scaling: tuple[Scaling, ...] = ()
     bottlenecks: Bottlenecks | None = None
     load: str = ""
-    """Under which load everything but ``scaling`` was measured, in words; empty where there is only one."""
+    """The load under which everything except ``scaling`` was measured, as text; empty where there is only one."""
     rates: Mapping[str, RateText] = field(default_factory=dict)
     """By configuration; none without a prediction."""
     same_rounds: bool = True
-    """Whether, in each cell, all configurations that have figures have them from the same rounds."""
+    """Whether, in each cell, all configurations with figures were measured in the same rounds."""

@@ -1,9 +1,4 @@
-"""The answer in plain words: the summary of a report.
-
-What the configurations of a run set, in few words: a name alone tells nobody what to do.
-
-The answer in plain words, and what must be known beside it.
-"""
+"""The summary of a report: the answer, its caveats, and what each configuration sets."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,27 +9,27 @@ from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.prediction_model import model_called
 from cephfit.results.report import formatting
-from cephfit.results.report.method_facts import TROUBLES_SHOWN
+from cephfit.results.report.method_facts import REJECTED_SHOWN
 from cephfit.results.report.report_model import Answer, Findings
 from cephfit.results.statistics.run_caveats import Controls
 
 _SHOWN = 6
-"""Settings that one line names; the table of what was read back has all."""
+"""Number of settings that one line names; the table of settings as read back has all."""
 
 
 def settings_of(applied: Iterable[tuple[int, Applied]]) -> dict[str, str]:
-    """Each configuration that was applied, and its settings; empty for one without, as the default is."""
-    return {one.configuration: _words(one.read_back) for _, one in applied if one.ok}
+    """Return the settings of each applied configuration as text; empty for one without settings."""
+    return {one.configuration: _settings_text(one.read_back) for _, one in applied if one.ok}
 
 
-def _words(read_back: Mapping[str, object]) -> str:
+def _settings_text(read_back: Mapping[str, object]) -> str:
     settings = [_setting(text) for text in sorted(read_back)]
     left = len(settings) - _SHOWN
     return ", ".join(settings[:_SHOWN]) + (f" and {left} more" if left > 0 else "")
 
 
 def _setting(text: str) -> str:
-    """``ceph/osd/NAME = VALUE`` as ``osd: NAME = VALUE``; what a pool has stands without ``pool:``."""
+    """``ceph/osd/NAME = VALUE`` as ``osd: NAME = VALUE``; settings of a pool have no prefix."""
     name, equals, value = text.partition(" = ")
     _, _, place = name.partition("/")
     scope, _, key = place.rpartition("/")
@@ -42,33 +37,30 @@ def _setting(text: str) -> str:
 
 
 STOPPED_EARLY = (
-    "Repeats were taken only until the sweep's question was decided: configurations that dropped out early have "
-    "fewer of them and wider intervals, and no interval here accounts for the interim looks."
+    "Measuring stopped when the sweep's question was decided. Configurations that dropped out early have fewer "
+    "repeats and wider intervals. No interval here accounts for the interim analyses."
 )
 
-HELD_BACK = (
-    "The load's own limit was reached in cells of this workload, and hides what the storage can do there: what "
-    "limits the answer, below, says where."
+LOAD_LIMIT_REACHED = (
+    "The load's own limit was reached in cells of this workload. It hides what the storage can do there; the "
+    "section on limits below names the cells."
 )
 
 
-def answer_of(findings: Findings, *, is_held_back: bool = False) -> Answer:
-    """The first lines of the report.
+def answer_of(findings: Findings, *, is_load_limited: bool = False) -> Answer:
+    """Return the first lines of the report.
 
     Args:
-        is_held_back: the load's own limit was reached in cells that the prediction is from.
+        is_load_limited: the load's own limit was reached in cells that the prediction uses.
     """
     warning = ""
     if findings.run.is_simulated:
-        warning = (
-            "Simulated figures: the target was a simulated cluster with a known truth. They say nothing about "
-            "any real cluster."
-        )
+        warning = "Simulated figures: the target was a simulated cluster. They do not apply to any real cluster."
     predictions = findings.predictions
     if predictions is None:
         nothing_yet = (
-            "No workload has been predicted from these figures yet; "
-            f"`cephfit map PROFILE --baselines {findings.store or 'STORE'}` does that."
+            "No workload has been predicted from these samples yet. "
+            f"Use `cephfit map PROFILE --baselines {findings.store or 'STORE'}`."
         )
         return Answer(_sweep_alone(findings), (findings.renewed or nothing_yet,), warning)
     sentences = [
@@ -76,7 +68,7 @@ def answer_of(findings: Findings, *, is_held_back: bool = False) -> Answer:
         *_as_good(predictions),
         *_worst(findings, predictions),
         *_indistinguishable(predictions),
-        *([HELD_BACK] if is_held_back else []),
+        *([LOAD_LIMIT_REACHED] if is_load_limited else []),
         _verified(findings, predictions),
         *_missed(findings, predictions),
     ]
@@ -84,7 +76,7 @@ def answer_of(findings: Findings, *, is_held_back: bool = False) -> Answer:
 
 
 def is_about(assessment: Assessment, predictions: PredictionSet) -> bool:
-    """Whether these are the predictions that the runs were held against, not those of another map or profile."""
+    """Return whether the assessment is of these predictions, not of another model or profile."""
     relatives = {p.configuration: p.relative for p in predictions.predictions}
     return assessment.model == predictions.model and all(
         math.isclose(relatives.get(row.configuration, math.nan), row.predicted_relative, rel_tol=1e-9)
@@ -93,14 +85,14 @@ def is_about(assessment: Assessment, predictions: PredictionSet) -> bool:
 
 
 def caveats_of(
-    findings: Findings, troubles: int, controls: Controls | None, of_the_load: Sequence[str] = ()
+    findings: Findings, rejected: int, controls: Controls | None, of_the_load: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """What limits the answer.
+    """Return the caveats: what limits the answer.
 
     Args:
-        troubles: samples that do not count.
-        controls: the default under other names; None without any.
-        of_the_load: what the load that was measured does to the figures (``load_notes``).
+        rejected: number of samples that do not count.
+        controls: A/A controls, which are the default under other names; None without any.
+        of_the_load: notes on the load under which the samples were measured (``load_notes``).
     """
     caveats: list[str] = []
     predictions, assessment = findings.predictions, findings.assessment
@@ -109,9 +101,9 @@ def caveats_of(
     if predictions is not None:
         caveats.append(f"Model {predictions.model}: {model_called(predictions.model).sentence}.")
         caveats.append(
-            f"Its intervals hold for all configurations jointly at {formatting.level(predictions.confidence)}. "
-            "They cover the scatter of the benchmark, not what the model leaves out: phases, bursts, caches, and "
-            "cells that interfere with each other."
+            f"The intervals hold jointly for all configurations at {formatting.level(predictions.confidence)}. "
+            "They cover the scatter of the benchmark, not what the model omits: phases, bursts, caches, and "
+            "interference between cells."
         )
         caveats += predictions.notes
         caveats += [findings.renewed] if findings.renewed else []
@@ -119,26 +111,27 @@ def caveats_of(
     caveats += findings.continuations
     if controls is None and len({sample.key.configuration for sample in findings.samples}) > 1:
         caveats.append(
-            "The default was not measured a second time under another name, so the difference between two such "
-            "measurements is unknown. A configuration without settings in the sweep file is such a control."
+            "There is no A/A control, so the difference between two measurements of the default is unknown. To "
+            "add a control, declare a configuration without settings in the sweep file."
         )
     repeats = {sample.key.repeat for sample in findings.samples}
     if findings.samples and len(repeats) < 3:
         caveats.append(
-            f"Each cell was measured in {formatting.count(len(repeats), 'repeat')} only. Its own spread says "
-            "little, so the intervals borrow from the scatter of the same cell under the other configurations."
+            f"Each cell was measured in only {formatting.count(len(repeats), 'repeat')}, which is too few to "
+            "estimate its spread. The intervals also use the scatter of the same cell under the other "
+            "configurations."
         )
     if assessment is not None:
         if predictions is not None and not is_about(assessment, predictions):
             caveats.append(
-                "The real workload was compared with another prediction than the one above: an earlier one, or "
-                "one of another model or workload. The comparison shown is that one."
+                "The measured values of the real workload verify another prediction than the one above: an "
+                "earlier one, or one of another model or workload."
             )
         fewest = min((row.n for row in assessment.rows), default=0)
         if fewest < 3:
             caveats.append(
-                f"The real workload gave as few as {formatting.count(fewest, 'value')} per configuration: "
-                "read the measured figures with care."
+                f"The real workload gave as few as {formatting.count(fewest, 'value')} per configuration, so the "
+                "measured figures are uncertain."
             )
         caveats += assessment.notes
     for name, sentences in findings.run.facts.get("without_effect", {}).items():
@@ -155,12 +148,13 @@ def caveats_of(
         )
     if findings.stopping:
         caveats.append(STOPPED_EARLY)
-    if troubles:
-        which = "" if troubles <= TROUBLES_SHOWN else f" of the first {TROUBLES_SHOWN}"
-        said = f"the list below says which and why{which}"
-        caveats.append(f"{formatting.count(troubles, 'sample')} rejected; {said}.")
+    if rejected:
+        which = "them" if rejected <= REJECTED_SHOWN else f"the first {REJECTED_SHOWN} of them"
+        caveats.append(
+            f"{formatting.count(rejected, 'sample')} rejected; the list below names {which} and the reasons."
+        )
     if not findings.run.finished:
-        caveats.append("The sweep is not finished: what is missing may change the answer.")
+        caveats.append("The sweep is not finished; the missing samples may change the answer.")
     return tuple(dict.fromkeys(caveats))
 
 
@@ -171,8 +165,8 @@ def _headline(findings: Findings, predictions: PredictionSet) -> str:
             f"For the workload {predictions.profile}, no configuration is predicted to be distinguishably better "
             f"than the default, {best.configuration}."
         )
-    said = f"configuration {best.configuration} is predicted {_times(best, predictions.confidence)}"
-    return f"For the workload {predictions.profile}, {said}{_measured(findings, best.configuration)}."
+    predicted = f"configuration {best.configuration} is predicted to be {_times(best, predictions.confidence)}"
+    return f"For the workload {predictions.profile}, {predicted}{_measured(findings, best.configuration)}."
 
 
 def _what_to_set(findings: Findings, predictions: PredictionSet) -> list[str]:
@@ -186,8 +180,8 @@ def _as_good(predictions: PredictionSet) -> list[str]:
     if not predictions.as_good:
         return []
     return [
-        f"Not distinguishable from {predictions.best}: {formatting.names(predictions.as_good)}; "
-        "these may be as good."
+        f"Not distinguishable from {predictions.best}, and possibly as good: "
+        f"{formatting.names(predictions.as_good)}."
     ]
 
 
@@ -195,21 +189,22 @@ def _worst(findings: Findings, predictions: PredictionSet) -> list[str]:
     worst = predictions.of(predictions.worst)
     if worst.verdict is Verdict.DEFAULT:
         return ["No configuration is predicted to be distinguishably worse than the default."]
-    said = f"The worst is {worst.configuration}: predicted {_times(worst, predictions.confidence)}"
-    return [f"{said}{_measured(findings, worst.configuration)}."]
+    predicted = f"The worst is {worst.configuration}, predicted to be {_times(worst, predictions.confidence)}"
+    return [f"{predicted}{_measured(findings, worst.configuration)}."]
 
 
 def _times(prediction: Prediction, confidence: float) -> str:
-    said = f"{formatting.times(prediction.relative)} times the default"
+    factor = f"{formatting.times(prediction.relative)} times as fast as the default"
     if prediction.low > 0 and math.isfinite(prediction.high):
         ends = f"{formatting.times(prediction.low)} to {formatting.times(prediction.high)}"
-        return f"{said} ({formatting.level(confidence)} interval {ends})"
+        return f"{factor} ({formatting.level(confidence)} interval {ends})"
     # One end is open where the load's own limit was reached: rates there are lower bounds.
+    bound = f"times as fast as the default (at {formatting.level(confidence)})"
     if prediction.low > 0:
-        return f"at least {formatting.times(prediction.low)} times the default (at {formatting.level(confidence)})"
+        return f"at least {formatting.times(prediction.low)} {bound}"
     if math.isfinite(prediction.high):
-        return f"at most {formatting.times(prediction.high)} times the default (at {formatting.level(confidence)})"
-    return f"{said} (its interval is not known)"
+        return f"at most {formatting.times(prediction.high)} {bound}"
+    return f"{factor} (its interval is not known)"
 
 
 def _measured(findings: Findings, configuration: str) -> str:
@@ -219,8 +214,8 @@ def _measured(findings: Findings, configuration: str) -> str:
     row = assessment.of(configuration)
     if row is None or row.measured_relative is None:
         return ""
-    ran = "" if assessment.workload == predictions.profile else f" by {assessment.workload}"
-    return f", and measured {formatting.times(row.measured_relative)} times{ran} ({_ends(row)})"
+    ran = "" if assessment.workload == predictions.profile else f" with {assessment.workload}"
+    return f", and measured {formatting.times(row.measured_relative)} times as fast{ran} ({_ends(row)})"
 
 
 def _ends(row: AssessmentRow) -> str:
@@ -238,12 +233,14 @@ def _indistinguishable(predictions: PredictionSet) -> list[str]:
 def _verified(findings: Findings, predictions: PredictionSet) -> str:
     assessment = findings.assessment
     if assessment is None:
-        return "The real workload has not been run on these configurations yet: this is only a prediction."
+        return (
+            "This is only a prediction: cephfit verify has not run the real workload on these configurations yet."
+        )
     ran = f"{assessment.workload} was run on {formatting.count(len(assessment.rows), 'configuration')}"
     if not is_about(assessment, predictions):
-        return f"{ran} to judge another prediction; this one has not been verified yet."
+        return f"{ran} to verify another prediction; this one has not been verified yet."
     if len(assessment.rows) < 2:
-        return f"{ran} only: there was nothing to compare."
+        return f"{ran} only, so there is nothing to compare."
     measured = [row.measured_relative for row in assessment.rows if row.measured_relative is not None]
     if len(measured) < 2:
         return f"{ran}, but gave too few values to judge the prediction."
@@ -251,13 +248,13 @@ def _verified(findings: Findings, predictions: PredictionSet) -> str:
         best = predictions.best
         why = "gave no value" if assessment.of(best) else "was not run"
         return (
-            f"{ran}{_order(assessment, measured)}; the predicted best, {best}, {why}: what following the "
-            "prediction costs is not known."
+            f"{ran}. {_order(assessment, measured)} The predicted best, {best}, {why}, so the cost of following "
+            "the prediction is unknown."
         )
-    cost = (
-        f"the cost of following the prediction, compared with the best of those run, is {assessment.regret_said()}"
+    return (
+        f"{ran}. {_order(assessment, measured)} The cost of following the prediction, compared with the best "
+        f"configuration that was run, is {assessment.regret_said()}."
     )
-    return f"{ran}{_order(assessment, measured)}; {cost}."
 
 
 def _missed(findings: Findings, predictions: PredictionSet) -> tuple[str, ...]:
@@ -266,25 +263,25 @@ def _missed(findings: Findings, predictions: PredictionSet) -> tuple[str, ...]:
 
 
 def _order(assessment: Assessment, measured: list[float]) -> str:
-    """What the runs say of the order; ``measured`` is in the predicted one."""
+    """Return a sentence on the measured order; ``measured`` is in the predicted order."""
     if assessment.order_held is None and sum(row.measured_low is not None for row in assessment.rows) < 2:
-        return ", too few times to know their noise, and so to judge the order"
+        return "The runs are too few to estimate their noise, so the order cannot be judged."
     if assessment.order_held is None and assessment.in_order:
-        return ", but these runs cannot distinguish any of those that were predicted in an order"
+        return "These runs cannot distinguish any of the configurations whose order was predicted."
     if assessment.order_held is None:
-        return ", whose predicted intervals overlap, so that no order was predicted"
+        return "Their predicted intervals overlap, so no order was predicted."
     if not assessment.order_held:
-        return " and came out NOT in the order predicted"
+        return "The measured order is NOT the predicted one."
     if all(ahead > behind for ahead, behind in pairwise(measured)):
         if assessment.ties is None:
-            return " and came out in the order predicted, as far as these runs can tell"
+            return "The measured order is the predicted one, as far as these runs can show."
         tied = "; ".join(f"{ahead} from {behind}" for ahead, behind in assessment.ties)
-        return " and came out in the order predicted" + (
-            f", though these runs cannot distinguish {tied}" if tied else ""
-        )
+        if tied:
+            return f"The measured order is the predicted one, but these runs cannot distinguish {tied}."
+        return "The measured order is the predicted one."
     return (
-        " and came out in an order that does not contradict the prediction: where it differs, these runs cannot "
-        "distinguish the configurations, or the predicted intervals overlap"
+        "The measured order does not contradict the prediction: where it differs, these runs cannot distinguish "
+        "the configurations, or the predicted intervals overlap."
     )
 
 

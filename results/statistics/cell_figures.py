@@ -20,14 +20,14 @@ from cephfit.results.statistics.scaling import Level, mean_latency_ns, metrics_o
 
 @dataclass(frozen=True, slots=True)
 class CellFigures:
-    """One configuration in one cell. Intervals are of the mean over repeats, from their own scatter.
+    """One configuration in one cell. Intervals are of the mean over the repeats, from their own scatter.
 
     Attributes:
-        n_repeats: that count.
-        n_clients: that ran together.
-        nbytes_per_s: of all clients together.
+        n_repeats: number of repeats that count.
+        n_clients: number of concurrent clients.
+        nbytes_per_s: sum over all clients.
         latency_ns: mean completion latency over all I/Os of all clients.
-        p99_ns: 99th percentile of the client that was slowest; None where there are no percentiles.
+        p99_ns: 99th percentile of the slowest client; None without percentiles.
     """
 
     configuration: str
@@ -40,11 +40,11 @@ class CellFigures:
 
 
 def cell_figures_of(samples: Iterable[Sample], *, load: str = OWN_LOAD) -> dict[tuple[str, Cell], CellFigures]:
-    """The figures of every configuration and cell that has a repeat that counts, in the order of measuring.
+    """Return the figures of every configuration and cell with a repeat that counts, in the order of measuring.
 
     Args:
         samples: of one run.
-        load: which.
+        load: name of the load.
 
     Raises:
         InputError: the run has no load of this name.
@@ -70,7 +70,7 @@ def cell_figures_of(samples: Iterable[Sample], *, load: str = OWN_LOAD) -> dict[
 def baseline_rows_of(
     baselines: Baselines, figures: dict[tuple[str, Cell], CellFigures]
 ) -> tuple[BaselineRow, ...]:
-    """Every baseline in figures, the default first."""
+    """Return the figures of every baseline, the default first."""
     against = AgainstDefault.of(baselines)
     return tuple(
         _row(against, name, cell, figures.get((name, cell)))

@@ -1,7 +1,7 @@
-"""How sure a single cell's figures are: variances moderated over configurations, as predictions have them.
+"""Intervals of single cells, with variances moderated over configurations as in predictions.
 
-A scatter pooled over configurations alone calls a noisy configuration different and hides a calm one's effects;
-docs/evidence.md has figures.
+A scatter that is only pooled over configurations finds false differences in noisy configurations and hides the
+effects of stable ones; docs/method.md has figures.
 """
 
 import math
@@ -20,13 +20,13 @@ from cephfit.results.statistics.summary_statistics import Interval
 
 @dataclass(frozen=True, slots=True)
 class AgainstDefault:
-    """Every configuration against the default in each cell by itself, within the rounds that they share.
+    """The ratio of every configuration to the default in each cell, within the rounds that both have.
 
     Attributes:
-        baselines: what was measured.
-        names: of the configurations, the default first.
+        baselines: the measured baselines.
+        names: configurations, the default first.
         table: the measurements, in the same order.
-        spread: how unsteady it is; None where nothing was measured twice.
+        spread: of the measurements; None where nothing was measured twice.
     """
 
     baselines: Baselines
@@ -42,10 +42,10 @@ class AgainstDefault:
         return cls(baselines, names, table, spread and _of_one_cell(spread))
 
     def ratio(self, name: str, cell: Cell) -> float | None:
-        """The configuration's rate over the default's; None where one of the two has none.
+        """Return the configuration's rate over the default's; None where one of the two has none.
 
-        That of their means where all configurations were measured in the same rounds; else the one within rounds,
-        or of the means again where no rounds connect the two.
+        It is the ratio of the means where all configurations were measured in the same rounds, or where no rounds
+        connect the two; else the ratio within rounds.
         """
         own, default = (self.baselines.cells.get((n, cell)) for n in (name, self.baselines.default))
         if own is None or default is None:
@@ -56,7 +56,7 @@ class AgainstDefault:
         return math.exp(float((contrast * self.table.logs[:, self.table.cells.index(cell)]).sum()))
 
     def interval(self, name: str, cell: Cell, confidence: float) -> Interval | None:
-        """Of the ratio, by itself; None for the default, and where ratio, scatter or common rounds are lacking."""
+        """Return the interval of the ratio; None for the default, or without ratio, scatter or common rounds."""
         ratio = None if name == self.baselines.default else self.ratio(name, cell)
         contrast = None if ratio is None else self._contrast(name, cell)
         if ratio is None or contrast is None or self.spread is None:
@@ -67,9 +67,9 @@ class AgainstDefault:
         return Interval(ratio / factor, ratio * factor, confidence, "moderated")
 
     def weights(self, name: str, cell: Cell) -> Floats:
-        """The weights of a cell's log measurements, shape (J, R), in the log of the configuration's rate.
+        """Return the weights of a cell's log measurements, shape (J, R), in the log of the configuration's rate.
 
-        That is the default's mean times ``ratio``; its own mean where that is the same, or there is no such ratio.
+        The rate is the default's mean times ``ratio``; its own mean where that is the same, or without a ratio.
         """
         j, c = self.names.index(name), self.table.cells.index(cell)
         contrast = self._contrast(name, cell)
@@ -84,17 +84,16 @@ class AgainstDefault:
 
 @dataclass(frozen=True, slots=True)
 class Absolute:
-    """Figures by themselves: what a round does to all of its measurements moves them, whatever it does to ratios.
+    """The spread of absolute figures, which the effect of a round changes, although it cancels in ratios.
 
-    Such a shift is one and the same in all places of a round. It is therefore told from the rest, and has the
-    degrees of freedom of the rounds, not those of all measurements.
+    A round shifts all of its measurements alike. The shift is therefore estimated separately. It has the degrees
+    of freedom of the rounds, not those of all measurements.
 
     Attributes:
         table: the measurements.
-        spread: of what rounds do not explain; rounds are still in it where the table is too small to tell.
-        round_variance: of the log of what the places of a round have in common, with the noise that their mean
-            still has.
-        round_df: its degrees of freedom; one less than there are rounds, where all have the same.
+        spread: of the residuals without the rounds; it includes the rounds where the table is too small.
+        round_variance: of the log of the common shift of a round, with the remaining noise of its mean.
+        round_df: degrees of freedom of that; the number of rounds minus one, if all places have the same rounds.
     """
 
     table: Table
@@ -104,7 +103,7 @@ class Absolute:
 
     @classmethod
     def of(cls, table: Table) -> "Absolute | None":
-        """None if nothing was measured twice."""
+        """Return the spread of a table; None if nothing was measured twice."""
         spread = spread_of(table)
         if spread is None:
             return None
@@ -116,30 +115,30 @@ class Absolute:
 
     @classmethod
     def of_one_cell(cls, table: Table) -> "Absolute | None":
-        """For figures of single places, also where there are few of them.
+        """Return the spread for figures of single places, also where there are few of them.
 
-        What an application does to all cells is then in each cell's own scatter, and need not be told from rounds.
+        The effect of one application on all cells is then part of each cell's own scatter.
         """
         absolute = cls.of(table)
         if absolute is None:
             return None
         df = np.maximum(table.present.sum(axis=2) - 1, 0)
-        if np.count_nonzero(df) == 1:  # the place's own scatter is all there is, and has its rounds in it
+        if np.count_nonzero(df) == 1:  # only the place's own scatter exists, and it contains its rounds
             return replace(absolute, spread=_of_one_cell(absolute.spread), round_variance=0.0)
         information, pull = _of_rounds(table, absolute.spread.moderated)
         inverse = np.linalg.pinv(information, rcond=1e-9, hermitian=True)
         rank = round(float(np.trace(inverse @ information)))
-        if df.sum() < 3 * rank:  # too few: rounds stay in the rest, which makes the intervals wider than need be
+        if df.sum() < 3 * rank:  # too few: rounds stay in the residuals, and the intervals are conservative
             return replace(absolute, spread=_of_one_cell(absolute.spread))
         shifts = np.where(table.present, inverse @ pull, 0.0)
         residuals = _residuals(shifts, table) - _residuals(table.logs, table)
-        # As large again as they were for what the rounds took.
+        # Scaled up for the degrees of freedom that the rounds take.
         steady = replace(table, logs=residuals * math.sqrt(df.sum() / (df.sum() - rank)))
         spread = spread_of(steady, with_shifts=False)
         return replace(absolute, spread=absolute.spread if spread is None else spread)
 
     def spread_as_of(self, weights: Floats, n: int) -> summary_statistics.Spread:
-        """The scatter of ``n`` values whose mean would be as unsure as a weighted sum of log measurements.
+        """Return the scatter of ``n`` values whose mean has the variance of a weighted sum of log measurements.
 
         Args:
             weights: shape (J, C, R).
@@ -150,7 +149,7 @@ class Absolute:
 
 
 def own_spreads(baselines: Baselines) -> Mapping[tuple[str, Cell], summary_statistics.Spread]:
-    """How a configuration's repeats in a cell scatter, for its rate by itself; none where nothing was repeated."""
+    """Return the scatter of the absolute rate by (configuration, cell); empty where nothing was repeated."""
     names = baselines.configurations
     absolute = Absolute.of_one_cell(Table.of(baselines, names))
     if absolute is None:
@@ -165,9 +164,9 @@ def own_spreads(baselines: Baselines) -> Mapping[tuple[str, Cell], summary_stati
 
 
 def _of_rounds(table: Table, variance: Floats) -> tuple[Floats, Floats]:
-    """The information on what rounds do to all places, shape (R, R), and the weighted sums of residuals, (R,).
+    """Return the information on the effects of rounds, shape (R, R), and the weighted sums of residuals, (R,).
 
-    Each place's own mean, which is of the rounds that it has, is taken out.
+    Each place's own mean, over the rounds that it has, is removed.
 
     Args:
         variance: of one measurement in each place, shape (J, C).
@@ -180,19 +179,19 @@ def _of_rounds(table: Table, variance: Floats) -> tuple[Floats, Floats]:
 
 
 def _residuals(values: Floats, table: Table) -> Floats:
-    """Values of shape (J, C, R) less the mean of their place; 0 where there is none."""
+    """Return values of shape (J, C, R) minus the mean of their place; 0 where there is none."""
     held = np.where(table.present, values, 0.0)
     n = np.maximum(table.present.sum(axis=2), 1)
     return np.where(table.present, held - (held.sum(axis=2) / n)[..., None], 0.0)
 
 
 def _of_one_cell(spread: Spread) -> Spread:
-    """What an application does to all cells is in each cell's own scatter: for one cell it is not added again."""
+    """Remove the effect of an application on all cells: for one cell it is part of the cell's own scatter."""
     return replace(spread, applied=0.0, applied_raw=0.0, applied_df=0)
 
 
 def _in_cell(table: Table, cell: Cell, weights: Floats) -> Floats:
-    """Weights of one cell's log measurements, shape (J, R), among those of all, shape (J, C, R)."""
+    """Embed the weights of one cell's log measurements, shape (J, R), in those of all, shape (J, C, R)."""
     every = np.zeros(table.logs.shape)
     every[:, table.cells.index(cell)] = weights
     return every

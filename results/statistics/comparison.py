@@ -1,9 +1,4 @@
-"""The same configurations on several targets, compared with the first target. Pure.
-
-The same configurations in the same cells on several targets, held against the first of them. Pure.
-
-What several targets serve of a workload, held against the first of them. Pure.
-"""
+"""The same configurations on several targets, compared with the first: in cells and for workloads. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +14,14 @@ from cephfit.results.statistics.workload_rate import WorkloadRate, why_no_rate, 
 
 
 @dataclass(frozen=True, slots=True)
-class There:
-    """What one target gave in one cell.
+class TargetFigures:
+    """The figures of one target in one cell, or for one workload.
 
     Attributes:
-        rate: I/Os per second of all clients together, over all repeats; None where there is no baseline.
-        n_repeats: behind it.
+        rate: I/Os per second of all clients together, over all repeats; None without a baseline.
+        n_repeats: number of repeats.
         ratio: rate against the first target's; None for the first itself, or where one of the two is missing.
-        missing: why there is no baseline.
+        missing: reason why there is no baseline; empty if there is one.
     """
 
     rate: Level | None
@@ -36,7 +31,7 @@ class There:
 
     @property
     def differs(self) -> bool | None:
-        """Whether the interval of the ratio leaves out 1; None where nobody can tell."""
+        """Whether the interval of the ratio excludes 1; None without an interval."""
         if self.ratio is None or self.ratio.interval is None:
             return None
         return 1.0 not in self.ratio.interval
@@ -48,23 +43,23 @@ class Row:
 
     configuration: str
     cell: Cell
-    there: tuple[There, ...]
+    by_target: tuple[TargetFigures, ...]
 
 
 def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> tuple[Row, ...]:
-    """Every configuration and cell that any target has been measured or tried in.
+    """Return every configuration and cell that was measured or tried on any target.
 
     Args:
-        targets: of one load each; the others are held against the first.
-        confidence: of each interval by itself.
+        targets: of one load each; the others are compared with the first.
+        confidence: level of each interval by itself.
     """
     places = {place for target in targets for place in (*target.cells, *target.missing)}
-    # Once for each target: it draws on all of its configurations.
-    sides = [_Side(target, own_spreads(target)) for target in targets]
+    # Once for each target, because it uses all of its configurations.
+    measured = [_TargetBaselines(target, own_spreads(target)) for target in targets]
     names = dict.fromkeys(name for target in targets for name in target.configurations)
     names |= dict.fromkeys(name for name, _ in places)
     return tuple(
-        Row(name, cell, tuple(_there(side, sides[0], name, cell, confidence) for side in sides))
+        Row(name, cell, tuple(_figures_on(target, measured[0], name, cell, confidence) for target in measured))
         for name in names
         for cell in CELLS
         if (name, cell) in places
@@ -72,35 +67,39 @@ def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """A target's baselines, and how the repeats of each scatter."""
+class _TargetBaselines:
+    """A target's baselines, and the scatter of their repeats."""
 
     baselines: Baselines
     spreads: Mapping[tuple[str, Cell], Spread]
 
 
-def _there(side: _Side, first: _Side, name: str, cell: Cell, confidence: float) -> There:
-    baseline = side.baselines.cells.get((name, cell))
+def _figures_on(
+    target: _TargetBaselines, first: _TargetBaselines, name: str, cell: Cell, confidence: float
+) -> TargetFigures:
+    baseline = target.baselines.cells.get((name, cell))
     if baseline is None:
-        return There(None, 0, None, side.baselines.missing.get((name, cell), "not measured there"))
+        return TargetFigures(None, 0, None, target.baselines.missing.get((name, cell), "not measured there"))
     rate = Level(
         summary_statistics.mean(baseline.iops),
-        summary_statistics.level_interval(baseline.iops, side.spreads.get((name, cell)), confidence=confidence),
+        summary_statistics.level_interval(baseline.iops, target.spreads.get((name, cell)), confidence=confidence),
     )
     reference = first.baselines.cells.get((name, cell))
-    if side is first or reference is None:
-        return There(rate, len(baseline.iops), None)
-    return There(rate, len(baseline.iops), _ratio(side, first, baseline, reference, confidence))
+    if target is first or reference is None:
+        return TargetFigures(rate, len(baseline.iops), None)
+    return TargetFigures(rate, len(baseline.iops), _ratio(target, first, baseline, reference, confidence))
 
 
-def _ratio(side: _Side, first: _Side, baseline: Baseline, reference: Baseline, confidence: float) -> Level:
+def _ratio(
+    target: _TargetBaselines, first: _TargetBaselines, baseline: Baseline, reference: Baseline, confidence: float
+) -> Level:
     place = baseline.configuration, baseline.cell
     return Level(
         summary_statistics.ratio(baseline.iops, reference.iops),
         summary_statistics.welch_ratio_interval(
             baseline.iops,
             reference.iops,
-            side.spreads.get(place),
+            target.spreads.get(place),
             first.spreads.get(place),
             confidence=confidence,
         ),
@@ -117,25 +116,25 @@ class Served:
     Attributes:
         workload: the profile's name.
         configuration: name.
-        there: with rates in accesses of the mix per second, all clients together.
-        rates: what they are made of; None where the configuration was not measured in all cells of the workload.
+        by_target: figures, with rates in accesses of the mix per second, all clients together.
+        rates: the underlying rates; None where the configuration was not measured in all cells of the workload.
     """
 
     workload: str
     configuration: str
-    there: tuple[There, ...]
+    by_target: tuple[TargetFigures, ...]
     rates: tuple[WorkloadRate | None, ...]
 
 
 def served_of(
     profile: Profile, targets: Sequence[Baselines], *, confidence: float = CONFIDENCE
 ) -> tuple[Served, ...]:
-    """The workload under every configuration that any target has been measured or tried in.
+    """Return the workload under every configuration that was measured or tried on any target.
 
     Args:
         profile: of the workload; its mix adds up as time (``workload_rates``).
-        targets: of one load each; the others are held against the first.
-        confidence: of each interval by itself.
+        targets: of one load each; the others are compared with the first.
+        confidence: level of each interval by itself.
     """
     of_targets = [workload_rates(profile, baselines, confidence=confidence) for baselines in targets]
     names = dict.fromkeys(name for baselines in targets for name in baselines.configurations)
@@ -143,30 +142,30 @@ def served_of(
     found = []
     for name in names:
         rates = tuple(of_target.get(name) for of_target in of_targets)
-        there = tuple(
-            _rate_there(rate, rates[0] if number else None, confidence)
+        by_target = tuple(
+            _rate_figures(rate, rates[0] if number else None, confidence)
             if rate
-            else There(None, 0, None, _lacking(profile, baselines, name))
+            else TargetFigures(None, 0, None, _lacking(profile, baselines, name))
             for number, (rate, baselines) in enumerate(zip(rates, targets, strict=True))
         )
-        found.append(Served(profile.name, name, there, rates))
+        found.append(Served(profile.name, name, by_target, rates))
     return tuple(found)
 
 
-def _rate_there(rate: WorkloadRate, first: WorkloadRate | None, confidence: float) -> There:
+def _rate_figures(rate: WorkloadRate, first: WorkloadRate | None, confidence: float) -> TargetFigures:
     if first is None:
-        return There(rate.accesses_per_s, rate.n_rounds, None)
+        return TargetFigures(rate.accesses_per_s, rate.n_rounds, None)
     interval = None
     if rate.n_rounds and first.n_rounds:
         interval = summary_statistics.welch_ratio_interval(
             rate.as_rounds, first.as_rounds, rate.spread, first.spread, confidence=confidence
         )
     ratio = rate.accesses_per_s.mean / first.accesses_per_s.mean
-    return There(rate.accesses_per_s, rate.n_rounds, Level(ratio, interval))
+    return TargetFigures(rate.accesses_per_s, rate.n_rounds, Level(ratio, interval))
 
 
 def _lacking(profile: Profile, baselines: Baselines, name: str) -> str:
-    """Why there is no rate."""
+    """Return why there is no rate."""
     lacking = [c for c, n in profile.cell_counts().items() if n > 0 and (name, c) not in baselines.cells]
     if not lacking:
         cells = [c for c, n in profile.cell_counts().items() if n > 0]

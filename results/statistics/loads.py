@@ -1,9 +1,4 @@
-"""The loads of samples: their shapes, their mix, and where a limit was reached.
-
-The loads that samples were measured under: which there are, and what shape each has.
-
-From the samples of one load to what must be known of it: its mix, and where its own limit was reached.
-"""
+"""The loads under which samples were measured: names, shapes, mix, and where a load's limit was reached."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +13,13 @@ from cephfit.core.values.sample import OWN_LOAD, Sample
 
 @dataclass(frozen=True, slots=True)
 class LoadShape:
-    """What a load asks of the storage, as its samples say.
+    """The shape of a load, as recorded in its samples.
 
     Attributes:
-        name: empty is the measurement's own.
-        iodepth: I/Os that each client keeps in flight.
-        n_clients: that ran together.
-        rest: mix and rate in words, empty where there are none.
+        name: empty for the measurement's own load.
+        iodepth: I/Os in flight per client.
+        n_clients: number of concurrent clients.
+        rest: mix and rate limit as text; empty without them.
     """
 
     name: str
@@ -34,7 +29,7 @@ class LoadShape:
 
 
 def by_place(samples: Iterable[Sample]) -> dict[tuple[str, Cell], list[Sample]]:
-    """Samples by (configuration, cell), both in the order in which they come."""
+    """Group samples by (configuration, cell), keeping their order."""
     found: dict[tuple[str, Cell], list[Sample]] = {}
     for sample in samples:
         found.setdefault((sample.key.configuration, sample.key.cell), []).append(sample)
@@ -42,7 +37,7 @@ def by_place(samples: Iterable[Sample]) -> dict[tuple[str, Cell], list[Sample]]:
 
 
 def of_load(samples: Iterable[Sample], load: str, *, where: str = "") -> list[Sample]:
-    """The samples of one load.
+    """Return the samples of one load.
 
     Raises:
         InputError: there is none of this name.
@@ -62,13 +57,13 @@ def of_load(samples: Iterable[Sample], load: str, *, where: str = "") -> list[Sa
 
 
 def names_of(samples: Iterable[Sample]) -> tuple[str, ...]:
-    """The loads there are samples of, the measurement's own first, then as they first appear."""
+    """Return the names of the loads, the measurement's own first, then in the order of appearance."""
     names = dict.fromkeys(sample.key.load for sample in samples)
     return (*([OWN_LOAD] if OWN_LOAD in names else []), *(name for name in names if name != OWN_LOAD))
 
 
 def shapes_of(samples: Iterable[Sample]) -> dict[str, LoadShape]:
-    """The shape of each load; a load none of whose samples tells its shape is left out."""
+    """Return the shape of each load; loads without a recorded shape are omitted."""
     shapes: dict[str, LoadShape] = {}
     for sample in samples:
         said = sample.evidence.get("load")
@@ -80,7 +75,7 @@ def shapes_of(samples: Iterable[Sample]) -> dict[str, LoadShape]:
 
 
 def title_of(load: str) -> str:
-    """What people call a load."""
+    """Return a load's name for display."""
     return f"load {load}" if load else "the measurement's own load"
 
 
@@ -96,14 +91,14 @@ def _rest(said: Mapping[str, Any]) -> str:
 
 
 _REACHED = 0.97
-"""Part of its limit from which on a client is held back by it: fio keeps to a limit within a few per cent."""
+"""Share of its limit from which on a client counts as limited: fio keeps a limit within a few per cent."""
 
 
 def measured_load_of(repeats: Mapping[tuple[str, Cell], Sequence[Sequence[Sample]]]) -> MeasuredLoad:
-    """What the evidence says of the load.
+    """Return mix and limit of the load, from the evidence of its samples.
 
-    A (configuration, cell) is at the limit where any client reached it in any repeat: there it might have done
-    more, and the sum and the mean are too low.
+    A (configuration, cell) is at the limit if any client reached it in any repeat: its rate could be higher, so
+    the sum and the mean are too low.
 
     Args:
         repeats: that count, each as the samples of its clients, by (configuration, cell); of one load.
@@ -136,9 +131,9 @@ def _limit_in_words(shape: Mapping[str, Any]) -> str:
 
 
 def _reached(sample: Sample) -> bool:
-    """Whether the client did what it was limited to, in the cell's own direction or in the other one of a mix.
+    """Return whether the client reached its limit, in the cell's direction or in the other one of a mix.
 
-    One access more is granted: fio's last one before the end of a run waits for its turn and is not counted.
+    One more access is added: fio's last one before the end of a run waits for its turn and is not counted.
     """
     metrics, limits = sample.metrics, _limits(sample)
     if metrics is None or not limits:
@@ -153,7 +148,7 @@ def _reached(sample: Sample) -> bool:
 
 
 def _limits(sample: Sample) -> Mapping[Op, float]:
-    """Of one client, I/Os per second by direction; empty where there is no limit."""
+    """Return a client's limits in I/Os per second by direction; empty without a limit."""
     shape = _shape(sample)
     iops, nbytes = shape.get("rate_iops"), shape.get("rate_nbytes_per_s")
     limit = iops if iops is not None else nbytes

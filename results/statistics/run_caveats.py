@@ -1,12 +1,9 @@
-"""What limits the figures of a run: continuations, rounds, A/A controls, bottlenecks.
+"""What limits the figures of a run: continuations, different rounds, A/A controls and bottlenecks.
 
-Runs that were continued with other versions of programs than they were begun with.
-
-Which rounds a report's figures are of, where not all configurations were measured in the same ones. Pure.
-
-The noise floor as it was measured: configurations that are the default under another name (A/A runs).
-
-What the runs were bound by, as those who watched hosts and daemons during them say.
+- Continuations: the run was continued with other program versions than it was started with.
+- Different rounds: not all configurations were measured in the same rounds.
+- A/A controls: configurations that are the default under another name. They measure the noise floor.
+- Bottlenecks: the resource that limited a run, from the telemetry of hosts and daemons.
 """
 
 from collections import Counter
@@ -28,10 +25,10 @@ from cephfit.results.store.sample_store import Store
 
 
 def keep_continuation(store: Store, run_id: str, changes: Sequence[str], *, at_ns: int) -> None:
-    """Keep what has changed since a run began; what was kept before already is not kept again.
+    """Store what has changed since a run began; a change that is stored already is not stored again.
 
     Args:
-        changes: in words, such as ``versions.ceph changed from 16.2.15 to 17.2.7``.
+        changes: as text, such as ``versions.ceph changed from 16.2.15 to 17.2.7``.
         at_ns: wall clock, ns since the epoch.
     """
     kept = _kept(store, run_id)
@@ -42,11 +39,11 @@ def keep_continuation(store: Store, run_id: str, changes: Sequence[str], *, at_n
 
 
 def continuations_of(store: Store, run_id: str) -> tuple[str, ...]:
-    """A sentence for each time that a run went on with other programs, in order."""
+    """Return a sentence for each continuation of a run with other program versions, in order."""
     return tuple(
-        f"The run was continued at {formatting.moment(entry['at_ns'])} with other programs than it began with: "
-        f"{'; '.join(entry['changes'])}. Its figures are of both, and differences between them may be differences "
-        "between the programs."
+        f"The run was continued at {formatting.moment(entry['at_ns'])} with other program versions than it began "
+        f"with: {'; '.join(entry['changes'])}. Its figures are from both, so differences between them may come "
+        "from the versions."
         for entry in _kept(store, run_id)
     )
 
@@ -55,32 +52,33 @@ def _kept(store: Store, run_id: str) -> list[Mapping[str, Any]]:
     return list((store.document(run_id, CONTINUATIONS_DOCUMENT) or {}).get("continued", ()))
 
 
-OF_CELLS = (
-    "Not all configurations were measured in the same rounds. Rates and latencies are means over all rounds of "
-    "each; a ratio to the default is of the rounds that both have, or that a third one connects, and need not be "
-    "the quotient of the two rates. Where nothing connects them it is that quotient, and has no interval."
+ROUNDS_OF_CELLS = (
+    "Not all configurations were measured in the same rounds. Rates and latencies are means over all rounds of a "
+    "configuration. A ratio to the default uses the rounds that both have, or that a third configuration "
+    "connects, so it may differ from the quotient of the two rates. Without such rounds the ratio is that "
+    "quotient and has no interval."
 )
-OF_WORKLOADS = (
-    "Not all configurations were measured in the same rounds: the default's rate is of all rounds of the default, "
-    "and that of another configuration is this rate times its ratio to the default in the rounds that both have, "
-    "or that a third one connects."
+ROUNDS_OF_WORKLOADS = (
+    "Not all configurations were measured in the same rounds. The default's rate is the mean over all of its "
+    "rounds. The rate of another configuration is the default's rate times its ratio to the default in the rounds "
+    "that both have, or that a third configuration connects."
 )
 
 
 def same_rounds(baselines: Baselines) -> bool:
-    """Whether, in each cell, all configurations that have figures have them from the same rounds."""
+    """Return whether, in each cell, all configurations with figures were measured in the same rounds."""
     return all(blocks.whole for blocks in Table.of(baselines, baselines.configurations).blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What the default differs from itself by.
+    """The difference of the default from itself, as the A/A controls show it.
 
     Attributes:
         names: of the controls.
         points: largest distance of a control's prediction from 100; None without a prediction.
-        cell_points: per cell of the baselines the largest distance of a control's rate from the default's = 100,
-            as in the heat map: within the rounds that both have.
+        cell_points: per cell of the baselines, the largest distance of a control's rate from the default's = 100,
+            within the rounds that both have, as in the heat map.
     """
 
     names: tuple[str, ...]
@@ -94,7 +92,7 @@ class Controls:
 
 
 def names_of_controls(applied: Iterable[tuple[int, Applied]]) -> tuple[str, ...]:
-    """Configurations that were applied and have no setting at all, but another name than the default's."""
+    """Return the applied configurations without settings, except the default."""
     found = {a.configuration for _, a in applied if a.ok and not a.read_back}
     return tuple(sorted(found - {DEFAULT_CONFIGURATION}))
 
@@ -102,7 +100,7 @@ def names_of_controls(applied: Iterable[tuple[int, Applied]]) -> tuple[str, ...]
 def controls_of(
     applied: Iterable[tuple[int, Applied]], baselines: Baselines, predictions: PredictionSet | None
 ) -> Controls | None:
-    """The controls of a run; None where it has none."""
+    """Return the A/A controls of a run; None where it has none."""
     names = names_of_controls(applied)
     if not names:
         return None
@@ -124,8 +122,8 @@ class BottleneckRow:
 
     Attributes:
         configuration: name.
-        causes: per pattern of ``Bottlenecks.patterns`` the causes with their shares of the runs; empty: not seen.
-        example: what was said of the run with the most frequent cause.
+        causes: per pattern of ``Bottlenecks.patterns``, the causes and their shares of the runs.
+        example: the finding on a run with the most frequent cause.
     """
 
     configuration: str
@@ -140,9 +138,9 @@ class Bottlenecks:
     Attributes:
         patterns: fio's names.
         rows: in the order of first appearance.
-        n_runs: that were watched.
-        n_unsteady: of the samples whose rate was followed, those where it was not steady.
-        n_followed: samples whose rate was followed.
+        n_runs: runs with telemetry.
+        n_unsteady: samples whose rate was recorded over time and was not steady.
+        n_followed: samples whose rate was recorded over time.
     """
 
     patterns: tuple[str, ...]
@@ -153,32 +151,32 @@ class Bottlenecks:
 
 
 def bottlenecks_of(samples: Iterable[Sample], *, load: str) -> Bottlenecks | None:
-    """What held the ok runs of a load back; None where nobody watched."""
-    told: dict[str, dict[Pattern, list[Mapping[str, Any]]]] = {}
+    """Return what limited the ok runs of a load; None without telemetry."""
+    findings: dict[str, dict[Pattern, list[Mapping[str, Any]]]] = {}
     followed = []
     for sample in samples:
         if sample.state is not State.OK or sample.key.load != load:
             continue
         if (steadiness := sample.evidence.get("steadiness")) is not None:
             followed.append(bool(steadiness["steady"]))
-        if (used := sample.evidence.get("used")) and (said := used.get("bottleneck")):
-            patterns = told.setdefault(sample.key.configuration, {})
-            patterns.setdefault(sample.key.cell.pattern, []).append(said)
-    seen = [p for p in Pattern if any(p in patterns for patterns in told.values())]
+        if (used := sample.evidence.get("used")) and (found := used.get("bottleneck")):
+            patterns = findings.setdefault(sample.key.configuration, {})
+            patterns.setdefault(sample.key.cell.pattern, []).append(found)
+    seen = [p for p in Pattern if any(p in patterns for patterns in findings.values())]
     if not seen:
         return None
-    rows = [_row(name, [patterns.get(p, []) for p in seen]) for name, patterns in told.items()]
-    n_runs = sum(len(said) for patterns in told.values() for said in patterns.values())
+    rows = [_row(name, [patterns.get(p, []) for p in seen]) for name, patterns in findings.items()]
+    n_runs = sum(len(found) for patterns in findings.values() for found in patterns.values())
     return Bottlenecks(tuple(p.value for p in seen), tuple(rows), n_runs, followed.count(False), len(followed))
 
 
 def _row(name: str, by_pattern: list[list[Mapping[str, Any]]]) -> BottleneckRow:
-    every = [said for some in by_pattern for said in some]
-    most = Counter(said["what"] for said in every).most_common(1)[0][0]
-    example = next(said["sentence"] for said in every if said["what"] == most)
+    every = [found for some in by_pattern for found in some]
+    most = Counter(found["what"] for found in every).most_common(1)[0][0]
+    example = next(found["sentence"] for found in every if found["what"] == most)
     return BottleneckRow(name, tuple(map(_causes, by_pattern)), example)
 
 
-def _causes(said: list[Mapping[str, Any]]) -> str:
-    counts = Counter(one["what"] for one in said).most_common(_CAUSES_NAMED)
-    return ", ".join(f"{what} {100 * n / len(said):.0f} %" for what, n in counts)
+def _causes(found: list[Mapping[str, Any]]) -> str:
+    counts = Counter(one["what"] for one in found).most_common(_CAUSES_NAMED)
+    return ", ".join(f"{what} {100 * n / len(found):.0f} %" for what, n in counts)

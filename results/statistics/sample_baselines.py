@@ -1,4 +1,4 @@
-"""Samples to baselines."""
+"""Compute baselines from samples."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -30,15 +30,15 @@ class Measured:
 
 
 def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD) -> Baselines:
-    """The baselines of a run under one load.
+    """Return the baselines of a run under one load.
 
-    A repeat counts if there is an attempt in which every client is ``ok``; the first such attempt is it. The
-    clients of an attempt ran together and are summed; clients of different attempts never are.
+    A repeat counts if it has an attempt in which every client is ``ok``; the first one is used. The clients of
+    an attempt ran together, so their rates are summed. Clients of different attempts are never summed.
 
     Args:
         samples: of one run, in any order.
-        source: where they come from, for people.
-        load: which; the measurement's own unless named. Rates under different loads are no repeats of each other.
+        source: origin of the samples, for messages.
+        load: name of the load. Rates under different loads are not repeats of each other.
 
     Raises:
         InputError: the run has no load of this name.
@@ -56,7 +56,7 @@ def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD
 def measured_of(
     samples: Iterable[Sample], *, load: str = OWN_LOAD, where: str = ""
 ) -> tuple[list[Measured], dict[tuple[str, Cell], str]]:
-    """The rates under one load that count, and why a (configuration, cell) that was tried has none.
+    """Return the rates under one load that count, and why a (configuration, cell) that was tried has none.
 
     Raises:
         InputError: there is no load of this name.
@@ -73,7 +73,7 @@ class _Tried:
 
 
 def _tried(samples: Iterable[Sample], load: str, where: str) -> dict[tuple[str, Cell], _Tried]:
-    """By (configuration, cell), the default first."""
+    """Group by (configuration, cell), the default first."""
     by_cell = by_place(of_load(samples, load, where=where))
     return {
         place: _Tried(by_cell[place], whole_repeats(by_cell[place]))
@@ -94,12 +94,12 @@ def _measured(
 
 
 def _lost(tried: Mapping[tuple[str, Cell], _Tried]) -> dict[tuple[str, Cell], tuple[str, ...]]:
-    """Why repeats that were tried gave no figure, by (configuration, cell), in the order of repeats."""
+    """Return why repeats gave no figure, by (configuration, cell), in the order of repeats."""
     lost: dict[tuple[str, Cell], tuple[str, ...]] = {}
     for place, there in tried.items():
         whole = {repeat[0].key.repeat for repeat in there.whole}
         if reasons := tuple(
-            _why([s for s in there.samples if s.key.repeat == repeat]) or "a client moved nothing"
+            _why([s for s in there.samples if s.key.repeat == repeat]) or "a client completed no I/O"
             for repeat in sorted({s.key.repeat for s in there.samples} - whole)
         ):
             lost[place] = reasons
@@ -144,7 +144,7 @@ class _Order:
 
 
 def whole_repeats(samples: Iterable[Sample]) -> list[list[Sample]]:
-    """The repeats that count, each as the samples of its clients in the order of their names.
+    """Return the repeats that count, each as the samples of its clients in the order of their names.
 
     Args:
         samples: of one configuration, cell and load.

@@ -1,7 +1,4 @@
-"""How a configuration scales: rate and latency over the number of clients, and over the I/Os in flight. Pure.
-
-What the clients of one repeat make together. Pure.
-"""
+"""Scaling curves: rate and latency over the number of clients, and over the I/Os in flight. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,18 +20,18 @@ _P99 = 99.0
 
 
 def metrics_of(repeat: Iterable[Sample]) -> list[Metrics]:
-    """The metrics of each client of a repeat that counts."""
+    """Return the metrics of each client of a repeat that counts."""
     return [sample.metrics for sample in repeat if sample.metrics is not None]
 
 
 def mean_latency_ns(clients: Sequence[Metrics]) -> float:
-    """Over all I/Os: each client's mean weighs as much as it did I/Os."""
+    """Return the mean latency over all I/Os: each client's mean is weighted by its number of I/Os."""
     n_ios = sum(m.n_ios for m in clients)
     return math.fsum(m.latency_mean_ns * m.n_ios for m in clients) / n_ios
 
 
 def slowest_p99_ns(clients: Sequence[Metrics]) -> float | None:
-    """Percentiles of clients cannot be merged into one of all of them; that of the slowest bounds it.
+    """Return the 99th percentile of the slowest client; it bounds that of all, which cannot be computed.
 
     Returns:
         None where a client has none.
@@ -66,14 +63,14 @@ class Point:
     """One load on a curve.
 
     Attributes:
-        load: its name; empty is the measurement's own.
+        load: name; empty for the measurement's own load.
         x: number of clients, or I/Os in flight per client.
-        n_clients: that ran together.
-        n_repeats: that count.
-        iops: of all clients together.
+        n_clients: number of concurrent clients.
+        n_repeats: number of repeats that count.
+        iops: sum over all clients.
         latency_ns: mean completion latency over all I/Os of all clients.
-        p99_ns: 99th percentile of the client that was slowest; None where there are no percentiles.
-        gain: rate against the curve's first point, which itself is 1 and has no interval.
+        p99_ns: 99th percentile of the slowest client; None without percentiles.
+        gain: rate relative to the curve's first point, which is 1 and has no interval.
     """
 
     load: str
@@ -93,8 +90,8 @@ class Curve:
     Attributes:
         configuration: name.
         cell: which of the 20.
-        along: what grows, ``clients`` or ``iodepth``.
-        fixed: what does not, in words.
+        along: the growing quantity, ``clients`` or ``iodepth``.
+        fixed: the constant part of the load, as text.
         points: with rising ``x``, at least two.
     """
 
@@ -106,15 +103,15 @@ class Curve:
 
 
 def curves_of(samples: Iterable[Sample], *, confidence: float = CONFIDENCE) -> tuple[Curve, ...]:
-    """Every curve that a run's loads make: loads that differ in nothing but clients, or nothing but depth.
+    """Return every curve of a run: its loads differ only in clients, or only in depth.
 
-    Two or three repeats of one load alone would say too little: their scatter is moderated over the loads of the
-    same configuration and cell, as predictions moderate it over configurations, and what a round does to all of
-    its measurements is told over all curves together (``Absolute``).
+    Two or three repeats of one load are too few to estimate a scatter. It is moderated over the loads of the same
+    configuration and cell, as predictions moderate it over configurations. The effect of rounds is estimated over
+    all curves together (``Absolute``).
 
     Args:
         samples: of one run, in any order.
-        confidence: of each interval by itself.
+        confidence: level of each interval by itself.
     """
     samples = list(samples)
     by_place: dict[_Place, list[Sample]] = {}
@@ -159,7 +156,7 @@ _Place = tuple[str, Cell, str]
 
 @dataclass(frozen=True, slots=True)
 class _Quantity:
-    """One figure of every repeat on any curve, positive, and how sure its means are.
+    """One positive figure of every repeat on any curve, and the spread of its means.
 
     Attributes:
         values: by place and round.
@@ -201,7 +198,7 @@ class _Quantity:
         return cls(values, Absolute.of_one_cell(table) if values else None, rows, columns, confidence)
 
     def level(self, place: _Place) -> Level:
-        """Of a load by itself."""
+        """Return the mean of one load."""
         own = tuple(self.values[place].values())
         spread = None if self.absolute is None else self.absolute.spread_as_of(self._mean(place), len(own))
         return Level(
@@ -210,7 +207,7 @@ class _Quantity:
         )
 
     def gain(self, place: _Place, first: _Place) -> Level:
-        """Over the first load of its curve; what rounds do to both alike cancels."""
+        """Return the ratio to the first load of the curve; the effect of rounds on both cancels."""
         ratio = summary_statistics.ratio(tuple(self.values[place].values()), tuple(self.values[first].values()))
         if self.absolute is None or place == first:
             return Level(ratio, None)
@@ -218,7 +215,7 @@ class _Quantity:
         return Level(ratio, summary_statistics.level_interval((ratio,), spread, confidence=self.confidence))
 
     def _mean(self, place: _Place) -> Floats:
-        """Weights of all log figures whose sum is the mean of a place's."""
+        """Return the weights of all log figures in the mean of a place."""
         assert self.absolute is not None
         table = self.absolute.table
         name, cell, load = place
@@ -228,7 +225,7 @@ class _Quantity:
 
 
 def _families(shapes: Iterable[LoadShape]) -> list[tuple[str, str, list[LoadShape]]]:
-    """(what grows, what does not, the loads): only where something grows."""
+    """Return (growing quantity, constant part, loads) of the curves with more than one load."""
     found: dict[tuple[str, str], dict[int, LoadShape]] = {}
     for shape in shapes:
         rest = f", {shape.rest}" if shape.rest else ""

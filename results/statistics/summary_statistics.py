@@ -17,7 +17,7 @@ UNSTABLE_CV = 0.10
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An interval that is meant to hold the true value with probability ``confidence``.
+    """An interval that contains the true value with probability ``confidence``.
 
     Attributes:
         low: lower end.
@@ -52,7 +52,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def standard_deviation(values: Sequence[float]) -> float | None:
-    """s = √( Σ (xᵢ - x̄)² / (n - 1) ); None for n = 1, which says nothing about spread."""
+    """s = √( Σ (xᵢ - x̄)² / (n - 1) ); None for n = 1, which has no spread."""
     _must_have(values, 1)
     if len(values) == 1:
         return None
@@ -78,14 +78,14 @@ def student_interval(values: Sequence[float], *, confidence: float = CONFIDENCE)
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The scatter of repeats, pooled over groups that are thought to scatter alike.
+    """The scatter of repeats, pooled over groups that are assumed to scatter alike.
 
     Attributes:
         log_deviation: σ of the natural logarithm: about the coefficient of variation.
-        degrees: of freedom behind it, >= 1; no whole number where Satterthwaite's formula gave it.
-        round_deviation: σ of the logarithm of what a round does to all of its measurements alike, where that is
-            known by itself. It has few degrees of freedom, however much was measured in each round.
-        round_degrees: of freedom behind that.
+        degrees: its degrees of freedom, >= 1; not an integer if they come from Satterthwaite's formula.
+        round_deviation: σ of the logarithm of a round's common effect on all of its measurements, where that is
+            estimated separately. It has few degrees of freedom, however much was measured in each round.
+        round_degrees: degrees of freedom of that.
     """
 
     log_deviation: float
@@ -98,7 +98,7 @@ def pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
     """Pool the scatter within groups of positive values.
 
     σ² = Σ_g Σ_i (ln x_gi - mean_i ln x_gi)² / Σ_g (n_g - 1), as in the analysis of variance. Two repeats of one
-    configuration say little about its scatter; two repeats of each of six say something about the instrument's.
+    configuration give a poor estimate of its scatter; two repeats of each of six give a better one.
 
     Returns:
         None where no group has two values.
@@ -187,9 +187,9 @@ def level_interval(
 ) -> Interval | None:
     """Interval of the mean of positive values, with a pooled scatter.
 
-    x̄ · exp(∓ h), h² = (t(1/2 + confidence/2; degrees) · σ / √n)² + (the same of rounds)². Quantiles are taken of
-    each part by itself, for Satterthwaite's formula trusts a part of one or two degrees of freedom too much where
-    it came out small by chance (Graybill and Wang 1980, Journal of the American Statistical Association 75:869).
+    x̄ · exp(∓ h), h² = (t(1/2 + confidence/2; degrees) · σ / √n)² + (the same of rounds)². Each part has its own
+    quantile, because Satterthwaite's formula underestimates a part of one or two degrees of freedom that is small
+    by chance (Graybill and Wang 1980, Journal of the American Statistical Association 75:869).
 
     Returns:
         None where the scatter is not known.
@@ -210,7 +210,7 @@ def level_interval(
 
 
 def stability_warning(values: Sequence[float], *, limit: float = UNSTABLE_CV) -> str | None:
-    """One sentence on why the mean of these values deserves little trust; None if it deserves some."""
+    """Return why the mean of these values is unreliable, as one sentence; None if it is reliable."""
     variation = coefficient_of_variation(values)
     if variation is None:
         return "measured once: its spread is not known"

@@ -1,4 +1,4 @@
-"""How many of a workload's accesses a configuration serves in a second: what 100 stands for. Pure."""
+"""The rate at which a configuration serves a workload, in accesses per second: the meaning of 100. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,8 @@ from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.summary_statistics import CONFIDENCE
 
 NO_RATE_OF_A_MIX = (
-    "No accesses per second are given: each cell's rate was measured while the other direction ran beside it, and "
-    "such rates do not add up as if reads and writes took turns."
+    "No accesses per second are given: each cell was measured while I/O of the other direction ran at the same "
+    "time. Such rates do not add up as if reads and writes took turns."
 )
 NO_RATE_AT_A_LIMIT = (
     "No accesses per second are given for configurations that reached the load's own limit in a cell of the "
@@ -27,21 +27,21 @@ NO_RATE_AT_A_LIMIT = (
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRate:
-    """The workload's mix, served as the sweep's load asks for it, by all clients together.
+    """The rate at which a configuration serves the workload's mix under the sweep's load, all clients together.
 
     Attributes:
         accesses_per_s: of the mix.
         nbytes_per_access: mean over the mix, at the sizes that the cells were measured with.
-        n_rounds: in which all cells of the mix were measured.
-        spread: of the rate, as that of so many rounds; None where nothing was repeated, or there is no such round.
-        left_out: cells that were not measured and carry next to nothing of the mix: the rate is of the others.
+        n_rounds: rounds in which all cells of the mix were measured.
+        spread: of the rate, as that of ``n_rounds`` rounds; None without repeats or without a common round.
+        omitted: cells that were not measured and carry next to nothing of the mix; the rate is of the others.
     """
 
     accesses_per_s: Level
     nbytes_per_access: float
     n_rounds: int
     spread: summary_statistics.Spread | None
-    left_out: tuple[Cell, ...] = ()
+    omitted: tuple[Cell, ...] = ()
 
     @property
     def nbytes_per_s(self) -> float:
@@ -49,32 +49,32 @@ class WorkloadRate:
 
     @property
     def as_rounds(self) -> tuple[float, ...]:
-        """The mean, once for each round: what ``statistics`` takes where the scatter is given."""
+        """The mean, repeated once per round: the input of ``summary_statistics`` where the scatter is given."""
         return (self.accesses_per_s.mean,) * self.n_rounds
 
 
 def workload_rates(
     profile: Profile, baselines: Baselines, *, confidence: float = CONFIDENCE
 ) -> dict[str, WorkloadRate]:
-    """The rate of every configuration that was measured in all cells that the workload uses.
+    """Return the rate of every configuration that was measured in all cells that the workload uses.
 
-    The mix adds up as time: n accesses, n_c of them in cell c with the rate r_c, take Σ n_c / r_c seconds; r_c is
-    the mean over the repeats, and where configurations have different rounds, the default's mean times the ratio
-    within the rounds that both have. The interval is that of the mix's cells, as predictions have it, with what a
-    round does to all of its measurements added (``Absolute``). Cells that carry next to nothing of the mix and
-    that the default was not measured in are left out, as predictions by time leave them out.
+    The mix adds up as time: n accesses, n_c of them in cell c with the rate r_c, take Σ n_c / r_c seconds. r_c is
+    the mean over the repeats. Where configurations have different rounds, r_c is the default's mean times the
+    ratio within the rounds that both have. The interval is that of the mix's cells, as in predictions, plus the
+    effect of rounds (``Absolute``). Cells that carry next to nothing of the mix and in which the default was not
+    measured are omitted, as in predictions by time.
 
-    There is no rate under a load that mixes reads and writes, where both directions ran at once and do not add up
-    so, and none of a configuration that reached the load's own limit (``why_no_rate``).
+    There is no rate under a load that mixes reads and writes: both directions ran at the same time, so their
+    rates do not add up. There is none for a configuration that reached the load's own limit (``why_no_rate``).
 
     Args:
-        confidence: of each interval by itself.
+        confidence: level of each interval by itself.
     """
     used = {cell: n for cell, n in profile.cell_counts().items() if n > 0}
     if not used or baselines.measured_load.read_pct is not None:
         return {}
-    left_out = left_out_of(used, baselines, "time")
-    counts = left_out.counts
+    omitted = left_out_of(used, baselines, "time")
+    counts = omitted.counts
     complete = {
         name: {cell: baselines.cells[name, cell] for cell in counts}
         for name in baselines.configurations
@@ -94,17 +94,17 @@ def workload_rates(
         if absolute is not None and n_rounds:
             weights = np.zeros(against.table.logs.shape)
             for cell, n in counts.items():
-                # To first order a cell weighs by its part of the time.
+                # To first order, a cell's weight is its share of the time.
                 part = (n / iops[cell]) * mean / total
                 weights[:, against.table.cells.index(cell)] = part * against.weights(name, cell)
             spread = absolute.spread_as_of(weights, n_rounds)
             interval = summary_statistics.level_interval((mean,) * n_rounds, spread, confidence=confidence)
-        rates[name] = WorkloadRate(Level(mean, interval), nbytes / total, n_rounds, spread, left_out.cells)
+        rates[name] = WorkloadRate(Level(mean, interval), nbytes / total, n_rounds, spread, omitted.cells)
     return rates
 
 
 def why_no_rate(load: MeasuredLoad, configuration: str, cells: Iterable[Cell]) -> str:
-    """Why the load gives no rate of a workload in these cells, in few words; empty where it does."""
+    """Return why the load gives no rate of a workload in these cells; empty where it gives one."""
     if load.read_pct is not None:
         return "not known under a mix"
     at_limit = any((configuration, cell) in load.at_limit for cell in cells)
@@ -112,7 +112,7 @@ def why_no_rate(load: MeasuredLoad, configuration: str, cells: Iterable[Cell]) -
 
 
 def rate_notes(profile: Profile, baselines: Baselines) -> tuple[str, ...]:
-    """Sentences on the rates that are not there because of the load."""
+    """Return sentences on the rates that are missing because of the load."""
     used = [cell for cell, n in profile.cell_counts().items() if n > 0]
     load = baselines.measured_load
     if load.read_pct is not None:

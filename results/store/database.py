@@ -1,10 +1,9 @@
-"""Opening the database behind a store: where it is, whether it is one of ours, and what its errors mean.
+"""Open the database of a store, upgrade its schema, and explain its errors.
 
-Stores of earlier schema versions are brought to this program's, with every sample they hold.
-
-Each step takes a store from one version to the next. All steps that a store needs and the new version number are
-one transaction, in SQLite too, whose DDL is transactional: a process killed in the middle leaves the store as it
-was, and of two processes that open the same old store one does the work and the other finds it done.
+Stores of earlier schema versions are upgraded with all of their samples. Each step upgrades by one version. All
+steps that a store needs, and the new version number, are one transaction (DDL is transactional in SQLite too). So
+a killed process leaves the store unchanged. If two processes open the same old store, one upgrades it and the
+other finds it upgraded.
 """
 
 import json
@@ -33,16 +32,16 @@ from cephfit.core.errors import StoreError
 from cephfit.core.optional_modules import install_command
 from cephfit.results.store.schema import SCHEMA_VERSION, TABLES, schema_version
 
-_ASIDE = "cephfit_samples_of_version_1"
+_OLD_SAMPLES = "cephfit_samples_of_version_1"
 
 
 def bring_up_to_date(connection: Connection) -> int:
-    """Take every step from the store's version on; inside a transaction that writes.
+    """Apply every step from the store's version on; inside a transaction that writes.
 
     Returns:
-        The store's version then.
+        The new version of the store.
     """
-    # PostgreSQL: whoever comes second waits here until the first has committed, and then reads the new version.
+    # PostgreSQL: a second process waits here until the first has committed, and then reads the new version.
     version = connection.execute(select(schema_version.c.version).with_for_update()).scalar_one()
     while version in STEPS:
         STEPS[version](connection)
@@ -52,7 +51,7 @@ def bring_up_to_date(connection: Connection) -> int:
 
 
 def _samples_have_loads(connection: Connection) -> None:
-    """1 to 2: a sample's key gains ``load``. Older samples have the own load, which is empty."""
+    """Upgrade 1 to 2: a sample's key gains ``load``, which is empty (the own load) in older samples."""
     if connection.dialect.name != "sqlite":
         connection.execute(text("ALTER TABLE cephfit_samples ADD COLUMN load VARCHAR(200) DEFAULT '' NOT NULL"))
         connection.execute(text("ALTER TABLE cephfit_samples DROP CONSTRAINT cephfit_each_sample_once"))
@@ -63,14 +62,14 @@ def _samples_have_loads(connection: Connection) -> None:
             )
         )
         return
-    # SQLite cannot change a constraint: the table is made anew (sqlite.org, "Making Other Kinds Of Table Schema
-    # Changes"). Nothing refers to it. The table as version 2 had it is written out: later versions have another.
+    # SQLite cannot change a constraint, so the table is created again (sqlite.org, "Making Other Kinds Of Table
+    # Schema Changes"). Nothing refers to it. The SQL is that of version 2: later versions may differ.
     kept = ", ".join(column["name"] for column in inspect(connection).get_columns("cephfit_samples"))
     connection.execute(text("DROP INDEX IF EXISTS ix_cephfit_samples_run_id"))
-    connection.execute(text(f"ALTER TABLE cephfit_samples RENAME TO {_ASIDE}"))
+    connection.execute(text(f"ALTER TABLE cephfit_samples RENAME TO {_OLD_SAMPLES}"))
     connection.execute(text(_SAMPLES_OF_VERSION_2))
-    connection.execute(text(f"INSERT INTO cephfit_samples ({kept}) SELECT {kept} FROM {_ASIDE}"))
-    connection.execute(text(f"DROP TABLE {_ASIDE}"))
+    connection.execute(text(f"INSERT INTO cephfit_samples ({kept}) SELECT {kept} FROM {_OLD_SAMPLES}"))
+    connection.execute(text(f"DROP TABLE {_OLD_SAMPLES}"))
     connection.execute(text("CREATE INDEX ix_cephfit_samples_run_id ON cephfit_samples (run_id)"))
 
 
@@ -106,38 +105,38 @@ CREATE TABLE cephfit_samples (
 """
 
 STEPS: Mapping[int, Callable[[Connection], None]] = MappingProxyType({1: _samples_have_loads})
-"""By the version that a step begins with."""
+"""Upgrade steps by the version from which they start."""
 
 WRITING = "cephfit_writing"
-"""Execution option of a connection whose transaction will write."""
+"""Execution option of connections with writing transactions."""
 
-_ROOM_NBYTES = 64 << 10
-"""An SQLite store needs this much for the index of its log and a few pages of it."""
+_FREE_NBYTES = 64 << 10
+"""Free space that an SQLite store needs for the index of its log and a few pages."""
 
 
 def location_of(location: str | Path) -> URL:
-    """The URL of a store: an SQLAlchemy URL as it is, else the path of an SQLite file.
+    """Return the URL of a store: an SQLAlchemy URL unchanged, else that of an SQLite file.
 
     Raises:
-        StoreError: the URL cannot be read, or what it names keeps nothing.
+        StoreError: the URL is invalid, or names a database in memory.
     """
     if not str(location):
         raise StoreError(
             "the location of the store is empty",
-            remedy="give the path of a file; where it comes from a variable of the shell, set that first",
+            remedy="give the path of a file; if it comes from a shell variable, set the variable first",
         )
     url = URL.create("sqlite", database=str(location))
     if isinstance(location, str) and "://" in location:
         try:
             url = make_url(location)
-        except (ArgumentError, ValueError):  # the latter: a port that is no number
+        except (ArgumentError, ValueError):  # ValueError: the port is not a number
             raise StoreError(
                 "the location of the store is not a database URL",
                 remedy="give the path of a file, or a URL such as postgresql+psycopg://user@host/database",
             ) from None
     if url.get_backend_name() == "sqlite" and _is_memory(url):
         raise StoreError(
-            "this is a database in memory, which is gone when the command ends",
+            "this is a database in memory, which is lost when the command ends",
             where=str(location),
             remedy="give the path of a file, such as results.sqlite or sqlite:///results.sqlite",
         )
@@ -150,9 +149,9 @@ def _is_memory(url: URL) -> bool:
 
 
 def name_of(url: URL) -> str:
-    """How people call the store: the file's path, or the URL with neither password nor options.
+    """Return the store's name for display: the file's path, or the URL without password and options.
 
-    PostgreSQL's drivers take a password as an option, too (``?password=``, ``?sslpassword=``).
+    PostgreSQL's drivers accept a password as an option too (``?password=``, ``?sslpassword=``).
     """
     if url.get_backend_name() == "sqlite" and url.database:
         return url.database
@@ -160,11 +159,11 @@ def name_of(url: URL) -> str:
 
 
 def engine_for(url: URL, *, patience_seconds: float) -> Engine:
-    """An engine whose committed transactions survive SIGKILL and loss of power.
+    """Return an engine whose committed transactions survive SIGKILL and loss of power.
 
-    SQLite runs in WAL mode with ``synchronous = FULL``: a commit returns after the log is on the disk. A
-    transaction that will write takes the write lock when it begins and waits up to ``patience_seconds`` for
-    another process's; one that took it only at its first INSERT could not wait (SQLite, "Isolation").
+    SQLite runs in WAL mode with ``synchronous = FULL``: a commit returns after the log is on the disk. A writing
+    transaction takes the write lock when it begins, and waits up to ``patience_seconds`` for another process. A
+    transaction that takes the lock at its first INSERT cannot wait (SQLite, "Isolation").
 
     Raises:
         StoreError: the database's driver is not installed.
@@ -193,28 +192,28 @@ def _strict_json(value: Any, *, where: str) -> str:
     try:
         return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
-        found = next(_no_numbers(value), "")
+        found = next(_non_finite_values(value), "")
         raise StoreError(
             f"a value cannot be stored: {found or error}",
             where=where,
-            remedy="nothing was written; where a file brought it, such as a profile, put it right there",
+            remedy="nothing was written; if the value comes from a file, such as a profile, correct it there",
         ) from error
 
 
-def _no_numbers(value: Any, place: str = "") -> Iterator[str]:
-    """Where in a document NaN or an infinite number stands, which JSON has no words for."""
+def _non_finite_values(value: Any, place: str = "") -> Iterator[str]:
+    """Yield where a document has NaN or an infinite number, which JSON cannot represent."""
     if isinstance(value, float) and not math.isfinite(value):
         yield f"{place or 'it'} is {value}"
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _no_numbers(inner, f"{place}.{key}" if place else str(key))
+            yield from _non_finite_values(inner, f"{place}.{key}" if place else str(key))
     elif isinstance(value, list | tuple):
         for i, inner in enumerate(value):
-            yield from _no_numbers(inner, f"{place}[{i}]")
+            yield from _non_finite_values(inner, f"{place}[{i}]")
 
 
 def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # the driver begins no transactions: _begin_sqlite does
+    connection.isolation_level = None  # _begin_sqlite begins the transactions, not the driver
     cursor = connection.cursor()
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
@@ -227,7 +226,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def why_read_only(engine: Engine, name: str) -> str:
-    """Why this user cannot write into a database server's store; empty where that is possible, and for SQLite."""
+    """Return why this user cannot write to a server's store; empty if it can, and for SQLite."""
     if engine.dialect.name != "postgresql":
         return ""
     with transaction(engine, name, writing=False) as connection:
@@ -238,17 +237,17 @@ def why_read_only(engine: Engine, name: str) -> str:
         asked = "SELECT bool_and(has_table_privilege(:t, p)) FROM unnest(ARRAY['INSERT', 'UPDATE', 'DELETE']) AS p"
         for table in TABLES.tables:
             if not connection.execute(text(asked), {"t": table}).scalar_one():
-                return f"the database user has no right to write into {table}"
+                return f"the database user has no permission to write to {table}"
     return ""
 
 
 @contextmanager
 def transaction(engine: Engine, name: str, *, writing: bool) -> Iterator[Connection]:
-    """One transaction: committed as a whole when the block ends, undone as a whole when it raises.
+    """Run one transaction: committed when the block ends, rolled back when it raises.
 
     Raises:
-        StoreError: the database refused; the error says why in the user's terms. Integrity errors pass, as only
-            the caller knows what they mean.
+        StoreError: the database refused; the error states why in the user's terms. Integrity errors are passed
+            on, because only the caller knows their meaning.
     """
     try:
         options: dict[str, Any] = {WRITING: writing}
@@ -276,54 +275,54 @@ def _explained(error: DatabaseError | InterfaceError, name: str, *, writing: boo
         )
     if "database is locked" in said:
         return StoreError(
-            "another process holds the store",
+            "another process has locked the store",
             where=name,
-            remedy="wait until it is done, or end it; nothing was written and nothing is lost",
+            remedy="wait until it ends, or stop it; nothing was written and nothing is lost",
         )
-    if "disk is full" in said or "No space left" in said or ("disk I/O error" in said and _no_room(name)):
+    if "disk is full" in said or "No space left" in said or ("disk I/O error" in said and _disk_is_full(name)):
         return StoreError(
-            "no room left on the disk of the store",
+            "no space left on the disk of the store",
             where=name,
-            remedy="make room and start again: what was stored is complete, and the run continues from there",
+            remedy="free some space and run the command again: what is stored is complete, and the run continues",
         )
     if "readonly" in said or "unable to open" in said:
         return StoreError(
             f"the store cannot be opened or written: {said}",
             where=name,
-            remedy="check that the folder exists and that you have the rights to read and write the file",
+            remedy="check that the folder exists and that you have permission to read and write the file",
         )
     if writing and ("permission denied" in said or "read-only transaction" in said):
         return refusal(said.partition("\n")[0], name)
-    return StoreError(f"the database said: {said}", where=name, remedy="check the location and the server")
+    return StoreError(f"the database reports: {said}", where=name, remedy="check the location and the server")
 
 
 def refusal(reason: str, name: str) -> StoreError:
-    """The error of a command that would write into a store that this user can only read."""
+    """Return the error of a command that writes to a store that this user can only read."""
     return StoreError(
         f"this store is read-only: {reason}",
         where=name,
-        remedy="get the right to write, or give another store; `cephfit runs export` copies a run into one",
+        remedy="get write permission, or give another store; `cephfit runs export` copies a run into one",
     )
 
 
-def _no_room(name: str) -> bool:
-    """Whether the disk of an SQLite file is full, which SQLite may call no more than a disk I/O error."""
+def _disk_is_full(name: str) -> bool:
+    """Return whether the disk of an SQLite file is full, which SQLite may report only as a disk I/O error."""
     try:
-        room = os.statvfs(Path(name).parent)
+        free = os.statvfs(Path(name).parent)
     except (OSError, ValueError):
         return False
-    return room.f_bavail * room.f_frsize < _ROOM_NBYTES
+    return free.f_bavail * free.f_frsize < _FREE_NBYTES
 
 
 def prepare(engine: Engine, url: URL, *, create: bool, shown_as: str = "") -> None:
-    """See that the tables are there and of this program's version; make them if ``create``.
+    """Check that the tables exist in this program's version; create them if ``create``.
 
-    ``shown_as`` is the store's name in errors where the URL is that of a file opened read-only.
+    ``shown_as`` is the store's name in errors if the URL is that of a file opened read-only.
 
-    A store of an earlier version is brought to this one, in one transaction, also when it is only to be read.
+    A store of an earlier version is upgraded in one transaction, also when it is only to be read.
 
     Raises:
-        StoreError: no store there, not one of ours, or of a later version.
+        StoreError: there is no store, it is another database, or of a later version.
     """
     name = shown_as or name_of(url)
     if url.get_backend_name() == "sqlite" and not shown_as:
@@ -332,22 +331,22 @@ def prepare(engine: Engine, url: URL, *, create: bool, shown_as: str = "") -> No
             raise StoreError("this is a folder", where=name, remedy="give the path of a file")
         if path.exists() and not path.is_file():
             raise StoreError(
-                "this is a device or a pipe, which keeps no results", where=name, remedy="give the path of a file"
+                "this is a device or a pipe, not a file", where=name, remedy="give the path of a file"
             )
         if not path.exists() and not create:
             raise StoreError(
                 "there is no store of results here",
                 where=name,
-                remedy="`cephfit sweep run` makes one; --store says where it is",
+                remedy="`cephfit sweep run` creates one; give its path with --store",
             )
         if create:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise StoreError(
-                    f"the folder of the store cannot be made: {error.strerror}",
+                    f"the folder of the store cannot be created: {error.strerror}",
                     where=name,
-                    remedy="give another place with --store",
+                    remedy="give another path with --store",
                 ) from None
     with transaction(engine, name, writing=create) as connection:
         tables = set(inspect(connection).get_table_names())
@@ -355,7 +354,7 @@ def prepare(engine: Engine, url: URL, *, create: bool, shown_as: str = "") -> No
             one_file = engine.dialect.name == "sqlite"
             if one_file and not tables and not create:  # its writer was killed before its first transaction
                 raise StoreError(
-                    "this store of results is empty: nothing was written into it yet",
+                    "this store of results is empty: nothing was written to it yet",
                     where=name,
                     remedy="`cephfit sweep run` continues it",
                 )
@@ -373,7 +372,7 @@ def prepare(engine: Engine, url: URL, *, create: bool, shown_as: str = "") -> No
             raise StoreError(
                 f"the store is of schema version {found}, this cephfit reads {SCHEMA_VERSION}, and {reason}",
                 where=name,
-                remedy="ask a user with the right to write to run `cephfit sweep status` on it, which upgrades it",
+                remedy="ask a user with write permission to run `cephfit sweep status` on it, which upgrades it",
             )
         with transaction(engine, name, writing=True) as connection:
             found = bring_up_to_date(connection)
@@ -385,14 +384,14 @@ def prepare(engine: Engine, url: URL, *, create: bool, shown_as: str = "") -> No
             remedy="use the newer cephfit that wrote it" if newer else "it was not written by a released cephfit",
         )
     if create and engine.dialect.name == "sqlite":
-        _readers_beside_writers(engine)
+        _enable_wal(engine)
 
 
-def _readers_beside_writers(engine: Engine) -> None:
-    """Put an SQLite store into WAL mode, which the file then remembers.
+def _enable_wal(engine: Engine) -> None:
+    """Put an SQLite store into WAL mode, which the file then keeps.
 
-    Only a store of ours is changed, so not before its tables were seen. If another process is in a transaction
-    at this moment the mode stays as it is, which is as safe and only makes readers wait.
+    This is done after its tables were checked, so that no other database is changed. If another process is in a
+    transaction at this moment, the mode does not change. That is equally safe, but readers then wait for writers.
     """
     raw = engine.raw_connection()
     try:

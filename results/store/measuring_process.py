@@ -1,7 +1,7 @@
-"""Which process measures a run, so that the run is not deleted meanwhile.
+"""The process that measures a run, recorded so that the run is not deleted meanwhile.
 
-The process writes itself into the store when it begins and its end when it ends. A killed one writes no end; it is
-looked for by its id and its start time, which on one machine no two processes share.
+The process records itself in the store when it begins, and removes the record when it ends. A killed process
+leaves its record. It is therefore looked up by process id and start time, which together are unique on a machine.
 """
 
 import os
@@ -24,12 +24,12 @@ _START_TIME = 19
 
 @dataclass(frozen=True, slots=True)
 class MeasuringProcess:
-    """A process that began to measure a run and has not ended, as far as can be seen from here.
+    """A process that began to measure a run and has not ended, as far as this machine can see.
 
     Attributes:
-        pid: its id there.
+        pid: its process id.
         host: its machine.
-        is_seen: it runs on this machine; else it may have been killed, and nothing here can say so.
+        is_seen: it runs on this machine; else it may have been killed, which cannot be seen from here.
     """
 
     pid: int
@@ -40,38 +40,38 @@ class MeasuringProcess:
         return f"process {self.pid}" if self.is_seen else f"process {self.pid} on {self.host}"
 
     def refusal(self, run_id: str, store: str) -> StoreError:
-        """The error of who would delete the run."""
+        """Return the error for deleting the run."""
         if self.is_seen:
             what, remedy = f"{self} measures run {run_id}", "wait until it ends, or stop it with Ctrl-C"
         else:
-            what = f"{self} began to measure run {run_id} and did not say that it ended"
-            remedy = "look there whether it still runs; if it does not, add --force"
+            what = f"{self} began to measure run {run_id} and did not record its end"
+            remedy = "check on that machine whether it still runs; if it does not, add --force"
         return StoreError(what, where=store, remedy=remedy)
 
 
 @contextmanager
 def measured_by_this_process(store: "Store", run_id: str) -> Iterator[None]:
-    """While the block runs, the store says that this process measures the run."""
+    """Record in the store that this process measures the run, while the block runs."""
     store.put_document(run_id, MEASURING_DOCUMENT, _this_process())
     try:
         yield
     finally:
-        with suppress(StoreError):  # a full disk or a lost server: the process ends, which is seen as well
+        with suppress(StoreError):  # a full disk or a lost server: the end of the process is visible as well
             store.put_document(run_id, MEASURING_DOCUMENT, {})
 
 
-def measuring_process(said: Mapping[str, Any] | None) -> MeasuringProcess | None:
-    """The process that a store names for a run; None if it names none, or one that has ended."""
-    if not said:
+def measuring_process(recorded: Mapping[str, Any] | None) -> MeasuringProcess | None:
+    """Return the process that a store records for a run; None if there is none, or it has ended."""
+    if not recorded:
         return None
-    here, pid = _this_process(), int(said["pid"])
-    if said["host"] != here["host"]:
-        return MeasuringProcess(pid, said["host"], is_seen=False)
-    if said["boot"] != here["boot"]:
-        return None  # the machine was restarted since
-    if said["pid_namespace"] != here["pid_namespace"]:
-        return MeasuringProcess(pid, f"{said['host']}, in another container", is_seen=False)
-    return MeasuringProcess(pid, said["host"], is_seen=True) if _started(pid) == said["started"] else None
+    here, pid = _this_process(), int(recorded["pid"])
+    if recorded["host"] != here["host"]:
+        return MeasuringProcess(pid, recorded["host"], is_seen=False)
+    if recorded["boot"] != here["boot"]:
+        return None  # the machine was restarted
+    if recorded["pid_namespace"] != here["pid_namespace"]:
+        return MeasuringProcess(pid, f"{recorded['host']}, in another container", is_seen=False)
+    return MeasuringProcess(pid, recorded["host"], is_seen=True) if _started(pid) == recorded["started"] else None
 
 
 def _this_process() -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _started(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None if there is none, or only its remains."""
+    """Return when a process started, in clock ticks since boot; None if there is none, or it is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:

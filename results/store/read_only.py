@@ -1,12 +1,12 @@
-"""SQLite stores that this user may read and not write: another user's, an archive's, in a read-only folder.
+"""SQLite stores that this user may read but not write: another user's, an archive's, or in a read-only folder.
 
-SQLite reads a store in WAL mode only where it finds or makes a shared-memory file next to it. Making one next to
-another user's store would keep that user from writing, so nothing is ever made there:
+SQLite reads a store in WAL mode only if it finds or creates a shared-memory file next to it. Creating one next to
+another user's store would keep that user from writing, so no file is created there:
 
-- While a writer has the store open, its files are there and SQLite reads along (``mode=ro``).
-- Else the file alone is the store, and it is read as it is (``immutable=1``). After each transaction its size and
-  time are compared, because SQLite then does not notice a writer that comes later.
-- What a killed writer left in its log, and stores of earlier schema versions, need a writer: a temporary copy.
+- While a writer has the store open, its files exist and SQLite reads with ``mode=ro``.
+- Otherwise the file alone is the store and is read with ``immutable=1``. SQLite then does not notice a later
+  writer, so size and time of the file are compared after each transaction.
+- A killed writer's log, and stores of earlier schema versions, need a writer: they are read in a temporary copy.
 """
 
 import os
@@ -23,21 +23,21 @@ from cephfit.core.errors import StoreError
 from cephfit.results.store.database import STEPS
 
 _WAL_AT, _WAL = 18, 2
-"""Where the header of an SQLite file has its write version, and that of WAL mode (sqlite.org/fileformat2.html)."""
+"""Offset of the write version in an SQLite file, and its value in WAL mode (sqlite.org/fileformat2.html)."""
 
 
 def why_file_is_read_only(url: URL) -> str:
-    """Why an SQLite file can be read and not written; empty where it can, where there is none, and for others."""
+    """Return why an SQLite file can be read but not written; empty if it can, or is missing, and for servers."""
     if url.get_backend_name() != "sqlite" or not url.database or "uri" in url.query:
         return ""
     path = Path(url.database)
     if not path.is_file() or not _may(path, os.R_OK):
-        return ""  # there is another error, which opening it gives
+        return ""  # opening it reports the error
     if not _may(path, os.W_OK):
-        return "you have no right to write into the file"
+        return "you have no permission to write to the file"
     sides = (_side_file(path, "-wal"), _side_file(path, "-shm"))
     if not _may(path.parent, os.W_OK) and not all(_may(side, os.W_OK) for side in sides):
-        return f"you have no right to write into the folder {path.resolve().parent}, where its log goes"
+        return f"you have no permission to write to the folder {path.resolve().parent}, which holds its log"
     return ""
 
 
@@ -57,7 +57,7 @@ class ReadOnlySource:
         reason: why it is only read.
 
     Raises:
-        StoreError: what a killed writer left cannot be read, or there is no room for a copy.
+        StoreError: the log of a killed writer cannot be read, or there is no space for a copy.
     """
 
     def __init__(self, url: URL, reason: str) -> None:
@@ -72,8 +72,8 @@ class ReadOnlySource:
             raise StoreError(
                 f"the store cannot be read: {error.strerror if isinstance(error, OSError) else error}",
                 where=str(self._path),
-                remedy=f"get the right to read {self._path.name}, and space for a copy in {tempfile.gettempdir()} "
-                "(TMPDIR names another folder)",
+                remedy=f"get permission to read {self._path.name}, and space for a copy in "
+                f"{tempfile.gettempdir()} (TMPDIR selects another folder)",
             ) from None
 
     def _source(self) -> URL:
@@ -89,7 +89,7 @@ class ReadOnlySource:
         return url
 
     def _log(self) -> Path | None:
-        """The log that a killed writer left behind, if there is one."""
+        """Return the log that a killed writer left, if there is one."""
         if _side_file(self._path, "-shm").exists():
             return None
         for end in ("-wal", "-journal"):
@@ -104,7 +104,7 @@ class ReadOnlySource:
         return len(header) > _WAL_AT and header[_WAL_AT] == _WAL
 
     def _url(self) -> URL:
-        """Of what is read, as SQLite's own URI."""
+        """Return the SQLite URI of the file that is read."""
         if self._copy is not None:
             path, how = Path(self._copy.name) / "store.sqlite", ("mode", "rw")
         else:
@@ -116,15 +116,15 @@ class ReadOnlySource:
         return Path(self._copy.name)
 
     def _copied(self, log: Path) -> None:
-        """File and log, for SQLite to put together."""
-        wanted = self._folder() / "store.sqlite"
-        shutil.copyfile(self._path, wanted)
-        shutil.copyfile(log, _side_file(wanted, log.name.removeprefix(self._path.name)))
+        """Copy file and log, so that SQLite can recover them."""
+        target = self._folder() / "store.sqlite"
+        shutil.copyfile(self._path, target)
+        shutil.copyfile(log, _side_file(target, log.name.removeprefix(self._path.name)))
 
     def _backed_up(self, url: URL) -> None:
-        """What is in the store now, for the steps to a newer schema version."""
-        wanted = self._folder() / "store.sqlite"
-        with closing(_connected(url)) as source, closing(sqlite3.connect(wanted)) as copy:
+        """Copy the current content, to upgrade its schema version."""
+        target = self._folder() / "store.sqlite"
+        with closing(_connected(url)) as source, closing(sqlite3.connect(target)) as copy:
             source.backup(copy)
         self._seen = None
 
@@ -134,7 +134,7 @@ class ReadOnlySource:
 
     def require_unchanged(self) -> None:
         """Raises:
-        StoreError: a writer came while the file was read as if there was none.
+        StoreError: a writer changed the file while it was read as immutable.
         """
         if self._seen is not None and self._signature() != self._seen:
             raise StoreError(
@@ -153,7 +153,7 @@ def _connected(url: URL) -> sqlite3.Connection:
 
 
 def _version(url: URL) -> int | None:
-    """The schema version; None where it is no store, which opening it says."""
+    """Return the schema version; None if it is not a store, which opening it reports."""
     try:
         with closing(_connected(url)) as connection:
             found = connection.execute("SELECT version FROM cephfit_schema_version").fetchone()

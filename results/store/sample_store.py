@@ -1,4 +1,4 @@
-"""The store of runs, samples and what was concluded from them."""
+"""The store of runs, samples and conclusions."""
 
 import time
 import zlib
@@ -20,23 +20,23 @@ from cephfit.results.store.measuring_process import measuring_process
 from cephfit.results.store.read_only import ReadOnlySource, why_file_is_read_only
 
 LATEST = "latest"
-"""What a person may call the newest run."""
+"""Name of the newest run on the command line."""
 
 _TABLES_OF_A_RUN = (schema.documents, schema.workload_samples, schema.samples, schema.fio_runs, schema.applied)
-"""In an order in which they can be emptied: samples refer to fio runs."""
+"""In the order in which rows can be deleted: samples refer to fio runs."""
 
 
 def kind_of(kind: str, load: str) -> str:
-    """The kind of a document that was concluded from one load: those of the measurement's own have none in it."""
+    """Return the kind of a document about one load; the measurement's own load adds no suffix."""
     return f"{kind}:{load}" if load else kind
 
 
 class Store:
     """Runs and their samples in SQLite or PostgreSQL.
 
-    Every method is one transaction. What a method has written when it returns survives SIGKILL and power loss;
-    what it has not is not there at all. Several processes and threads may read and write at the same time; a
-    writer waits for another one. Every method raises StoreError when the database does not do its part.
+    Every method is one transaction. When it returns, its data survives SIGKILL and power loss; otherwise nothing
+    of it is stored. Several processes and threads may read and write at the same time; a writer waits for
+    another one. Every method raises StoreError when the database fails.
     """
 
     def __init__(self, engine: Engine, url: URL, source: ReadOnlySource | None = None) -> None:
@@ -44,7 +44,7 @@ class Store:
         self._engine = engine
         self._source = source
         self.name = database.name_of(url)
-        """Where the store is, for people: no password in it."""
+        """Location of the store for display, without a password."""
 
     @classmethod
     def open(
@@ -59,12 +59,12 @@ class Store:
 
         Args:
             location: path of an SQLite file, or an SQLAlchemy URL.
-            create: make it if it is not there.
-            writing: refuse a store that is read-only at once, before any other work is done.
+            create: create it if it does not exist.
+            writing: refuse a read-only store at once, before any other work is done.
             patience_seconds: how long to wait for another process's transaction (SQLite).
 
         Raises:
-            StoreError: there is none, it is not a store, of another schema version, locked, or only to be read.
+            StoreError: it does not exist, is not a store, has another schema version, is locked, or is read-only.
         """
         url = database.location_of(location)
         reason = why_file_is_read_only(url)
@@ -79,7 +79,7 @@ class Store:
             except (IntegrityError, StoreError) as refused:
                 if not create:
                     raise
-                # Another process may have made the tables in this very moment; then they are there now.
+                # Another process may have created the tables at this moment; then they exist now.
                 try:
                     database.prepare(engine, url, create=False)
                 except StoreError:
@@ -112,16 +112,16 @@ class Store:
         return store
 
     def why_read_only(self) -> str:
-        """Why this store can be read and not written; empty where it can be written.
+        """Return why this store can be read but not written; empty if it can be written.
 
-        Another user's file or database, a read-only folder, or an archive. Methods that write raise StoreError.
+        It is another user's file or database, in a read-only folder, or an archive. Writing raises StoreError.
         """
         if self._source is not None:
             return self._source.reason
         return database.why_read_only(self._engine, self.name)
 
     def close(self) -> None:
-        """Let go of the database. Safe to call twice."""
+        """Close the database. Safe to call twice."""
         self._engine.dispose()
         if self._source is not None:
             self._source.close()
@@ -133,10 +133,10 @@ class Store:
         self.close()
 
     def add_run(self, run: Run) -> None:
-        """Begin a run.
+        """Add a run.
 
         Raises:
-            StoreError: there is a run of this id.
+            StoreError: a run of this id exists.
         """
         try:
             with self._writing() as connection:
@@ -145,23 +145,23 @@ class Store:
             raise StoreError(f"there is a run {run.run_id} already", where=self.name) from error
 
     def finish_run(self, run_id: str) -> None:
-        """Say that every sample of the run's plan is in a terminal state."""
+        """Record that every sample of the run's plan is in a terminal state."""
         with self._writing() as connection:
             change = update(schema.runs).where(schema.runs.c.run_id == run_id).values(finished=True)
             if connection.execute(change).rowcount == 0:
                 raise self._unknown(connection, run_id)
 
     def runs(self) -> list[Run]:
-        """All runs, newest first."""
+        """Return all runs, newest first."""
         with self._reading() as connection:
             query = select(schema.runs).order_by(schema.runs.c.created_ns.desc(), schema.runs.c.id.desc())
             return [schema.run_of(row) for row in connection.execute(query).mappings()]
 
     def run(self, run_id: str | None = None) -> Run:
-        """The run of this id, or the newest.
+        """Return the run of this id, or the newest.
 
         Raises:
-            StoreError: there is none; the error names those there are.
+            StoreError: there is none; the error names the existing runs.
         """
         query = select(schema.runs).order_by(schema.runs.c.created_ns.desc(), schema.runs.c.id.desc()).limit(1)
         if run_id is not None:
@@ -177,7 +177,7 @@ class Store:
         )
 
     def find_run(self, name: str) -> Run:
-        """The run that a person means: its id, the only id that begins so, or ``latest``.
+        """Return the run with this id, with the only id that begins with ``name``, or the ``latest``.
 
         Raises:
             StoreError: there is none, or there are several; the error names them.
@@ -199,7 +199,7 @@ class Store:
         return self.run(found[0])
 
     def counts(self, run_id: str) -> dict[tuple[str, State], int]:
-        """Stored samples of a run by configuration and state; every attempt counts."""
+        """Return the number of stored samples of a run by configuration and state; every attempt counts."""
         columns = (schema.samples.c.configuration, schema.samples.c.state)
         query = select(*columns, func.count()).where(schema.samples.c.run_id == run_id).group_by(*columns)
         with self._reading() as connection:
@@ -207,46 +207,46 @@ class Store:
             return {(name, State(state)): n for name, state, n in connection.execute(query)}
 
     def n_tried(self, run_id: str) -> int:
-        """Samples of the plan that were tried at least once, whatever their state and number of attempts."""
+        """Return the number of planned samples that were tried at least once, in any state."""
         key = (schema.samples.c[name] for name in ("configuration", "size", "pattern", "client", "repeat", "load"))
         tried = select(*key).where(schema.samples.c.run_id == run_id).distinct().subquery()
         with self._reading() as connection:
             return int(connection.execute(select(func.count()).select_from(tried)).scalar_one())
 
     def documents(self, run_id: str) -> list[tuple[str, int]]:
-        """(kind, time in ns since the epoch) of all that was concluded from a run, oldest first."""
+        """Return (kind, time in ns since the epoch) of a run's documents, oldest first."""
         return [(row["kind"], row["at_ns"]) for row in self._all(schema.documents, run_id)]
 
     def delete_run(self, run_id: str, *, force: bool = False) -> None:
-        """Delete a run with all of its samples and conclusions, in one transaction.
+        """Delete a run with all of its samples and documents, in one transaction.
 
         Args:
-            force: also where a process of another machine may measure it, which cannot be seen from here.
+            force: delete it also if a process of another machine may be measuring it.
 
         Raises:
-            StoreError: there is no such run, a living process measures it, or the store is read-only.
+            StoreError: there is no such run, a running process measures it, or the store is read-only.
         """
         kinds = schema.documents
         query = select(kinds.c.document).where(kinds.c.run_id == run_id, kinds.c.kind == MEASURING_DOCUMENT)
         with self._writing() as connection:
             self._must_know(connection, run_id)
-            said = connection.execute(query.order_by(kinds.c.id.desc()).limit(1)).scalar_one_or_none()
-            process = measuring_process(said)
+            recorded = connection.execute(query.order_by(kinds.c.id.desc()).limit(1)).scalar_one_or_none()
+            process = measuring_process(recorded)
             if process is not None and (process.is_seen or not force):
                 raise process.refusal(run_id, self.name)
             for table in (*_TABLES_OF_A_RUN, schema.runs):
                 connection.execute(delete(table).where(table.c.run_id == run_id))
 
     def copy_run(self, run_id: str, into: "Store") -> None:
-        """Copy a run with all of its samples and conclusions into another store, in one transaction.
+        """Copy a run with all of its samples and documents into another store, in one transaction.
 
         Raises:
-            StoreError: there is no such run here, or there is one of this id there.
+            StoreError: there is no such run, or the other store has a run of this id.
         """
-        numbers: dict[int, int] = {}  # fio runs are numbered by each store
-        with self._reading() as source, into._writing() as wanted:
+        numbers: dict[int, int] = {}  # each store numbers its fio runs
+        with self._reading() as source, into._writing() as target:
             self._must_know(source, run_id)
-            if wanted.execute(select(schema.runs.c.id).where(schema.runs.c.run_id == run_id)).first() is not None:
+            if target.execute(select(schema.runs.c.id).where(schema.runs.c.run_id == run_id)).first() is not None:
                 raise StoreError(f"there is a run {run_id} already", where=into.name)
             for table in (schema.runs, *reversed(_TABLES_OF_A_RUN)):
                 query = select(table).where(table.c.run_id == run_id).order_by(table.c.id)
@@ -257,34 +257,34 @@ class Store:
                         values["fio_run"] = numbers[values["fio_run"]]
                     if values.get("kind") == MEASURING_DOCUMENT:
                         continue
-                    key = wanted.execute(insert(table).values(values)).inserted_primary_key
+                    key = target.execute(insert(table).values(values)).inserted_primary_key
                     if table is schema.fio_runs:
                         assert key is not None, "one row has one key"
                         numbers[number] = key[0]
 
     def unfinished_run(self, *, sweep_digest: str, target: str) -> Run | None:
-        """The newest run of this sweep on this target that was not finished."""
+        """Return the newest unfinished run of this sweep on this target."""
         for run in self.runs():
             if not run.finished and run.sweep_digest == sweep_digest and run.target == target:
                 return run
         return None
 
     def add_applied(self, run_id: str, applied: Applied, *, repeat: int, at_ns: int) -> None:
-        """Keep what was read back when a configuration was applied."""
+        """Store what was read back when a configuration was applied."""
         row = {**schema.applied_row(applied), "run_id": run_id, "repeat": repeat, "at_ns": at_ns}
         with self._writing() as connection:
             self._must_know(connection, run_id)
             connection.execute(insert(schema.applied).values(row))
 
     def applied(self, run_id: str) -> list[tuple[int, Applied]]:
-        """(repeat, what was read back) in the order of applying."""
+        """Return (repeat, applied configuration as read back) in the order of applying."""
         return [(row["repeat"], schema.applied_of(row)) for row in self._all(schema.applied, run_id)]
 
     def add_samples(self, run_id: str, samples: Sequence[Sample], *, fio_json: str | None) -> None:
-        """Keep the samples of one fio run (one per client) and fio's own output: all of it or nothing.
+        """Store the samples of one fio run (one per client) and fio's own output: all or nothing.
 
         Raises:
-            StoreError: one of them is there already; nothing was written.
+            StoreError: one of them is stored already; nothing was written.
         """
         try:
             with self._writing() as connection:
@@ -305,17 +305,17 @@ class Store:
                 for k in (sample.key for sample in samples)
             )
             raise StoreError(
-                f"a sample is stored once, and one of these is there already: {keys}",
+                f"one of these samples is stored already: {keys}",
                 where=f"{self.name}, run {run_id}",
                 remedy="is another cephfit working on the same run?",
             ) from error
 
     def samples(self, run_id: str) -> list[Sample]:
-        """All samples of a run, in the order of measuring."""
+        """Return all samples of a run, in the order of measuring."""
         return [schema.sample_of(row) for row in self._all(schema.samples, run_id)]
 
     def fio_json(self, run_id: str, key: SampleKey) -> str | None:
-        """What fio itself wrote for the run that this sample is of; None if there is no such sample or output."""
+        """Return fio's own output for a sample's fio run; None if there is no such sample or output."""
         query = select(schema.fio_runs.c.json_zlib).join(schema.samples)
         query = query.where(schema.samples.c.run_id == run_id)
         for column, value in schema.key_row(key).items():
@@ -325,10 +325,10 @@ class Store:
         return None if packed is None else zlib.decompress(packed).decode()
 
     def add_workload_sample(self, run_id: str, workload: str, sample: WorkloadSample) -> None:
-        """Keep one run of the real workload.
+        """Store one run of the real workload.
 
         Raises:
-            StoreError: it is there already.
+            StoreError: it is stored already.
         """
         row = {**schema.workload_row(sample), "run_id": run_id, "workload": workload}
         try:
@@ -343,18 +343,18 @@ class Store:
             ) from error
 
     def workload_samples(self, run_id: str) -> list[tuple[str, WorkloadSample]]:
-        """(workload, sample) in the order of measuring."""
+        """Return (workload, sample) in the order of measuring."""
         return [(row["workload"], schema.workload_of(row)) for row in self._all(schema.workload_samples, run_id)]
 
     def put_document(self, run_id: str, kind: str, document: Mapping[str, Any]) -> None:
-        """Keep a conclusion ("profile", "predictions", "verification"); earlier ones stay beneath it."""
+        """Store a document ("profile", "predictions", "verification"); earlier ones of its kind are kept."""
         row = {"run_id": run_id, "kind": kind, "at_ns": time.time_ns(), "document": dict(document)}
         with self._writing() as connection:
             self._must_know(connection, run_id)
             connection.execute(insert(schema.documents).values(row))
 
     def document(self, run_id: str, kind: str) -> dict[str, Any] | None:
-        """The latest conclusion of this kind; None if there is none."""
+        """Return the latest document of this kind; None if there is none."""
         table = schema.documents
         query = select(table.c.document).where(table.c.run_id == run_id, table.c.kind == kind)
         with self._reading() as connection:

@@ -1,12 +1,8 @@
-"""The tables of the store, and the values in their rows.
+"""The tables of the store, and the conversion of values to rows and back.
 
-The tables of the store, in SQL that SQLite and PostgreSQL both speak.
-
-Every table's name begins with ``cephfit_``, so that a database may hold other things too. Times are wall clock in
-ns since the epoch. Statistics are computed from samples when they are asked for. What is stored of conclusions
-(``documents``) says what people were told at that time; a report works out anew what it shows.
-
-Vocabulary to table rows and back.
+The SQL works in SQLite and PostgreSQL. Every table's name begins with ``cephfit_``, so that a database may hold
+other tables too. Times are wall clock in ns since the epoch. Statistics are computed from samples on request.
+Stored conclusions (``documents``) record what a command reported at that time; a report computes them again.
 """
 
 from collections.abc import Mapping
@@ -34,8 +30,8 @@ from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
 
 SCHEMA_VERSION = 2
-"""Version that this program reads and writes. It grows with every change of a table, and each change has its step
-in ``migration.py``, which brings older stores to it."""
+"""Version that this program reads and writes. It grows with every change of a table. Each change has a step in
+``database.py`` that upgrades older stores."""
 
 TABLES = MetaData()
 
@@ -49,7 +45,7 @@ schema_version = Table(
 runs = Table(
     "cephfit_runs",
     TABLES,
-    Column("id", Integer, primary_key=True),  # order of adding, which the clock does not promise
+    Column("id", Integer, primary_key=True),  # order of insertion, which the clock does not guarantee
     Column("run_id", String(200), nullable=False, unique=True),
     Column("sweep_name", Text, nullable=False),
     Column("sweep_text", Text, nullable=False),
@@ -104,7 +100,7 @@ samples = Table(
     Column("load", String(200), nullable=False, server_default=""),  # since version 2
     Column("state", String(16), nullable=False),
     Column("reason", Text, nullable=False),
-    Column("iops", Float),  # the metrics are null together: there is a result or there is none
+    Column("iops", Float),  # the metrics are null together: without a result there are none
     Column("nbytes_per_s", Float),
     Column("n_ios", BigInteger),
     Column("runtime_ns", BigInteger),
@@ -161,7 +157,7 @@ Row = Mapping[str, Any]
 
 
 def run_row(run: Run) -> dict[str, Any]:
-    """The columns of a run."""
+    """Return the columns of a run."""
     return {
         "run_id": run.run_id,
         "sweep_name": run.sweep_name,
@@ -176,12 +172,12 @@ def run_row(run: Run) -> dict[str, Any]:
 
 
 def run_of(row: Row) -> Run:
-    """The reverse of ``run_row``."""
+    """Return the reverse of ``run_row``."""
     return Run(**{name: row[name] for name in Run.__dataclass_fields__})
 
 
 def applied_row(applied: Applied) -> dict[str, Any]:
-    """The columns of an application of a configuration."""
+    """Return the columns of an applied configuration."""
     return {
         "configuration": applied.configuration,
         "ok": applied.ok,
@@ -193,7 +189,7 @@ def applied_row(applied: Applied) -> dict[str, Any]:
 
 
 def applied_of(row: Row) -> Applied:
-    """The reverse of ``applied_row``."""
+    """Return the reverse of ``applied_row``."""
     return Applied(
         row["configuration"],
         row["ok"],
@@ -205,7 +201,7 @@ def applied_of(row: Row) -> Applied:
 
 
 def key_row(key: SampleKey) -> dict[str, Any]:
-    """The columns that tell a sample from all others of its run."""
+    """Return the columns that identify a sample in its run."""
     return {
         "configuration": key.configuration,
         "size": key.cell.size.name,
@@ -218,7 +214,7 @@ def key_row(key: SampleKey) -> dict[str, Any]:
 
 
 def sample_row(sample: Sample) -> dict[str, Any]:
-    """The columns of a sample; those of its metrics are None where it has none."""
+    """Return the columns of a sample; those of its metrics are None where it has none."""
     metrics = sample.metrics
     return {
         **key_row(sample.key),
@@ -237,7 +233,7 @@ def sample_row(sample: Sample) -> dict[str, Any]:
 
 
 def sample_of(row: Row) -> Sample:
-    """The reverse of ``sample_row``."""
+    """Return the reverse of ``sample_row``."""
     metrics = None
     if row["iops"] is not None:
         metrics = Metrics(
@@ -268,12 +264,12 @@ def sample_of(row: Row) -> Sample:
 
 
 def workload_row(sample: WorkloadSample) -> dict[str, Any]:
-    """The columns of a run of a real workload."""
+    """Return the columns of a run of a real workload."""
     row = {name: getattr(sample, name) for name in WorkloadSample.__dataclass_fields__}
     return {**row, "state": sample.state.value}
 
 
 def workload_of(row: Row) -> WorkloadSample:
-    """The reverse of ``workload_row``."""
+    """Return the reverse of ``workload_row``."""
     values = {name: row[name] for name in WorkloadSample.__dataclass_fields__}
     return WorkloadSample(**{**values, "state": State(row["state"])})

@@ -1,16 +1,10 @@
-"""Baselines from a store or a CSV file, and as CSV with their origin.
+"""Read baselines from a store or a CSV file, and write them as CSV with their origin.
 
-The columns of an exported CSV that say where its figures were measured, so that a file goes by itself.
-
-Baselines as CSV: figures measured elsewhere come in, ours go out.
-
-Columns ``configuration,size,pattern,client,run,iops``, in any order and case; one row per client and repeat
-(``run``), the clients of a repeat having run together. Rows of the same ``run`` count as one round in which all
-configurations took turns: what that round did to all of them cancels where they are compared. A column ``load``
-tells loads apart, of which one is read; other columns are ignored. Ours say in ``target`` and ``simulated`` what
-the figures were measured on.
-
-Where baselines come from: a store of results or a CSV file, told apart by content.
+The columns are ``configuration,size,pattern,client,run,iops``, in any order and case. There is one row per client
+and repeat (``run``); the clients of a repeat ran together. Rows of the same ``run`` count as one round in which
+all configurations took turns, so the effect of that round cancels in comparisons. An optional column ``load``
+separates loads, of which one is read. Other columns are ignored. Exported files have the columns ``target`` and
+``simulated``, which state the origin of the figures. Stores and CSV files are distinguished by content.
 """
 
 import csv
@@ -30,18 +24,18 @@ from cephfit.results.statistics.sample_baselines import Measured, baselines_of, 
 from cephfit.results.store.sample_store import Store
 
 ORIGIN_COLUMNS = ("target", "simulated")
-"""The target's name; ``true`` where a model made the figures and no disk did, else ``false``."""
+"""The target's name; ``true`` if the figures come from a model instead of a disk, else ``false``."""
 
 
 def origin_of(run: Run | None) -> Sequence[str]:
-    """The cells of ``ORIGIN_COLUMNS``; empty ones where no run is known."""
+    """Return the cells of ``ORIGIN_COLUMNS``; empty without a run."""
     return ("", "") if run is None else (run.target, str(run.is_simulated).lower())
 
 
-def says_simulated(path: Path) -> bool | None:
-    """Whether any figure of a CSV file is marked as simulated; None where the file does not tell of one.
+def is_marked_simulated(path: Path) -> bool | None:
+    """Return whether any figure of a CSV file is marked as simulated; None if the file does not state it.
 
-    A file that is no CSV does not tell either: reading its figures says what is wrong with it.
+    A file that is not CSV gives None too; reading its figures reports the error.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -50,10 +44,10 @@ def says_simulated(path: Path) -> bool | None:
             if "simulated" not in names:
                 return None
             at = names.index("simulated")
-            told = {row[at].strip().lower() for row in reader if at < len(row)} & {"true", "false"}
+            marks = {row[at].strip().lower() for row in reader if at < len(row)} & {"true", "false"}
     except (OSError, UnicodeDecodeError, csv.Error):
         return None
-    return "true" in told if told else None
+    return "true" in marks if marks else None
 
 
 COLUMNS = ("configuration", "size", "pattern", "client", "run", "iops")
@@ -64,8 +58,8 @@ def read(path: Path, *, load: str = OWN_LOAD) -> Baselines:
     """Read the rows of one load from a CSV file.
 
     Raises:
-        InputError: naming line and column: not text, a column is missing, an unknown size or pattern, a number
-            that is none or not positive, a row twice, a repeat in which a client is missing.
+        InputError: with line and column: not text, a missing column, an unknown size or pattern, an invalid or
+            non-positive number, a duplicate row, a repeat without one of the clients.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -77,10 +71,10 @@ def read(path: Path, *, load: str = OWN_LOAD) -> Baselines:
 
 
 def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
-    """Read a CSV file's content; as ``read``.
+    """Parse a CSV file's content, as ``read``.
 
     Raises:
-        InputError: it is no such table, has no rows of this load, or a row twice or without another one.
+        InputError: it is not such a table, has no rows of this load, or has duplicate or missing rows.
     """
     every = list(_rows(text, where))
     rows = [(line, row) for line, named, row in every if named == load]
@@ -90,7 +84,7 @@ def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
             f"there are no rows of {title_of(load)}", where=f"{where}, column load", remedy=f"there are {names}"
         )
     if not rows:
-        raise InputError("there are no figures in it", where=where, remedy=_remedy())
+        raise InputError("the file has no figures", where=where, remedy=_remedy())
     seen: dict[tuple[str, Cell, str, int], int] = {}
     for line, row in rows:
         key = (row.configuration, row.cell, row.client, row.repeat)
@@ -99,7 +93,7 @@ def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
                 f"{row.configuration} {row.cell}, client {row.client}, run {row.repeat} "
                 f"is in line {seen[key]} already",
                 where=f"{where}:{line}, column run",
-                remedy="each repeat of a client is one row with a run number of its own",
+                remedy="each repeat of a client is one row with a different run number",
             )
         seen[key] = line
     measured = [row for _, row in rows]
@@ -120,7 +114,7 @@ def dumps(measured: Iterable[Measured], run: Run | None = None) -> str:
 
 
 def _rows(text: str, where: str) -> Iterator[tuple[int, str, Measured]]:
-    """(line, load, row) of every row that is not empty."""
+    """Yield (line, load, row) of every row that is not empty."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, None)
@@ -153,7 +147,7 @@ def _row(cells: list[str], columns: dict[str, int], where: str) -> Measured:
         index = columns[name]
         fields[name] = cells[index].strip() if index < len(cells) else ""
         if not fields[name]:
-            raise InputError("nothing is written here", where=f"{where}, column {name}", remedy=_remedy())
+            raise InputError("this field is empty", where=f"{where}, column {name}", remedy=_remedy())
     pattern = fields["pattern"].lower()
     if pattern not in list(Pattern):
         raise InputError(
@@ -198,7 +192,7 @@ def _iops(text: str, where: str) -> float:
 
 
 def _must_be_whole(measured: list[Measured], where: str) -> None:
-    """A repeat that lacks a client would sum to too little and look like a slow configuration."""
+    """Check that no repeat lacks a client: its sum would be too low and look like a slow configuration."""
     clients: dict[tuple[str, Cell], set[str]] = {}
     repeats: dict[tuple[str, Cell, int], set[str]] = {}
     for row in measured:
@@ -222,12 +216,12 @@ _SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 def open_baselines(location: str | Path, run_id: str | None = None, load: str = OWN_LOAD) -> Baselines:
-    """The baselines of a store's run under one load, or of a CSV file.
+    """Return the baselines of a store's run under one load, or of a CSV file.
 
     Args:
         location: path of either, or the URL of a store.
         run_id: of the run in the store; the newest if None.
-        load: which; the measurement's own unless named.
+        load: name of the load; empty for the measurement's own.
 
     Raises:
         InputError: no such file or load, a CSV that cannot be used, or one with a run_id.
@@ -244,7 +238,7 @@ def open_baselines(location: str | Path, run_id: str | None = None, load: str = 
 
 
 def is_store(location: str | Path) -> bool:
-    """Whether the location is a store rather than a CSV file.
+    """Return whether the location is a store rather than a CSV file.
 
     Raises:
         InputError: there is no such file, or it cannot be read.

@@ -1,9 +1,4 @@
-"""Samples, predictions and comparisons as CSV.
-
-Samples and predictions as CSV, for spreadsheets and other programs.
-
-Targets held against the first of them, cell by cell and for workloads, as CSV.
-"""
+"""Samples, cells, predictions and comparisons of targets as CSV, for spreadsheets and other programs."""
 
 import csv
 import io
@@ -19,7 +14,7 @@ from cephfit.results.report.method_facts import deviation_of
 from cephfit.results.report.report_model import Findings
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_figures import cell_figures_of
-from cephfit.results.statistics.comparison import Row, Served, There
+from cephfit.results.statistics.comparison import Row, Served, TargetFigures
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.workload_rate import WorkloadRate
@@ -53,10 +48,10 @@ CELL_COLUMNS = (
 
 
 def samples_csv(samples: Sequence[Sample], run: Run | None = None) -> str:
-    """One row per sample with all its metrics; a column per latency percentile that any sample has.
+    """Return one row per sample with all its metrics, and a column per latency percentile that any sample has.
 
     Columns configuration, size, pattern, client, run, load, iops, target and simulated are those of the baselines'
-    CSV; the last two say what the figures were measured on and are empty where ``run`` is not given.
+    CSV; the last two state the origin of the figures and are empty if ``run`` is not given.
     """
     percentiles = sorted({p for s in samples if s.metrics is not None for p in s.metrics.latency_percentiles_ns})
     tail = ("started_ns", "finished_ns", "cross_check_deviation", *ORIGIN_COLUMNS)
@@ -70,12 +65,12 @@ def samples_csv(samples: Sequence[Sample], run: Run | None = None) -> str:
 def predictions_csv(
     predictions: PredictionSet, run: Run | None = None, rates: Mapping[str, WorkloadRate] | None = None
 ) -> str:
-    """One row per configuration, best first; relative figures have the default = 100.
+    """Return one row per configuration, best first; relative figures have the default = 100.
 
-    An end of an interval that is not known is empty.
+    An unknown end of an interval is empty.
 
     Args:
-        rates: what each configuration serves of the workload; empty cells where it does not say.
+        rates: each configuration's rate for the workload; its cells are empty for the others.
     """
     return csv_text(
         (*PREDICTION_COLUMNS, *ORIGIN_COLUMNS),
@@ -84,9 +79,9 @@ def predictions_csv(
 
 
 def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate]) -> Iterator[tuple[object, ...]]:
-    """The cells of ``PREDICTION_COLUMNS``; rates of others only where the model's factors are of rates.
+    """Yield the cells of ``PREDICTION_COLUMNS``; without factors of rates, only the default has one.
 
-    ``rate_without`` names the cells of the workload that were not measured and that the rate leaves out.
+    ``rate_without`` names the cells of the workload that were not measured and that the rate omits.
     """
     in_time = model_called(predictions.model).adds_time
     for p in predictions.predictions:
@@ -101,14 +96,14 @@ def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate
 def _rate_cells(rate: WorkloadRate | None) -> tuple[object, ...]:
     if rate is None:
         return ("",) * 5
-    without = " ".join(map(str, rate.left_out))
+    without = " ".join(map(str, rate.omitted))
     return (*level_cells(rate.accesses_per_s, 1), rate.nbytes_per_s / MIB, without)
 
 
 def cells_csv(findings: Findings) -> str:
-    """One row per configuration and cell that has figures: rate, throughput and latency of all clients together.
+    """Return one row per configuration and cell: rate, throughput and latency of all clients together.
 
-    Intervals are of 95 %, of the mean over the repeats, each by itself: Student's, from the repeats of the row.
+    Intervals are 95 % intervals of the mean over the repeats, each by itself: Student's t, from the row's repeats.
     """
     return csv_text(
         (*CELL_COLUMNS, *ORIGIN_COLUMNS), ((*row, *origin_of(findings.run)) for row in cell_rows(findings))
@@ -116,7 +111,7 @@ def cells_csv(findings: Findings) -> str:
 
 
 def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
-    """The cells of ``CELL_COLUMNS``."""
+    """Yield the cells of ``CELL_COLUMNS``."""
     baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
     for (name, cell), f in cell_figures_of(findings.samples, load=findings.load).items():
         iops = baselines.cells[name, cell].iops
@@ -131,7 +126,7 @@ def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
 
 
 def level_cells(level: Level | None, unit: float) -> tuple[object, ...]:
-    """Mean and both ends, in the unit."""
+    """Return mean and both ends, in the unit."""
     if level is None:
         return ("",) * 3
     ends = (max(level.interval.low, 0.0) / unit, level.interval.high / unit) if level.interval else ("", "")
@@ -156,7 +151,7 @@ def _sample_row(sample: Sample, percentiles: Sequence[float]) -> tuple[object, .
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table as CSV, with a line of headers."""
+    """Return a table as CSV, with a header line."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -174,13 +169,13 @@ _COLUMNS = (
 def rows_csv(
     rows: Sequence[Row], runs: Sequence[Run], *, load: str = OWN_LOAD, served: Sequence[Served] = ()
 ) -> str:
-    """One line for each configuration, cell and target; what is not known is empty.
+    """Return one line for each configuration, cell and target; unknown values are empty.
 
     Args:
         runs: of the targets, in their order.
-        load: that the figures are of.
-        served: workloads, which follow the cells: without a size and a pattern, accesses of the mix as I/Os, and
-            ``rate_without`` names the cells that were not measured and that a rate leaves out.
+        load: the load of the figures.
+        served: workloads, which follow the cells. They have no size and pattern; their I/Os are accesses of the
+            mix; ``rate_without`` names the cells that were not measured and that a rate omits.
     """
     lines = [line for row in rows for line in _of_cell(row, runs, load)]
     lines += [line for one in served for line in _of_workload(one, runs, load)]
@@ -189,20 +184,20 @@ def rows_csv(
 
 def _of_cell(row: Row, runs: Sequence[Run], load: str) -> Iterator[tuple[object, ...]]:
     size = row.cell.size
-    for run, there in zip(runs, row.there, strict=True):
+    for run, figures in zip(runs, row.by_target, strict=True):
         place = (load, row.configuration, size.name, row.cell.pattern.value)
-        yield (*place, *_figures(run, there, size.benchmark_nbytes), "", "")
+        yield (*place, *_figures(run, figures, size.benchmark_nbytes), "", "")
 
 
 def _of_workload(served: Served, runs: Sequence[Run], load: str) -> Iterator[tuple[object, ...]]:
-    for run, there, rate in zip(runs, served.there, served.rates, strict=True):
+    for run, figures, rate in zip(runs, served.by_target, served.rates, strict=True):
         nbytes = rate.nbytes_per_access if rate else 0.0
-        without = " ".join(map(str, rate.left_out)) if rate else ""
-        yield (load, served.configuration, "", "", *_figures(run, there, nbytes), served.workload, without)
+        without = " ".join(map(str, rate.omitted)) if rate else ""
+        yield (load, served.configuration, "", "", *_figures(run, figures, nbytes), served.workload, without)
 
 
-def _figures(run: Run, there: There, nbytes_per_access: float) -> Iterator[object]:
-    yield from (run.run_id, *origin_of(run), there.n_repeats, *level_cells(there.rate, 1))
-    yield there.rate.mean * nbytes_per_access / MIB if there.rate else ""
-    yield from level_cells(there.ratio, 1)
-    yield from ("" if there.differs is None else str(there.differs).lower(), there.missing)
+def _figures(run: Run, figures: TargetFigures, nbytes_per_access: float) -> Iterator[object]:
+    yield from (run.run_id, *origin_of(run), figures.n_repeats, *level_cells(figures.rate, 1))
+    yield figures.rate.mean * nbytes_per_access / MIB if figures.rate else ""
+    yield from level_cells(figures.ratio, 1)
+    yield from ("" if figures.differs is None else str(figures.differs).lower(), figures.missing)

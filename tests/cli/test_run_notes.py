@@ -57,7 +57,7 @@ def test_simulated_figures_are_called_so(store: Path, profile: str, command: obj
     assert (measured["simulated"], measured["finished"]) == (True, True)
 
 
-def test_a_csv_file_does_not_tell_whose_figures_it_has(profile: str, tmp_path: Path) -> None:
+def test_a_csv_file_does_not_state_the_origin_of_its_figures(profile: str, tmp_path: Path) -> None:
     figures = tmp_path / "figures.csv"
     rows = [f"{c},4K,{p},c0,{r},{10 + r}" for c in ("A", "B") for p in ("read", "randread") for r in (0, 1)]
     figures.write_text("configuration,size,pattern,client,run,iops\n" + "\n".join(rows) + "\n")
@@ -65,7 +65,7 @@ def test_a_csv_file_does_not_tell_whose_figures_it_has(profile: str, tmp_path: P
     nothing = {"run": None, "simulated": None, "finished": None, "stopping": None, "continuations": []}
     assert json.loads(said)["measured"] == nothing
     text = give(map_command.command, profile, "--baselines", str(figures)).output
-    assert "rows of the same run are taken as one round in which all configurations took turns" in text
+    assert "Rows of the same run are read as one round in which all configurations took turns" in text
 
 
 @pytest.mark.parametrize("command", [map_command.command, place_command.command], ids=["map", "place"])
@@ -73,7 +73,7 @@ def test_a_race_is_called_so(store: Path, profile: str, command: object) -> None
     assert "STOPPED EARLY" not in give(command, profile, "--baselines", str(store)).output
     with Store.open(store) as opened:
         opened.put_document(opened.run(None).run_id, "stopping", {"looks": 1, "stopped": [], "races": []})
-    assert "accounts for the interim looks" in give(command, profile, "--baselines", str(store)).output
+    assert "accounts for the interim analyses" in give(command, profile, "--baselines", str(store)).output
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_run_that_went_on_with_other_programs_is_called_so(
     said = give(command, profile, "--baselines", str(continued)).output
     assert said.count("OTHER VERSIONS: The run was continued at ") == 1
     assert "versions.ceph changed from ceph version 16.2.15 to unknown; " in said
-    assert f"engine.version changed from fio-3.33 to {__version__}. Its figures are of both" in said
+    assert f"engine.version changed from fio-3.33 to {__version__}. Its figures are from both" in said
     measured = json.loads(give(command, profile, "--baselines", str(continued), "--json").output)["measured"]
     assert len(measured["continuations"]) == 1
     page = tmp_path / "page.html"
@@ -154,7 +154,7 @@ def test_simulated_figures_are_called_so_also_out_of_our_csv(
     assert {(row["target"], row["simulated"]) for row in rows} == {("sim", "true")}
     text = give(map_command.command, profile, "--baselines", str(figures)).output
     assert "SIMULATED" in text
-    assert "does not say how it was measured" not in text
+    assert "does not state how it was measured" not in text
 
 
 def test_half_a_sweep_is_called_so_and_what_it_lacks_is_to_be_measured(store: Path, profile: str) -> None:

@@ -27,7 +27,7 @@ from cephfit.core.values.sample import State
 from cephfit.results import open_baselines
 from cephfit.results.statistics import comparison
 from cephfit.results.statistics.comparison import rows_of, served_of
-from cephfit.results.statistics.run_caveats import OF_WORKLOADS
+from cephfit.results.statistics.run_caveats import ROUNDS_OF_WORKLOADS
 from cephfit.results.statistics.summary_statistics import Spread
 from cephfit.results.statistics.workload_rate import workload_rates
 from cephfit.results.store.sample_store import Store
@@ -182,8 +182,9 @@ def test_compare_holds_every_cell_against_the_first_target(measured: Path) -> No
 def test_compare_says_how_sure_it_is(measured: Path) -> None:
     text = compared(measured)
     assert (
-        "Intervals are of 95 %, each by itself: of a hundred cells that do not differ, about five seem to" in text
-        and "what a round does moves all of its cells together" in text
+        "Intervals are 95 % intervals, each by itself: of 100 cells without a difference, about five appear"
+        in text
+        and "A round affects all of its cells" in text
     )
     document = json.loads(compared(measured, "--json"))
     assert (document["confidence"], document["joint"]) == (0.95, False)
@@ -274,8 +275,8 @@ def test_a_target_that_cannot_tell_what_it_serves_says_what_it_lacks() -> None:
     none = {size.name: 0 for size in SIZE_BINS}
     profile = Profile("w", {Op.READ: {**none, "4K": 9, "1M": 9}, Op.WRITE: none}, {Op.READ: 0.0, Op.WRITE: 0.0})
     (row,) = served_of(profile, [baselines({"A": (100.0, 102.0)}), baselines({})])
-    assert [there.missing for there in row.there] == ["lacks 1M-read", "lacks 4K-read and 1 more"]
-    assert row.there[1].ratio is None
+    assert [figures.missing for figures in row.by_target] == ["lacks 1M-read", "lacks 4K-read and 1 more"]
+    assert row.by_target[1].ratio is None
 
 
 def test_rates_of_a_workload_say_which_rounds_they_are_of() -> None:
@@ -283,7 +284,7 @@ def test_rates_of_a_workload_say_which_rounds_they_are_of() -> None:
     cells = {("A", cell): Baseline("A", cell, (9.0, 9.1)), ("B", cell): Baseline("B", cell, (9.0,), rounds=(1,))}
     apart = Baselines(cells, "test")
     (note,) = _of_which_rounds([baselines({"A": (100.0, 102.0)}), apart])
-    assert note == f"target 2: {OF_WORKLOADS}"
+    assert note == f"target 2: {ROUNDS_OF_WORKLOADS}"
 
 
 def test_a_targets_scatter_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,18 +346,18 @@ def test_a_configuration_that_one_target_lacks_says_so() -> None:
     first = baselines({"A": (100.0, 102.0), "B": (50.0, 51.0)})
     second = baselines({"A": (200.0, 204.0), "C": (10.0, 11.0)})
     rows = {row.configuration: row for row in rows_of([first, second])}
-    assert rows["A"].there[1].differs is True
-    assert rows["A"].there[1].ratio is not None and rows["A"].there[1].ratio.mean == pytest.approx(2.0)
-    assert rows["B"].there[1].missing == "not measured there"
-    assert rows["C"].there[0].missing == "not measured there"
-    assert rows["C"].there[1].ratio is None
+    assert rows["A"].by_target[1].differs is True
+    assert rows["A"].by_target[1].ratio is not None and rows["A"].by_target[1].ratio.mean == pytest.approx(2.0)
+    assert rows["B"].by_target[1].missing == "not measured there"
+    assert rows["C"].by_target[0].missing == "not measured there"
+    assert rows["C"].by_target[1].ratio is None
 
 
 def test_three_targets_stand_below_each_other() -> None:
     rates = {"A": (100.0, 102.0)}
     targets = [baselines(rates), baselines({"A": (200.0, 204.0)}), baselines({})]
     (row,) = rows_of(targets)
-    first, second, third = _lines((row.configuration, str(row.cell)), row.there)
+    first, second, third = _lines((row.configuration, str(row.cell)), row.by_target)
     assert first[:3] == ["A", "4K-read", "1"]
     assert second[:3] == ["", "", "2"]
     assert second[4].startswith("2 (") and second[4].endswith("differs")

@@ -1,4 +1,4 @@
-"""Predicted beside measured."""
+"""Predicted against measured values."""
 
 import pytest
 
@@ -144,7 +144,7 @@ def test_runs_that_are_all_noise_do_not_bear_the_order_out(slow: tuple[float, ..
     assert answer.ties == (("fast", "A"), ("fast", "slow"), ("A", "slow"))
     assert answer.order_held is None
     assert answer.to_json()["order_held"] is None
-    assert answer.in_order, "that nothing is told is the runs', not the prediction's"
+    assert answer.in_order, "the runs, not the prediction, give no order"
     assert sum("the runs cannot distinguish the two" in note for note in answer.notes) == 3
 
 
@@ -249,7 +249,7 @@ def test_the_thesis_verification(workload: str, errors: tuple[float, float], in_
     rows.sort(key=lambda p: -p.relative)
     claims = PredictionSet("meyer", workload, "Table 5.6", tuple(rows), rows[0].configuration, "worst", 0.95, 0.0)
     answer = assess(claims, [run(n, 0, v) for n, v in zip(("A", "best", "worst"), results, strict=True)], workload)
-    assert answer.order_held is None, "single figures without a spread tell no order"
+    assert answer.order_held is None, "single figures without a spread give no order"
     measured = [row.measured_relative for row in answer.rows]
     assert (measured == sorted(measured, reverse=True)) is in_order
     assert answer.of("best").error_points == pytest.approx(errors[0], abs=0.1)

@@ -85,7 +85,7 @@ def test_json_is_one_document_with_the_promised_keys(store: Path, model: str) ->
 
 def test_profile_and_predictions_are_kept_in_the_store_for_the_report(store: Path) -> None:
     document = json.loads(call(PGBENCH, "--baselines", str(store), "--json").output)
-    assert document.pop("measured")["run"] == "r1", "whose figures they are stands beside what is kept"
+    assert document.pop("measured")["run"] == "r1", "the origin of the figures is stored too"
     with Store.open(store) as opened:
         assert opened.document("r1", "predictions") == document
         assert opened.document("r1", "profile")["name"] == "pgbench"

@@ -76,7 +76,7 @@ def test_no_verdict_below_the_noise_floor() -> None:
 
 
 def test_a_difference_that_shows_is_never_below_the_floor() -> None:
-    """Most of the default's time is in a cell that scatters; X is faster there, and told by the other cell."""
+    """Most of the default's time is in a cell that scatters; X is faster there, and the other cell shows it."""
     rows = {"A": (100, 1000), "A2": (100, 1000), "A3": (100, 1000), "A4": (100, 1000), "X": (1000, 106)}
     rng = np.random.default_rng(47)
     table = {
@@ -91,9 +91,9 @@ def test_a_difference_that_shows_is_never_below_the_floor() -> None:
         "w", {Op.READ: {**counts, "4K": 1000, "1M": 1000}, Op.WRITE: counts}, {Op.READ: 1, Op.WRITE: 0}
     )
     answer = predictor("time").predict(profile, baselines(table))
-    told = [p for p in answer.predictions if p.verdict in (Verdict.BETTER, Verdict.WORSE)]
-    assert told
-    assert all(abs(p.relative - 100) >= answer.noise_floor for p in told)
+    different = [p for p in answer.predictions if p.verdict in (Verdict.BETTER, Verdict.WORSE)]
+    assert different
+    assert all(abs(p.relative - 100) >= answer.noise_floor for p in different)
 
 
 def test_more_confidence_is_a_wider_interval() -> None:
@@ -139,7 +139,7 @@ def test_a_cell_the_default_lacks_is_an_error_that_names_it() -> None:
         predictor("time").predict(workload(), baselines(table))
 
 
-def test_a_configuration_measured_with_another_number_of_clients_is_left_out_by_name() -> None:
+def test_a_configuration_measured_with_another_number_of_clients_is_omitted_by_name() -> None:
     """Two clients of the default against one of B would make B look half as fast."""
     measured = sweep(B=0.5, C=1.2)
     cells = {
@@ -148,18 +148,18 @@ def test_a_configuration_measured_with_another_number_of_clients_is_left_out_by_
     }
     answer = predictor("time").predict(workload(), replace(measured, cells=cells))
     assert [p.configuration for p in answer.predictions] == ["C", "A"]
-    assert any("B is left out: measured with another number of clients" in note for note in answer.notes)
+    assert any("B is omitted: measured with another number of clients" in note for note in answer.notes)
 
 
-def test_a_configuration_that_lacks_a_cell_is_left_out_by_name_with_the_reason() -> None:
+def test_a_configuration_that_lacks_a_cell_is_omitted_by_name_with_the_reason() -> None:
     whole = {SMALL_READ: (100.0, 101.0), LARGE_READ: (10.0, 10.1)}
     table = {"A": whole, "B": {SMALL_READ: (150.0, 151.0)}, "C": whole}
     why = {("B", LARGE_READ): "failed: osd.2 died", ("D", SMALL_READ): "skipped: no such option"}
     answer = predictor("time").predict(workload(), baselines(table, why))
     assert {p.configuration for p in answer.predictions} == {"A", "C"}
     notes = "\n".join(answer.notes)
-    assert "configuration B is left out: no baseline for 1M-read (failed: osd.2 died)" in notes
-    assert "configuration D is left out" in notes
+    assert "configuration B is omitted: no baseline for 1M-read (failed: osd.2 died)" in notes
+    assert "configuration D is omitted" in notes
     assert "skipped: no such option" in notes
 
 
@@ -229,7 +229,7 @@ def test_an_op_of_which_nothing_was_judged_is_said_to_count_as_sequential() -> N
     lone = replace(
         workload(), accesses={**workload().accesses, Op.WRITE: {**workload().accesses[Op.WRITE], "4K": 1}}
     )
-    said = "the trace does not tell which writes are random: all count as sequential"
+    said = "the trace does not show which writes are random: all count as sequential"
     assert said in predictor("time").predict(lone, sweep(fast=1.2)).notes
     assert said not in predictor("time").predict(workload(), sweep(fast=1.2)).notes
     assert said not in predictor("meyer-random").predict(lone, sweep(fast=1.2)).notes

@@ -137,7 +137,7 @@ def test_the_cells_points_sum_to_the_prediction(mix, add) -> None:
 
 @given(mixes, mixers)
 def test_the_gradient_is_the_slope(mix, add) -> None:
-    """The delta method stands on it: a cell 0.01 % faster moves log(relative) by 0.01 % of its gradient."""
+    """The delta method depends on it: a cell 0.01 % faster moves log(relative) by 0.01 % of its gradient."""
     counts, default, rates = mix
     base = add(counts, default, rates)
     nudged = rates.copy()

@@ -1,4 +1,4 @@
-"""Which pool a workload should have: by what can be told first, by price where that leaves a choice."""
+"""The choice of a pool for a workload: first by significant differences, then by price."""
 
 import math
 
@@ -13,8 +13,8 @@ from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.mapper import predictor
-from cephfit.mapper.contrasts import told_behind
-from cephfit.mapper.pool_choice import PoolChoice, Standing
+from cephfit.mapper.contrasts import worse_than
+from cephfit.mapper.pool_choice import PoolChoice, PoolStatus
 from cephfit.mapper.pool_choice import choose_pool as choose
 
 
@@ -36,8 +36,8 @@ def choose_pool(
     return choose(predictions, costs, behind, at_least=at_least)
 
 
-def standings(choice: PoolChoice) -> dict[str, Standing]:
-    return {c.configuration: c.standing for c in choice.candidates}
+def statuses(choice: PoolChoice) -> dict[str, PoolStatus]:
+    return {c.configuration: c.status for c in choice.candidates}
 
 
 def test_of_pools_that_cannot_be_told_apart_the_cheapest_is_chosen() -> None:
@@ -45,8 +45,8 @@ def test_of_pools_that_cannot_be_told_apart_the_cheapest_is_chosen() -> None:
     choice = choose_pool(predictions, {"ssd": 8.0, "tiered": 3.0, "hdd": 2.0})
     assert choice.chosen == "tiered"
     assert choice.why == "the cheapest of 2 that are not distinguishable from ssd"
-    assert standings(choice) == {
-        "ssd": Standing.AS_GOOD, "tiered": Standing.CHOSEN, "hdd": Standing.SLOWER,
+    assert statuses(choice) == {
+        "ssd": PoolStatus.AS_GOOD, "tiered": PoolStatus.CHOSEN, "hdd": PoolStatus.SLOWER,
     }  # fmt: skip
 
 
@@ -70,34 +70,34 @@ def test_pools_of_which_nothing_was_predicted_are_refused() -> None:
 
 @pytest.mark.parametrize(("model", "chosen"), [("time", "fast"), ("meyer", "slow")])
 def test_a_noisy_default_does_not_make_the_slower_pool_the_choice(model: str, chosen: str) -> None:
-    """The default's noise is in both intervals against it, so that they overlap; held against each other, fast is
-    told to be ahead of slow. Formula 2.1 has no such ratio, and stays careful."""
+    """The default's noise is in both intervals against it, so that they overlap. In a direct comparison, fast
+    is ahead of slow. Formula 2.1 has no such ratio and is conservative."""
     rng = np.random.default_rng(2)
     figures = {
         (name, cell): Baseline(name, cell, tuple(iops * speed * np.exp(rng.normal(0, scatter, 3))))
         for name, speed, scatter in (("A", 1, 0.2), ("slow", 2.0, 0.03), ("fast", 2.3, 0.03))
         for cell, iops in zip(CELLS, TYPICAL_IOPS, strict=True)
     }
-    baselines, speaker, workload = Baselines(figures, "by hand"), predictor(model), profiles()[0]
-    predictions = speaker.predict(workload, baselines)
+    baselines, model_predictor, workload = Baselines(figures, "by hand"), predictor(model), profiles()[0]
+    predictions = model_predictor.predict(workload, baselines)
     assert predictions.of("slow").high > predictions.of("fast").low, "the intervals overlap"
-    behind = told_behind(speaker, workload, baselines, predictions)
+    behind = worse_than(model_predictor, workload, baselines, predictions)
     assert choose(predictions, {"A": 2.0, "slow": 3.0, "fast": 4.0}, behind).chosen == chosen
     assert behind("A") == frozenset(), "both are better than the default"
     assert behind("fast") == ({"A", "slow"} if model == "time" else {"A"})
 
 
 def test_of_pools_that_are_equal_hardly_ever_is_one_told_behind_the_fastest() -> None:
-    """The fastest is chosen by the same samples: at the level for one that is given, 7 of these 60 were told."""
+    """The fastest is chosen by the same samples: at the level for a given one, 7 of 60 were slower."""
     rng = np.random.default_rng(5)
-    truth, speaker, workload = np.tile(np.log(TYPICAL_IOPS), (7, 1)), predictor("time"), profiles()[0]
-    told = 0
+    truth, model_predictor, workload = np.tile(np.log(TYPICAL_IOPS), (7, 1)), predictor("time"), profiles()[0]
+    slower = 0
     for _ in range(60):
         measured = baselines_of(np.exp(draw(rng, truth, Noise(uneven=math.log(1.5)), 3)))
-        predictions = speaker.predict(workload, measured)
+        predictions = model_predictor.predict(workload, measured)
         fastest = predictions.predictions[0].configuration
-        told += bool(told_behind(speaker, workload, measured, predictions)(fastest))
-    assert told <= 3
+        slower += bool(worse_than(model_predictor, workload, measured, predictions)(fastest))
+    assert slower <= 3
 
 
 def test_with_a_floor_the_whole_interval_must_be_above_it() -> None:
@@ -105,11 +105,11 @@ def test_with_a_floor_the_whole_interval_must_be_above_it() -> None:
     costs: dict[str, float | None] = {"ssd": 8.0, "mixed": 5.0, "coded": 1.5, "hdd": 2.0}
     choice = choose_pool(predictions, costs, at_least=120)
     assert choice.chosen == "mixed"
-    assert standings(choice)["coded"] is Standing.UNSURE
-    assert standings(choice)["hdd"] is Standing.SLOWER
-    nobody = choose_pool(predictions, costs, at_least=400)
-    assert nobody.chosen == ""
-    assert nobody.why == "no pool certainly reaches 400; ssd comes closest with 300 (280 to 320)"
+    assert statuses(choice)["coded"] is PoolStatus.UNSURE
+    assert statuses(choice)["hdd"] is PoolStatus.SLOWER
+    none = choose_pool(predictions, costs, at_least=400)
+    assert none.chosen == ""
+    assert none.why == "no pool certainly reaches 400; ssd comes closest with 300 (280 to 320)"
 
 
 def test_without_all_prices_the_fastest_is_chosen_and_that_is_said() -> None:
@@ -137,7 +137,7 @@ def test_what_is_chosen_is_good_enough_and_nothing_cheaper_is(
 ) -> None:
     costs: dict[str, float | None] = {name: cost for name, (_, cost) in pools.items()}
     choice = choose_pool(predicted(**{n: i for n, (i, _) in pools.items()}), costs, at_least=at_least)
-    good = [c for c in choice.candidates if c.standing in (Standing.CHOSEN, Standing.AS_GOOD)]
+    good = [c for c in choice.candidates if c.status in (PoolStatus.CHOSEN, PoolStatus.AS_GOOD)]
     assert bool(good) == bool(choice.chosen)
     assert all(pools[choice.chosen][1] <= pools[c.configuration][1] for c in good)
     if at_least is not None:

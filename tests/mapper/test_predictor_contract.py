@@ -30,7 +30,7 @@ ROUNDS = 3
 
 
 @pytest.fixture(params=MODELS)
-def speaker(request: pytest.FixtureRequest) -> Predictor:
+def model_predictor(request: pytest.FixtureRequest) -> Predictor:
     return predictor(request.param)
 
 
@@ -60,9 +60,9 @@ def without(baselines: Baselines, name: str, cell: Cell, why: str = "") -> Basel
     return replace(baselines, cells=cells, missing={(name, cell): why} if why else {})
 
 
-def a_cell_of(speaker: Predictor) -> Cell:
+def a_cell_of(model_predictor: Predictor) -> Cell:
     """One that the profile uses, in whatever way the model looks at it."""
-    return speaker.predict(workload(), measured()).predictions[0].reasons[0].cell
+    return model_predictor.predict(workload(), measured()).predictions[0].reasons[0].cell
 
 
 def assert_same(one: PredictionSet, other: PredictionSet) -> None:
@@ -75,15 +75,15 @@ def assert_same(one: PredictionSet, other: PredictionSet) -> None:
     assert one.noise_floor == pytest.approx(other.noise_floor, rel=1e-9)
 
 
-def test_it_says_which_model_speaks_of_what(speaker: Predictor) -> None:
-    answer = speaker.predict(workload(), measured())
-    assert speaker.name in MODELS
-    assert (answer.model, answer.profile, answer.baselines) == (speaker.name, "shop", "run r1")
+def test_it_says_which_model_speaks_of_what(model_predictor: Predictor) -> None:
+    answer = model_predictor.predict(workload(), measured())
+    assert model_predictor.name in MODELS
+    assert (answer.model, answer.profile, answer.baselines) == (model_predictor.name, "shop", "run r1")
     assert 0 < answer.confidence < 1
 
 
-def test_every_configuration_is_ranked_once_the_best_first(speaker: Predictor) -> None:
-    answer = speaker.predict(workload(), measured())
+def test_every_configuration_is_ranked_once_the_best_first(model_predictor: Predictor) -> None:
+    answer = model_predictor.predict(workload(), measured())
     names = [p.configuration for p in answer.predictions]
     assert sorted(names) == sorted(FACTORS)
     relative = [p.relative for p in answer.predictions]
@@ -94,16 +94,18 @@ def test_every_configuration_is_ranked_once_the_best_first(speaker: Predictor) -
     assert answer.best not in answer.as_good
 
 
-def test_the_default_is_100_and_the_others_are_told_by_their_intervals(speaker: Predictor) -> None:
-    answer = speaker.predict(workload(), measured())
+def test_the_default_is_100_and_the_others_are_told_by_their_intervals(model_predictor: Predictor) -> None:
+    answer = model_predictor.predict(workload(), measured())
     for p in answer.predictions:
         assert 0 < p.relative < math.inf
         assert p.low <= p.relative <= p.high
         if p.configuration == "A":
             assert (p.relative, p.low, p.high, p.verdict) == (100.0, 100.0, 100.0, Verdict.DEFAULT)
         else:
-            told = Verdict.BETTER if p.low > 100 else Verdict.WORSE if p.high < 100 else Verdict.INDISTINGUISHABLE
-            assert p.verdict is told
+            expected = (
+                Verdict.BETTER if p.low > 100 else Verdict.WORSE if p.high < 100 else Verdict.INDISTINGUISHABLE
+            )
+            assert p.verdict is expected
     assert answer.of("fast").verdict is Verdict.BETTER
     assert answer.of("slow").verdict is Verdict.WORSE
     assert answer.of("nearly").verdict is Verdict.INDISTINGUISHABLE
@@ -111,42 +113,43 @@ def test_the_default_is_100_and_the_others_are_told_by_their_intervals(speaker: 
     assert 0 < answer.noise_floor <= min(abs(answer.of(name).relative - 100) for name in ("fast", "slow"))
 
 
-def test_its_reasons_add_up_to_what_it_predicts(speaker: Predictor) -> None:
-    for p in speaker.predict(workload(), measured()).predictions:
+def test_its_reasons_add_up_to_what_it_predicts(model_predictor: Predictor) -> None:
+    for p in model_predictor.predict(workload(), measured()).predictions:
         assert sum(r.weight for r in p.reasons) == pytest.approx(1)
         assert sum(r.points for r in p.reasons) == pytest.approx(p.relative - 100, abs=1e-9)
         points = [abs(r.points) for r in p.reasons]
         assert points == sorted(points, reverse=True), "the most important first"
 
 
-def test_a_configuration_that_is_the_default_by_another_name_is_100(speaker: Predictor) -> None:
+def test_a_configuration_that_is_the_default_by_another_name_is_100(model_predictor: Predictor) -> None:
     """Its figures are the same, not only its speed."""
     baselines = measured()
     twin = {
         ("twin", cell): replace(b, configuration="twin") for (n, cell), b in baselines.cells.items() if n == "A"
     }
-    answer = speaker.predict(workload(), replace(baselines, cells={**baselines.cells, **twin}))
+    answer = model_predictor.predict(workload(), replace(baselines, cells={**baselines.cells, **twin}))
     assert answer.of("twin").relative == pytest.approx(100)
     assert answer.of("twin").verdict is Verdict.INDISTINGUISHABLE
 
 
-def test_only_ratios_count_of_rates_and_of_accesses(speaker: Predictor) -> None:
-    answer = speaker.predict(workload(), measured())
-    assert_same(answer, speaker.predict(workload(), measured(times=1000.0)))
-    assert_same(answer, speaker.predict(workload(times=1000), measured()))
+def test_only_ratios_count_of_rates_and_of_accesses(model_predictor: Predictor) -> None:
+    answer = model_predictor.predict(workload(), measured())
+    assert_same(answer, model_predictor.predict(workload(), measured(times=1000.0)))
+    assert_same(answer, model_predictor.predict(workload(times=1000), measured()))
 
 
-def test_the_order_of_the_baselines_does_not_matter(speaker: Predictor) -> None:
+def test_the_order_of_the_baselines_does_not_matter(model_predictor: Predictor) -> None:
     baselines = measured()
     items = list(baselines.cells.items())
     random.Random(1).shuffle(items)
     assert_same(
-        speaker.predict(workload(), baselines), speaker.predict(workload(), replace(baselines, cells=dict(items)))
+        model_predictor.predict(workload(), baselines),
+        model_predictor.predict(workload(), replace(baselines, cells=dict(items))),
     )
 
 
-def test_nothing_is_told_of_what_was_measured_once(speaker: Predictor) -> None:
-    answer = speaker.predict(workload(), measured(rounds=1))
+def test_nothing_is_told_of_what_was_measured_once(model_predictor: Predictor) -> None:
+    answer = model_predictor.predict(workload(), measured(rounds=1))
     compared = [p for p in answer.predictions if p.configuration != "A"]
     assert len(compared) == len(FACTORS) - 1
     assert {p.verdict for p in compared} == {Verdict.INDISTINGUISHABLE}
@@ -155,11 +158,11 @@ def test_nothing_is_told_of_what_was_measured_once(speaker: Predictor) -> None:
     assert answer.notes
 
 
-def test_it_is_pure(speaker: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_pure(model_predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same answer to the same question, which stays as it was; no file, clock, dice or program is asked."""
     profile, baselines = workload(), measured()
     before = copy.deepcopy((profile, baselines))
-    answer = speaker.predict(profile, baselines)  # modules are imported by now
+    answer = model_predictor.predict(profile, baselines)  # modules are imported by now
 
     def refuse(*_: object, **__: object) -> object:
         raise AssertionError("this is no pure function")
@@ -178,54 +181,54 @@ def test_it_is_pure(speaker: Predictor, monkeypatch: pytest.MonkeyPatch) -> None
             *((time, name) for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter")),
         ):
             world.setattr(module, name, refuse)
-        again = predictor(speaker.name).predict(profile, baselines)
+        again = predictor(model_predictor.name).predict(profile, baselines)
     assert again == answer
     assert (profile, baselines) == before
 
 
-def test_threads_may_ask_one_predictor_at_once(speaker: Predictor) -> None:
+def test_threads_may_ask_one_predictor_at_once(model_predictor: Predictor) -> None:
     questions = [measured({"A": 1.0, "x": 1 + n / 10}) for n in range(6)]
-    alone = [speaker.predict(workload(), question) for question in questions]
+    alone = [model_predictor.predict(workload(), question) for question in questions]
     with ThreadPoolExecutor(6) as pool:
-        assert list(pool.map(lambda question: speaker.predict(workload(), question), questions)) == alone
+        assert list(pool.map(lambda question: model_predictor.predict(workload(), question), questions)) == alone
 
 
 @pytest.mark.parametrize("rounds", [1, ROUNDS])
-def test_what_it_says_is_json_and_back(speaker: Predictor, rounds: int) -> None:
-    answer = speaker.predict(workload(), measured(rounds=rounds))
+def test_what_it_says_is_json_and_back(model_predictor: Predictor, rounds: int) -> None:
+    answer = model_predictor.predict(workload(), measured(rounds=rounds))
     assert PredictionSet.from_json(json.loads(json.dumps(answer.to_json(), allow_nan=False))) == answer
 
 
-def test_a_cell_that_the_default_lacks_is_an_error_with_place_and_remedy(speaker: Predictor) -> None:
-    cell = a_cell_of(speaker)
+def test_a_cell_that_the_default_lacks_is_an_error_with_place_and_remedy(model_predictor: Predictor) -> None:
+    cell = a_cell_of(model_predictor)
     with pytest.raises(InputError) as caught:
-        speaker.predict(workload(), without(measured(), "A", cell, "fio gave no result"))
+        model_predictor.predict(workload(), without(measured(), "A", cell, "fio gave no result"))
     assert str(cell) in caught.value.what
     assert "fio gave no result" in caught.value.what
     assert "run r1" in caught.value.where
     assert caught.value.remedy
 
 
-def test_a_configuration_that_lacks_a_cell_is_left_out_and_named(speaker: Predictor) -> None:
-    cell = a_cell_of(speaker)
-    answer = speaker.predict(workload(), without(measured(), "fast", cell, "fio gave no result"))
+def test_a_configuration_that_lacks_a_cell_is_left_out_and_named(model_predictor: Predictor) -> None:
+    cell = a_cell_of(model_predictor)
+    answer = model_predictor.predict(workload(), without(measured(), "fast", cell, "fio gave no result"))
     assert "fast" not in [p.configuration for p in answer.predictions]
     (note,) = [note for note in answer.notes if "fast" in note]
     assert str(cell) in note
     assert "fio gave no result" in note
 
 
-def test_a_cell_that_the_profile_does_not_use_is_not_needed(speaker: Predictor) -> None:
-    used = {reason.cell for reason in speaker.predict(workload(), measured()).predictions[0].reasons}
+def test_a_cell_that_the_profile_does_not_use_is_not_needed(model_predictor: Predictor) -> None:
+    used = {reason.cell for reason in model_predictor.predict(workload(), measured()).predictions[0].reasons}
     baselines = measured()
     needed = {key: value for key, value in baselines.cells.items() if key[1] in used}
-    answer = speaker.predict(workload(), replace(baselines, cells=needed))
+    answer = model_predictor.predict(workload(), replace(baselines, cells=needed))
     assert sorted(p.configuration for p in answer.predictions) == sorted(FACTORS)
 
 
-def test_a_profile_without_accesses_is_an_error_with_place_and_remedy(speaker: Predictor) -> None:
+def test_a_profile_without_accesses_is_an_error_with_place_and_remedy(model_predictor: Predictor) -> None:
     with pytest.raises(InputError) as caught:
-        speaker.predict(workload(times=0), measured())
+        model_predictor.predict(workload(times=0), measured())
     assert caught.value.what
     assert "shop" in str(caught.value)
     assert caught.value.remedy

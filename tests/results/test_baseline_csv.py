@@ -49,13 +49,13 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -
         ("A,4K,read,c0,0,nan", "CSV:2, column iops", "'nan' is not a rate"),
         ("A,4K,read,c0,0,many", "CSV:2, column iops", "'many' is not a rate"),
         ("A,4K,read,c0,0,7\n\nA,4K,read,c0,0,8", "CSV:4, column run", "is in line 2 already"),
-        ("A,4K,read,c0,0", "CSV:2, column iops", "nothing is written here"),
+        ("A,4K,read,c0,0", "CSV:2, column iops", "this field is empty"),
         (
             "A,4K,read,c0,0,7\nA,4K,read,c1,0,7\nA,4K,read,c0,1,7",
             "CSV, column client",
             "run 1 of A 4K-read has no",
         ),
-        ("", "CSV", "there are no figures"),
+        ("", "CSV", "the file has no figures"),
     ],
 )
 def test_what_is_wrong_is_said_with_line_and_column(rows: str, where: str, what: str) -> None:

@@ -11,12 +11,12 @@ from cephfit.core.values.assessment import AssessmentRow
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.results.report import formatting
-from cephfit.results.report.method_facts import TROUBLES_SHOWN
+from cephfit.results.report.method_facts import REJECTED_SHOWN
 from cephfit.results.report.render import to_html, to_markdown
 from cephfit.results.report.report_build import read_findings, report_of
 from cephfit.results.report.report_model import Findings
 from cephfit.results.statistics.cell_figures import baseline_rows_of, cell_figures_of
-from cephfit.results.statistics.run_caveats import OF_CELLS, OF_WORKLOADS
+from cephfit.results.statistics.run_caveats import ROUNDS_OF_CELLS, ROUNDS_OF_WORKLOADS
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 
@@ -87,8 +87,8 @@ def test_captions_say_which_rounds_figures_are_of_where_not_all_have_the_same(fi
     fewer = replace(whole, samples=lost)
     for page in (to_html, to_markdown):
         text = page(report_of(fewer, made_ns=0)).replace("&#39;", "'")
-        assert text.count(OF_CELLS) == 2, "above the map and above the table"
-        assert text.count(OF_WORKLOADS) == 1
+        assert text.count(ROUNDS_OF_CELLS) == 2, "above the map and above the table"
+        assert text.count(ROUNDS_OF_WORKLOADS) == 1
         assert "Not all configurations were measured in the same rounds" not in page(report_of(whole, made_ns=0))
 
 
@@ -135,14 +135,14 @@ def test_the_interval_of_an_error_is_made_of_both() -> None:
     assert replace(row, predicted_low=120.0, predicted_high=120.0).error_interval is None, "the default"
 
 
-def test_what_a_list_leaves_out_is_said(alone: Findings) -> None:
+def test_what_a_list_omits_is_stated(alone: Findings) -> None:
     lost = [
         Sample(SampleKey("A", CELL, "c0", 0, attempt), State.INVALID, None, 0, 1, "HEALTH_WARN")
-        for attempt in range(TROUBLES_SHOWN + 7)
+        for attempt in range(REJECTED_SHOWN + 7)
     ]
     report = report_of(replace(alone, samples=(*alone.samples, *lost)), made_ns=0)
-    assert len(report.method.troubles) == TROUBLES_SHOWN
-    assert any(f"which and why of the first {TROUBLES_SHOWN}" in caveat for caveat in report.caveats)
+    assert len(report.method.rejected) == REJECTED_SHOWN
+    assert any(f"the first {REJECTED_SHOWN} of them" in caveat for caveat in report.caveats)
     for text in (to_html(report), to_markdown(report)):
-        assert f"These are the first {TROUBLES_SHOWN}; 7 more" in text
-    assert report.method.troubles[0][0] == "A 4K-randread, c0, repeat 1, attempt 1", "counted as while measuring"
+        assert f"These are the first {REJECTED_SHOWN}; 7 more" in text
+    assert report.method.rejected[0][0] == "A 4K-randread, c0, repeat 1, attempt 1", "counted as while measuring"

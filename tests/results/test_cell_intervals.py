@@ -31,32 +31,32 @@ def sweeps(noise: Noise, n: int, seed: int) -> list[Baselines]:
     ],
 )
 def test_of_a_hundred_cells_without_an_effect_about_one_at_most_is_told_different(noise: Noise) -> None:
-    """A scatter pooled over configurations alone told 2.7 to 7.7 of a hundred different."""
+    """A scatter pooled over configurations alone called 2.7 to 7.7 of 100 cells different."""
     against = [AgainstDefault.of(measured) for measured in sweeps(noise, 20, 3)]
-    told = [
+    different = [
         1.0 not in found
         for one in against
         for j in range(1, 7)
         for cell in CELLS
         if (found := one.interval(f"C{j}", cell, HEAT_CONFIDENCE))
     ]
-    assert len(told) == 20 * 6 * 20
-    assert np.mean(told) <= 0.015
+    assert len(different) == 20 * 6 * 20
+    assert np.mean(different) <= 0.015
 
 
 def test_two_clusters_that_are_alike_are_told_different_as_seldom() -> None:
-    told = []
+    different = []
     pairs = zip(sweeps(Noise(noisy=2.5), 15, 5), sweeps(Noise(drift=0.03), 15, 6), strict=True)
     for one, other in pairs:
         spreads, other_spreads = own_spreads(one), own_spreads(other)
         for place, baseline in one.cells.items():
-            told.append(
+            different.append(
                 1.0
                 not in summary_statistics.welch_ratio_interval(
                     baseline.iops, other.cells[place].iops, spreads[place], other_spreads[place], confidence=0.99
                 )
             )
-    assert np.mean(told) <= 0.015
+    assert np.mean(different) <= 0.015
 
 
 @pytest.mark.parametrize("repeats", [2, 3])
@@ -79,7 +79,7 @@ def test_a_rate_by_itself_holds_the_truth_where_rounds_drift(repeats: int) -> No
 
 
 def test_without_drift_a_rate_by_itself_is_no_less_sure() -> None:
-    """Few degrees of freedom for the shift of rounds do no harm where all of a round tells that it is small."""
+    """Few degrees of freedom for the shift of rounds do no harm where the whole round shows that it is small."""
     measured = sweeps(Noise(lowest=0.04, highest=0.04), 1, 4)[0]
     spreads = own_spreads(measured)
     assert np.median([s.round_deviation / s.log_deviation for s in spreads.values()]) < 0.2
@@ -88,7 +88,7 @@ def test_without_drift_a_rate_by_itself_is_no_less_sure() -> None:
 
 @pytest.mark.parametrize("drift", [0.0, 0.1])
 def test_one_place_alone_has_students_interval(drift: float) -> None:
-    """Of a single cell under a single configuration nothing tells rounds from the rest, and nothing need to."""
+    """For a single cell under a single configuration, rounds cannot be separated, and need not be."""
     iops = (100.0, 104.0 * math.exp(drift), 98.0)
     alone = own_spreads(Baselines({("A", CELL): Baseline("A", CELL, iops)}, "by hand"))["A", CELL]
     logs = np.log(iops)

@@ -1,4 +1,4 @@
-"""Rates that a load's own limit held back, and rates that were measured beside the other direction of a mix."""
+"""Rates at a load's own limit, and rates that were measured together with the other direction of a mix."""
 
 import json
 import math
@@ -138,7 +138,7 @@ def test_a_rate_at_the_limit_is_a_lower_bound(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["time", "meyer"])
-def test_two_at_the_limit_are_not_told_apart_and_slower_ones_are(model: str) -> None:
+def test_two_at_the_limit_are_not_distinguished_and_slower_ones_are(model: str) -> None:
     rates = {"A": (250.0, 250.0), "ssd": (250.0, 250.0), "nvme": (249.0, 252.0), "slow": (100.0, 50.0)}
     at_limit = {(name, cell) for name in ("A", "ssd", "nvme") for cell in (READ, WRITE)}
     found = predicted(rates, at_limit, model)
@@ -148,7 +148,7 @@ def test_two_at_the_limit_are_not_told_apart_and_slower_ones_are(model: str) -> 
     slow = found.of("slow")
     assert (slow.verdict, slow.low) == (Verdict.WORSE, 0.0) and slow.high < 100
     assert (found.best, found.worst) == ("A", "slow")
-    # How much slower the slow one is, is not known: what could be told is not, either.
+    # How much slower the slow one is, is unknown; so is the smallest detectable difference.
     assert math.isinf(found.noise_floor)
 
 
@@ -219,24 +219,24 @@ def test_map_names_the_mix_only_where_the_workload_has_another(folder: Path) -> 
 
 
 def test_a_report_gives_no_accesses_per_second_of_a_mix_or_of_a_limit(folder: Path) -> None:
-    told = {}
+    pages = {}
     for load in ("", "mixed", "gentle", "capped"):
         arguments = ("--load", load, "--profile", folder / "mixture.json", "-o", folder / "page.html")
         give("report", "--store", folder / "s.sqlite", *arguments)
-        told[load] = (folder / "page.html").read_text()
-    assert "accesses of the mix per second" in told[""] and "No accesses per second" not in told[""]
+        pages[load] = (folder / "page.html").read_text()
+    assert "accesses of the mix per second" in pages[""] and "No accesses per second" not in pages[""]
     for load in ("mixed", "gentle"):
-        assert "accesses of the mix per second" not in told[load]
-        assert told[load].count("No accesses per second are given") == 1
-    assert "was measured while the other direction ran beside it" in told["mixed"]
-    assert "under A, A-again, ssd in 4K-randread, 4K-randwrite" in told["gentle"]
-    assert "a lower bound: at the load&#39;s limit" in told["gentle"]
-    assert "and perhaps faster" in told["gentle"], "the heat map says so, too"
-    assert "hides what the storage can do there: what limits the answer, below" in told["gentle"]
-    assert "∞" not in told["gentle"]
-    assert "hides what the storage can do" not in told["mixed"] + told[""]
+        assert "accesses of the mix per second" not in pages[load]
+        assert pages[load].count("No accesses per second are given") == 1
+    assert "was measured while I/O of the other direction ran at the same time" in pages["mixed"]
+    assert "under A, A-again, ssd in 4K-randread, 4K-randwrite" in pages["gentle"]
+    assert "a lower bound: at the load&#39;s limit" in pages["gentle"]
+    assert "and perhaps faster" in pages["gentle"], "the heat map says so, too"
+    assert "It hides what the storage can do there" in pages["gentle"]
+    assert "∞" not in pages["gentle"]
+    assert "hides what the storage can do" not in pages["mixed"] + pages[""]
     # The default did not reach this limit: its rate is its own.
-    assert "accesses of the mix per second" in told["capped"] and "at least 1." in told["capped"]
+    assert "accesses of the mix per second" in pages["capped"] and "at least 1." in pages["capped"]
 
 
 def test_a_report_without_a_workload_names_the_limit_too(folder: Path) -> None:

@@ -54,7 +54,7 @@ def close(folder: Path) -> None:
 
 
 def as_reader(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    """`cephfit`, run by a user without the right to write."""
+    """`cephfit`, run by a user without write permission."""
     other = {"user": READER, "group": READER, "extra_groups": []} if os.geteuid() == 0 else {}
     with tempfile.TemporaryDirectory(dir="/tmp") as home:
         Path(home).chmod(0o777)
@@ -103,7 +103,7 @@ def test_a_prediction_that_cannot_be_saved_is_printed_with_a_line_about_it(archi
     assert done.returncode == 0
     assert "Best:" in done.stdout
     assert len(done.stderr.splitlines()) == 1
-    assert "the prediction is not saved: you have no right to write" in done.stderr
+    assert "the prediction is not saved: you have no permission to write" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_prediction_that_cannot_be_saved_is_printed_with_a_line_about_it(archi
 def test_what_has_to_write_refuses_with_a_remedy(archive: Path, command: str) -> None:
     done = as_reader(*command.format(store=archive, folder=archive.parent).split())
     assert done.returncode == 2
-    assert "this store is read-only: you have no right to write" in done.stderr
+    assert "this store is read-only: you have no permission to write" in done.stderr
     assert "another store" in done.stderr and "Traceback" not in done.stderr
 
 

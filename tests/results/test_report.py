@@ -84,17 +84,16 @@ def test_the_answer_is_in_the_first_lines(findings: Findings) -> None:
     answer = report_of(findings, made_ns=0).answer
     best = example_predictions().of("hybrid")
     assert answer.headline.startswith(
-        f"For the workload pgbench, configuration hybrid is predicted {best.relative / 100:.2f} times the default "
-        "(95 % interval "
+        f"For the workload pgbench, configuration hybrid is predicted to be {best.relative / 100:.2f} times as "
+        "fast as the default (95 % interval "
     )
     assert ", and measured 1." in answer.headline and "5 runs" in answer.headline
     assert answer.sentences[0].startswith("Configuration hybrid sets "), "what to do, not only its name"
-    assert answer.sentences[1].startswith("The worst is throttled: predicted 0.59 times the default")
-    assert answer.sentences[2] == "Not distinguishable from the default: readahead and A-again."
-    assert (
-        "in the order predicted; the cost of following the prediction, compared with the best"
-        in answer.sentences[3]
+    assert answer.sentences[1].startswith(
+        "The worst is throttled, predicted to be 0.59 times as fast as the default"
     )
+    assert answer.sentences[2] == "Not distinguishable from the default: readahead and A-again."
+    assert "The measured order is the predicted one. The cost of following the prediction" in answer.sentences[3]
     page = page_of(findings)
     assert page.text["h1"] == [answer.headline]
 
@@ -119,7 +118,7 @@ def test_tables_have_headers_and_figures_have_titles(findings: Findings) -> None
     assert html.count("<svg") > 15
 
 
-def test_everything_that_was_measured_is_told(findings: Findings) -> None:
+def test_everything_that_was_measured_is_shown(findings: Findings) -> None:
     text = " ".join(part for parts in page_of(findings).text.values() for part in parts)
     for fact in (
         *("lab:default", RUN_ID, "2017", "cold", "fio-3.33", "libaio", "16.2.15 (pacific)", "ntp synchronised"),
@@ -182,7 +181,7 @@ def test_no_better_configuration_is_an_answer_too(findings: Findings) -> None:
         "For the workload pgbench, no configuration is predicted to be distinguishably better than the default, A."
     )
     assert "No configuration is predicted to be distinguishably worse than the default." in answer.sentences
-    assert "this is only a prediction" in answer.sentences[-1]
+    assert "This is only a prediction" in answer.sentences[-1]
 
 
 def test_a_prediction_by_a_model_of_a_later_version_is_reported(findings: Findings) -> None:
@@ -194,58 +193,61 @@ def test_a_prediction_by_a_model_of_a_later_version_is_reported(findings: Findin
 
 
 def test_who_may_be_as_good_as_the_best_is_named(findings: Findings) -> None:
-    assert "may be as good" not in " ".join(report_of(findings, made_ns=0).answer.sentences)
+    assert "possibly as good" not in " ".join(report_of(findings, made_ns=0).answer.sentences)
     tied = replace(example_predictions(), as_good=("ssd", "mixed"))
     sentences = report_of(replace(findings, predictions=tied), made_ns=0).answer.sentences
-    assert f"Not distinguishable from {tied.best}: ssd and mixed; these may be as good." in sentences
+    assert f"Not distinguishable from {tied.best}, and possibly as good: ssd and mixed." in sentences
 
 
-def test_a_prediction_that_failed_is_told_as_loudly(findings: Findings) -> None:
+def test_a_prediction_that_failed_is_reported_as_clearly(findings: Findings) -> None:
     regret = {"regret_pct": 12.34, "regret_low_pct": 9.87, "regret_high_pct": 14.0}
     wrong = replace(example_assessment(), order_held=False, **regret)
     sentences = report_of(replace(findings, assessment=wrong), made_ns=0).answer.sentences
-    told = "the cost of following the prediction, compared with the best of those run, is 12.3 % (9.9 to 14.0)"
-    assert f"NOT in the order predicted; {told}" in " ".join(sentences)
+    cost = "compared with the best configuration that was run, is 12.3 % (9.9 to 14.0)."
+    expected = f"The measured order is NOT the predicted one. The cost of following the prediction, {cost}"
+    assert expected in " ".join(sentences)
 
 
 def test_an_order_is_claimed_only_where_the_runs_show_it(findings: Findings) -> None:
-    def told(**changes: object) -> str:
+    def answered(**changes: object) -> str:
         changed = replace(example_assessment(), **changes)  # type: ignore[arg-type]
         return " ".join(report_of(replace(findings, assessment=changed), made_ns=0).answer.sentences)
 
-    assert "came out in the order predicted" in told()
+    assert "The measured order is the predicted one. " in answered()
     best, default, worst = example_assessment().rows
     tied = (best, default, replace(worst, measured_relative=101.0, measured_low=90.0, measured_high=113.0))
-    assert "an order that does not contradict the prediction" in told(rows=tied)
+    assert "The measured order does not contradict the prediction" in answered(rows=tied)
     near = (best, default, replace(worst, measured_relative=95.0, measured_low=80.0, measured_high=113.0))
-    assert "though these runs cannot distinguish A from throttled" in told(rows=near, ties=(("A", "throttled"),))
-    assert "came out in the order predicted;" in told(rows=near), "held against each other they are told apart"
-    assert "as far as these runs can tell" in told(ties=None), "of a store of before ties were kept"
-    noise = told(order_held=None)
-    assert "these runs cannot distinguish any of those that were predicted in an order" in noise
-    assert "overlap" not in noise and "in the order predicted" not in noise
+    ties = (("A", "throttled"),)
+    assert "but these runs cannot distinguish A from throttled" in answered(rows=near, ties=ties)
+    assert "is the predicted one. " in answered(rows=near), "compared directly they are distinguishable"
+    assert "as far as these runs can show" in answered(ties=None), "a store from before ties were stored"
+    noise = answered(order_held=None)
+    assert "These runs cannot distinguish any of the configurations whose order was predicted." in noise
+    assert "overlap" not in noise and "is the predicted one" not in noise
     flat = (replace(best, predicted_low=99.0), default, replace(worst, predicted_high=101.0))
-    assert "no order was predicted" in told(order_held=None, rows=flat)
-    assert "too few values" not in told(order_held=None, rows=flat)
-    assert "nothing to compare" in told(rows=(default,), order_held=None)
+    assert "no order was predicted" in answered(order_held=None, rows=flat)
+    assert "too few values" not in answered(order_held=None, rows=flat)
+    assert "nothing to compare" in answered(rows=(default,), order_held=None)
 
 
-def test_where_the_predicted_best_was_not_run_the_order_is_told_and_its_cost_is_not(findings: Findings) -> None:
+def test_where_the_predicted_best_was_not_run_the_order_is_known_and_its_cost_is_not(findings: Findings) -> None:
     best, *others = example_assessment().rows
     without = replace(example_assessment(), rows=tuple(others), regret_pct=None)
     sentences = " ".join(report_of(replace(findings, assessment=without), made_ns=0).answer.sentences)
-    assert "pgbench was run on 2 configurations and came out in the order predicted" in sentences
+    assert "pgbench was run on 2 configurations. The measured order is the predicted one." in sentences
     assert (
-        f"the predicted best, {best.configuration}, was not run: what following the prediction costs" in sentences
+        f"The predicted best, {best.configuration}, was not run, so the cost of following the prediction is"
+        in sentences
     )
     assert "too few values" not in sentences
     empty = replace(best, measured_relative=None, measured_low=None, measured_high=None, values=())
     failed = replace(without, rows=(empty, *others))
     sentences = " ".join(report_of(replace(findings, assessment=failed), made_ns=0).answer.sentences)
-    assert f"the predicted best, {best.configuration}, gave no value" in sentences
+    assert f"The predicted best, {best.configuration}, gave no value" in sentences
 
 
-def test_runs_of_several_workloads_are_told_apart(findings: Findings) -> None:
+def test_runs_of_several_workloads_are_distinguished(findings: Findings) -> None:
     (name, run), *_ = findings.workload_samples
     alone = report_of(replace(findings, workload_samples=((name, run),)), made_ns=0).method.workload_runs
     assert [row[0] for row in alone] == [run.configuration]
@@ -298,7 +300,7 @@ def test_an_interval_without_ends_and_a_row_without_values_can_be_shown(findings
     )
     report = report_of(changed, made_ns=0)
     assert "(its interval is not known)" in report.answer.headline
-    assert "the predicted best, hybrid, gave no value" in " ".join(report.answer.sentences)
+    assert "The predicted best, hybrid, gave no value" in " ".join(report.answer.sentences)
     assert "gave as few as 0 values" in " ".join(report.caveats)
     Page(to_html(report))
 
@@ -308,7 +310,7 @@ def test_an_unfinished_run_says_so(findings: Findings) -> None:
     assert any("not finished" in caveat for caveat in report.caveats)
 
 
-def test_settings_that_nothing_reads_are_told(findings: Findings) -> None:
+def test_settings_that_nothing_reads_are_reported(findings: Findings) -> None:
     """Else a FileStore option on BlueStore would pass for one that was tried and did not matter."""
     facts = {**findings.run.facts, "without_effect": {"one-copy": ["filestore_op_threads is FileStore's"]}}
     report = report_of(replace(findings, run=replace(findings.run, facts=facts)), made_ns=0)
@@ -330,7 +332,7 @@ def test_reads_that_came_from_memory_are_told(findings: Findings) -> None:
 
 def test_markdown_tables_are_tables(findings: Findings) -> None:
     text = to_markdown(report_of(findings, made_ns=0))
-    assert text.splitlines()[2].startswith("**For the workload pgbench, configuration hybrid is predicted")
+    assert text.splitlines()[2].startswith("**For the workload pgbench, configuration hybrid is predicted to be")
     tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert len(tables) >= 10
     for table in tables:
@@ -443,13 +445,13 @@ def test_two_floors_have_two_names(findings: Findings) -> None:
     """What the sweep could show, and how far the default was from itself: both were called the noise floor."""
     text = to_markdown(report_of(findings, made_ns=0))
     assert text.count("cannot be detected (the noise floor)") == 1
-    assert "The default, measured a second time under another name, came out" in text
+    assert "The A/A control (the default measured a second time under another name)" in text
     assert "Noise floor as measured" not in text
 
 
-def test_counts_and_shares_in_markdown_are_told_apart(findings: Findings) -> None:
+def test_counts_and_shares_in_markdown_are_distinguished(findings: Findings) -> None:
     text = to_markdown(report_of(findings, made_ns=0))
-    assert "In each field the number of accesses and, in brackets, their share of all." in text
+    assert "Each field has the number of accesses and, in brackets, their share." in text
     assert "; |" not in text, "no list ends in its separator"
 
 

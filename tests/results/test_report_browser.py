@@ -47,7 +47,7 @@ def test_the_page_loads_without_network_or_complaint_and_gives_the_answer(
     document, console = load(page, tmp_path / "profile")
     assert console == []
     best = example_predictions().of("hybrid")
-    assert f"configuration hybrid is predicted {best.relative / 100:.2f} times the default" in document
+    assert f"configuration hybrid is predicted to be {best.relative / 100:.2f} times as fast" in document
     assert document.count("<svg") == html.count("<svg")
 
     # The page's policy forbids every fetch, and a fetch would be seen here: the test could fail.

@@ -1,4 +1,4 @@
-"""Loads in the results: told apart everywhere, and read together where it is about scaling."""
+"""Loads in the results: separated everywhere, and combined only for scaling."""
 
 import math
 import random

@@ -150,7 +150,7 @@ def test_a_location_that_keeps_nothing_is_refused(
 def test_a_device_or_a_pipe_is_no_store(tmp_path: Path, create: bool) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (Path("/dev/null"), tmp_path / "pipe"):
-        with pytest.raises(StoreError, match="a device or a pipe, which keeps no results"):
+        with pytest.raises(StoreError, match="a device or a pipe, not a file"):
             Store.open(path, create=create)
 
 
@@ -198,7 +198,7 @@ def test_a_locked_store_says_so_and_loses_nothing(tmp_path: Path) -> None:
         store.add_run(example_run())
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="another process holds the store"):
+        with pytest.raises(StoreError, match="another process has locked the store"):
             store.add_samples(RUN_ID, [sample()], fio_json=None)
         assert store.samples(RUN_ID) == []  # readers do not wait for a writer
         other.execute("ROLLBACK")
@@ -259,7 +259,7 @@ def test_a_store_that_cannot_be_made_says_why_not_that_there_is_none(tmp_path: P
     with pytest.raises(StoreError, match="cannot be opened or written"):
         Store.open("/proc/none.sqlite", create=True)
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="folder of the store cannot be made"):
+    with pytest.raises(StoreError, match="folder of the store cannot be created"):
         Store.open(tmp_path / "file" / "none.sqlite", create=True)
 
 
@@ -276,5 +276,5 @@ def test_an_io_error_on_a_full_disk_is_called_a_full_disk(tmp_path: Path, monkey
         fail()
     full = SimpleNamespace(f_bavail=3, f_frsize=4096)
     monkeypatch.setattr(database.os, "statvfs", lambda _: full)
-    with pytest.raises(StoreError, match="no room left"):
+    with pytest.raises(StoreError, match="no space left"):
         fail()

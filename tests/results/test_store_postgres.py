@@ -119,7 +119,7 @@ def test_a_user_without_write_rights_reads_and_is_refused_when_writing(server: s
     with Store.open(reading) as store:
         assert store.samples(RUN_ID)
         assert read_findings(store).assessment == example_assessment()
-        assert "no right to write into cephfit_" in store.why_read_only()
+        assert "no permission to write to cephfit_" in store.why_read_only()
         with pytest.raises(StoreError, match="read-only"):
             store.put_document(RUN_ID, "profile", {})
         with pytest.raises(StoreError, match="read-only"):
@@ -128,7 +128,7 @@ def test_a_user_without_write_rights_reads_and_is_refused_when_writing(server: s
         Store.open(reading, writing=True)
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as admin:
         admin.execute("UPDATE cephfit_schema_version SET version = 1")
-    with pytest.raises(StoreError, match=r"(?s)schema version 1.*no right to write.*upgrades it"):
+    with pytest.raises(StoreError, match=r"(?s)schema version 1.*no permission to write.*upgrades it"):
         Store.open(reading)
 
 

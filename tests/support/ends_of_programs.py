@@ -5,7 +5,7 @@ from cephfit.targets.simulated import SimulatedEngine, SimulatedTarget
 
 
 class EndOfProgramError(Exception):
-    """Stands for whatever ends a program."""
+    """Represents anything that ends a program."""
 
 
 class StopsAfter(SimulatedEngine):

@@ -117,7 +117,7 @@ class EngineContract:
 
 
 class InterruptibleContract(EngineContract):
-    """For those whose work is done where an interrupt reaches it: not by guests, made anew for their next one."""
+    """For engines whose work an interrupt reaches: not that of guests, which are rebuilt for the next run."""
 
     def test_an_interrupt_ends_a_run_soon_with_all_that_it_started(
         self, harness: Harness, measurement: Measurement, others: Others
@@ -182,7 +182,7 @@ class ProgramContract(InterruptibleContract, VolumesContract):
 
 
 class PreparingEngineContract(ProgramContract):
-    """For those that are ``PreparesCells`` and ``KnowsItsLimits`` besides."""
+    """For engines that are also ``PreparesCells`` and ``KnowsItsLimits``."""
 
     def test_it_says_of_every_cell_whether_it_can_measure_it(
         self, harness: Harness, measurement: Measurement
@@ -249,7 +249,7 @@ def assert_measured(given: ClientOutcome, run: CellRun, *, least_seconds: float)
     assert all(0 < p < 100 and ns > 0 for p, ns in metrics.latency_percentiles_ns.items())
     json.dumps(dict(given.evidence), allow_nan=False)
     if given.count is None:
-        assert given.uncounted, "somebody counted, or it is said why nobody could"
+        assert given.uncounted, "an independent count exists, or the reason why not"
     else:
         assert not given.uncounted
         assert given.count.source

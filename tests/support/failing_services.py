@@ -26,7 +26,7 @@ SERVICES = {
 """What the catalogue calls them, and what clouds.yaml does."""
 _IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32}|\d{5,}")
 _OF_VERSIONS = re.compile(r"/?(v[\d.]+/?(ID)?)?/?")
-"""Paths at which services tell their versions. If these fail, the SDK takes addresses for right that are not."""
+"""Paths at which services report their versions. If these fail, the SDK accepts wrong addresses."""
 _PAGE = "<html><head><title>{0}</title></head>\n<body><center><h1>{0}</h1></center><hr>gateway</body></html>\n"
 _NOT_ASKED = ((503, "503 Service Unavailable"), (429, "429 Too Many Requests"))
 _LOST = (502, "502 Bad Gateway")
@@ -34,10 +34,10 @@ _HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "content-length"
 
 
 class FailingServer(ThreadingHTTPServer):
-    """Stands before one service. Every kind of call to it fails twice before it is answered.
+    """A proxy of one service. Every kind of call fails twice before it is answered.
 
-    Kinds are told apart by method and path, in which ids and numbers count for nothing. The first one reaches
-    nobody, and is answered 503, or 429 every other time; the second reaches the service, and its answer is lost
+    Kinds differ by method and path, without ids and numbers. The first call does not reach the service
+    and is answered 503, or 429 every other time; the second reaches the service, and its answer is lost
     (502). Pages are HTML, as gateways have them.
 
     Args:
@@ -104,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(text)
 
     def log_message(self, format: str, *words: Any) -> None:
-        """Nobody reads it."""
+        """Log nothing."""
 
 
 for _method in ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD"):

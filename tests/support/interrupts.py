@@ -43,7 +43,7 @@ def interrupt_when(is_time: Callable[[], bool]) -> Iterator[list[float]]:
 
 
 def started_by_us() -> set[int]:
-    """Processes under this one; ended ones that nobody has waited for count, too."""
+    """Return the descendants of this process, with zombies."""
     found: set[int] = set()
     level = [os.getpid()]
     while level:

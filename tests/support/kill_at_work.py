@@ -11,7 +11,7 @@ from pathlib import Path
 def kill_at_work(code: str, *arguments: object, after_seconds: float) -> None:
     """Run Python code that prints ``ready`` and then works for ever, and kill it so long after that word.
 
-    The code may import what the tests beside this module share.
+    The code may import the modules next to this one.
     """
     argv = [sys.executable, "-c", code, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}

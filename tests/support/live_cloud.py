@@ -92,7 +92,7 @@ def everything(cloud: Connection) -> dict[str, set[str]]:
 
 
 def set_volume_status(lab: Lab, volume_id: str, status: str) -> None:
-    """What a Cinder that died in the middle leaves in its database; its API refuses to be told some of these."""
+    """Set a status that a killed Cinder leaves in its database; its API refuses some of them."""
     assert lab.cloud is not None
     pid = (lab.cloud.layout.folder / "run" / "namespace.pid").read_text().strip()
     argv = ["nsenter", f"--mount=/proc/{pid}/ns/mnt", "mariadb", "-S", "/run/mariadb.sock", "-u", "root", "cinder"]

@@ -1,4 +1,4 @@
-"""Somebody else's load on a cluster: small random writes that end when the process is killed."""
+"""Foreign I/O on a cluster: small random writes that end when the process is killed."""
 
 
 def writing(image: str) -> list[str]:

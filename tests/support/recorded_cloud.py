@@ -51,7 +51,7 @@ def recorded(name: str, folder: Path, addresses: Mapping[str, str]) -> Iterator[
     Args:
         name: of the recording.
         folder: where it goes.
-        addresses: what stands in answers, by what takes its place: addresses of services, names of hosts.
+        addresses: texts in answers, by their replacement: addresses of services, names of hosts.
     """
     file = folder / f"{name}.yaml"
     file.unlink(missing_ok=True)

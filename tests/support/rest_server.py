@@ -63,12 +63,12 @@ class _Cluster:
         _, of_monitors, _ = self.handle.mon_command(ask, b"")
         _, of_osds, _ = self.handle.osd_command(osd, ask, b"")
         self.endpoints = endpoints_of(of_monitors.decode(), flags_as_choices=flags_as_choices)
-        self.tells = endpoints_of(of_osds.decode(), flags_as_choices=flags_as_choices)
+        self.osd_endpoints = endpoints_of(of_osds.decode(), flags_as_choices=flags_as_choices)
 
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client may hang up, as one does that is killed; all else is told as ever."""
+        """Ignore clients that hang up, such as killed ones; report other errors as usual."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -93,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
         target, known = "", self.cluster.endpoints
         if path.startswith("tell/"):
             _, target, path = path.split("/", 2)
-            known = self.cluster.tells
+            known = self.cluster.osd_endpoints
         if path not in known:
             return self._answer(400, b"", f"Invalid endpoint {self.path}")
         fitting = [e for e in known[path] if e.method == method]

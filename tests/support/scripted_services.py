@@ -88,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
         return super().date_time_string((datetime.now(UTC) + self.server.ahead).timestamp())
 
     def log_message(self, format: str, *words: Any) -> None:
-        """Nobody reads it."""
+        """Log nothing."""
 
 
 for _method in ("GET", "POST", "PUT", "PATCH", "DELETE"):

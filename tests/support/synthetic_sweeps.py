@@ -125,7 +125,7 @@ def simulate(
     """
     rng = np.random.default_rng(seed)
     mixes = tuple(workloads) or profiles()
-    speaker = predictor(model)
+    model_predictor = predictor(model)
     covered = all_covered = any_false = right = 0
     for index in range(n_sweeps):
         profile = mixes[index % len(mixes)]
@@ -134,7 +134,9 @@ def simulate(
         )
         measured = baselines_of(np.exp(draw(rng, truth, noise, repeats)), kept)
         true_relative = _true_relative(model, profile, np.exp(truth))
-        others = [p for p in speaker.predict(profile, measured).predictions if p.verdict is not Verdict.DEFAULT]
+        others = [
+            p for p in model_predictor.predict(profile, measured).predictions if p.verdict is not Verdict.DEFAULT
+        ]
         holds = [p.low <= true_relative[p.configuration] <= p.high for p in others]
         different = [p for p in others if p.verdict is not Verdict.INDISTINGUISHABLE]
         covered += sum(holds)

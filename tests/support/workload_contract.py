@@ -28,7 +28,7 @@ class Harness:
         client: whose volume is large enough, and holds something that is no data of the workload.
         useless: a client like no other that the workload could use.
         least_nbytes: of a volume.
-        choices: what a run's evidence tells of its random choices; any value that compares.
+        choices: the random choices in a run's evidence; any comparable value.
         state: what of the world may not be different after a run; any value that compares.
         take_away: has this machine, or the guest, lack something from now on.
     """
@@ -115,7 +115,7 @@ class WorkloadContract:
         workload.cleanup(prepared.client)
         assert prepared.state() == before
 
-    def test_what_is_lacking_for_every_run_is_told_from_what_passes(
+    def test_what_is_missing_for_every_run_differs_from_what_passes(
         self, prepared: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A verification tries again after anything else."""

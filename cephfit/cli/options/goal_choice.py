@@ -63,12 +63,12 @@ def goal_of(profile_file: Path | None, model: str | None, *, resume: Run | None 
     from cephfit.sweep.goal import GOAL, Goal
 
     begun: Mapping[str, Any] = (resume.facts.get(GOAL) if resume is not None else None) or {}
-    speaker = model or str(begun.get("model", MODELS[0]))
+    model_predictor = model or str(begun.get("model", MODELS[0]))
     profile = None if profile_file is None else read_profile(profile_file)
     if profile is None and begun.get("profile") is not None:
         profile = Profile.from_json(begun["profile"], where="the run's profile")
 
     def predict_with(confidence: float) -> Predictor:
-        return predictor(speaker, confidence=confidence)
+        return predictor(model_predictor, confidence=confidence)
 
-    return Goal(predict_with, speaker, profile)
+    return Goal(predict_with, model_predictor, profile)

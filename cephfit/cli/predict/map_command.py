@@ -62,7 +62,7 @@ def command(
     from cephfit.results import open_baselines
     from cephfit.results.tables.baseline_csv import is_store
 
-    speaker = predictor(model, confidence=confidence)
+    model_predictor = predictor(model, confidence=confidence)
     profile = read_profile(profile_file)
     stored = is_store(location)
     if save and not stored:
@@ -70,12 +70,12 @@ def command(
     if save:
         _refuse_read_only(location)
     measured = run_document(location, run_id)
-    run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
+    run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
     with may_be_unfinished(measured):
-        predictions = ranked(speaker, profile, open_baselines(location, run_id, load))
-    if stored and save is not False and (kept_out := _save(location, run_id, load, profile, predictions)):
+        predictions = ranked(model_predictor, profile, open_baselines(location, run_id, load))
+    if stored and save is not False and (not_saved := _save(location, run_id, load, profile, predictions)):
         click.echo(
-            f"the prediction is not saved: {kept_out}; give `cephfit report` the profile with --profile", err=True
+            f"the prediction is not saved: {not_saved}; give `cephfit report` the profile with --profile", err=True
         )
     if as_json:
         print_json({**predictions.to_json(), "measured": measured})
@@ -85,7 +85,7 @@ def command(
 
 def _refuse_read_only(location: str) -> None:
     """Raises:
-    StoreError: the store can only be read, so that nothing can be saved in it.
+    StoreError: the store is read-only, so nothing can be saved in it.
     """
     from cephfit.results.store.sample_store import Store
 
@@ -93,7 +93,7 @@ def _refuse_read_only(location: str) -> None:
 
 
 def _save(location: str, run_id: str | None, load: str, profile: Profile, predictions: PredictionSet) -> str:
-    """Why nothing is saved: the store can only be read; empty where it is saved."""
+    """Save profile and predictions; return why not if the store is read-only, else an empty text."""
     from cephfit.results.store.sample_store import Store, kind_of
 
     with Store.open(location) as store:
@@ -154,7 +154,7 @@ def _as_good(predictions: PredictionSet) -> list[str]:
 
 def _against(predictions: PredictionSet, name: str) -> str:
     p = predictions.of(name)
-    # Beyond an end that is open there is nothing known: where the load's limit was reached, or nothing repeated.
+    # An end is open where the load's limit was reached, or nothing was repeated.
     if not math.isfinite(p.high) and p.low > 0:
         return f"at least {p.low - 100:+.1f} % against the default"
     if p.low <= 0 and math.isfinite(p.high):
@@ -171,14 +171,14 @@ def _row(p: Prediction) -> list[str]:
 
 
 def _print_weights(predictions: PredictionSet) -> None:
-    """Which cells carry the workload, and how fast each configuration is in them."""
+    """Print the cells that carry the workload, and each configuration's rate in them."""
     from cephfit.core.values.prediction import Verdict
 
     default = next(p for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
     heaviest = sorted(default.reasons, key=lambda r: -r.weight)[:_SHOWN_CELLS]
     measure = "the default's time" if model_called(predictions.model).adds_time else "the accesses"
     click.echo(f"The cells that matter most (share of {measure}), and the rate in each, default = 100:")
-    # Size above pattern: six whole names of cells beside each other are wider than most terminals.
+    # Size above pattern: six full cell names are wider than most terminals.
     rows = [["", *(r.cell.pattern.value for r in heaviest)]]
     rows.append(["weight", *(f"{100 * r.weight:.1f} %" for r in heaviest)])
     for p in predictions.predictions:

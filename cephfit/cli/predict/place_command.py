@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     metavar="CONFIGURATION=CLASS:COPIES",
     help="Device class and number of copies for a configuration that does not state them. Repeatable.",
 )
-# The option's name in earlier versions.
-@click.option("--lies", "old_placements", multiple=True, hidden=True)
+@click.option("--lies", "former_placements", multiple=True, hidden=True, help="Former name of --placement.")
 @json_option
 def command(
     profiles: tuple[Path, ...],
@@ -62,38 +61,38 @@ def command(
     at_least: float | None,
     prices: tuple[str, ...],
     placements: tuple[str, ...],
-    old_placements: tuple[str, ...],
+    former_placements: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Recommend one of the measured pools for the workload in each PROFILE.
 
     If the samples cannot distinguish pools from the fastest one (or, with --at-least, if several are certainly
     fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
-    tier counts with the part of the measured data that it had room for.
+    tier counts with the share of the measured data that it had capacity for.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
     from cephfit.cli.reports.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor
-    from cephfit.mapper.contrasts import told_behind
+    from cephfit.mapper.contrasts import worse_than
     from cephfit.mapper.pool_choice import choose_pool
     from cephfit.results import open_baselines
     from cephfit.results.report.formatting import level
 
-    speaker = predictor(model, confidence=confidence)
+    model_predictor = predictor(model, confidence=confidence)
     measured = run_document(location, run_id)
-    run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
+    run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
     baselines = open_baselines(location, run_id, load)
-    spaces = _spaces(location, run_id, (*placements, *old_placements))
+    spaces = _spaces(location, run_id, (*former_placements, *placements))
     by_class = parse_prices(prices, spaces)
     choices: list[tuple[PredictionSet, PoolChoice]] = []
     for path in profiles:
         profile = read_profile(path)
         with may_be_unfinished(measured):
-            predictions = speaker.predict(profile, baselines)
+            predictions = model_predictor.predict(profile, baselines)
         rivals = spaces or {p.configuration: None for p in predictions.predictions}
         costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
-        behind = told_behind(speaker, profile, baselines, predictions)
+        behind = worse_than(model_predictor, profile, baselines, predictions)
         choices.append((predictions, choose_pool(predictions, costs, behind, at_least=at_least)))
     if as_json:
         print_json(
@@ -115,14 +114,14 @@ def command(
     for predictions, choice in choices:
         _print(choice, spaces, predictions.notes, priced=bool(prices))
     click.echo(
-        f"{level(confidence)} intervals, joint over all configurations: fast enough holds at that level, and so, "
-        "over all pairs of pools, does slower (so the default may count as as good as one whose interval is above "
-        f"100); the default pool = 100; model {model}"
+        f"{level(confidence)} intervals, joint over all configurations; the default pool = 100; "
+        f"model {model}. Fast enough holds at this level, and so does slower, over all pairs of pools. The "
+        "default may therefore be as good as a pool whose interval is above 100."
     )
 
 
 def _spaces(location: str, run_id: str | None, placements: tuple[str, ...]) -> dict[str, Space | None]:
-    """Pools that compete and what each takes; empty for a CSV file, which does not say what it measured."""
+    """Return the candidate pools and the space that each takes; empty for a CSV file, which has no settings."""
     from cephfit.results.tables.baseline_csv import is_store
 
     if not is_store(location):
@@ -141,7 +140,7 @@ def _spaces(location: str, run_id: str | None, placements: tuple[str, ...]) -> d
 
 
 def parse_placement(text: str, known: set[str]) -> tuple[str, Space]:
-    """Parse a ``--placement``: the configuration, and the bytes on disks per byte there.
+    """Parse ``--placement``: the configuration, and the bytes on disks per byte of data.
 
     Args:
         text: ``CONFIGURATION=CLASS:COPIES``.
@@ -174,14 +173,14 @@ def parse_placement(text: str, known: set[str]) -> tuple[str, Space]:
 
 
 def parse_prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[str, float]:
-    """The price of a byte by device class; 1 of each where none is given.
+    """Return the price of a byte by device class; 1 for each if no price is given.
 
     Args:
         prices: each ``CLASS=NUMBER``.
         spaces: by configuration, None where it is not known.
 
     Raises:
-        InputError: one says something else, or names a class that no pool is on.
+        InputError: one has another form, or names a class without a pool.
     """
     from cephfit.core.errors import InputError
 
@@ -231,7 +230,7 @@ def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[
                 interval,
                 _takes(space),
                 _cost(c.cost),
-                c.standing.value,
+                c.status.value,
             )
         )
     what = "price of a byte" if priced else "bytes on disks"

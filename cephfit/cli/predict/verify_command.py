@@ -1,4 +1,4 @@
-"""`cephfit verify`: run a real workload and hold the prediction against it."""
+"""`cephfit verify`: run a real workload and compare it with the prediction."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     "--configurations",
     metavar="A,B,...",
     shell_complete=configurations,
-    help="Configurations to run, besides the default.  [default: the predicted best and worst]",
+    help="Configurations to run, in addition to the default.  [default: the predicted best and worst]",
 )
 @workload_option
 @scale_option
@@ -104,11 +104,11 @@ def command(
 ) -> None:
     """Run a real workload on the default, the predicted best and the predicted worst configuration.
 
-    Runs are interleaved and repeated; each is stored when it ends, and an interrupted verification continues where
-    it stopped. Before every run the caches are brought into the condition that the sweep file states. Prints the
-    measured next to the predicted performance: the error, whether the order held, and the regret, which is what
-    following the prediction costs compared with the best configuration that was run. On a cluster that cephfit did
-    not create it needs `--apply`; `cephfit sweep plan --target` shows what would change.
+    Runs are interleaved and repeated. Each is stored when it ends, and an interrupted verification continues where
+    it stopped. Before every run, the caches are brought into the condition that the sweep file states. The output
+    compares the measured with the predicted performance: the error, whether the order held, and the regret. The
+    regret is the cost of following the prediction, compared with the best configuration that was run. A cluster
+    that cephfit did not create needs `--apply`; `cephfit sweep plan --target` shows what would change.
     """
     from cephfit.cli.options.target_choice import open_target
     from cephfit.cli.options.workload_choice import trial_of
@@ -183,10 +183,10 @@ def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
 def _predict(
     store: Store, run: Run, location: str, profile_file: Path | None, model: str | None, confidence: float | None
 ) -> tuple[PredictionSet, str]:
-    """The prediction that is put to the test, made anew from all samples, and what to know of it.
+    """Return the prediction to verify, calculated from all samples, and a note on it.
 
-    Model and confidence are those of the run's stored prediction, whose place the fresh one then takes; the one
-    that `cephfit map` made with another model or confidence stays.
+    Model and confidence are those of the run's stored prediction, which the new one then replaces. A stored
+    prediction with another model or confidence is kept.
     """
     from cephfit.core.errors import InputError
     from cephfit.core.profile_files import read_profile
@@ -215,21 +215,21 @@ def _predict(
     )
     model = model or (stored.model if stored else MODELS[0])
     confidence = confidence or (stored.confidence if stored else DEFAULT_CONFIDENCE)
-    speaker = predictor(model, confidence=confidence)
-    predictions = ranked(speaker, profile, open_baselines(location, run.run_id))
+    model_predictor = predictor(model, confidence=confidence)
+    predictions = ranked(model_predictor, profile, open_baselines(location, run.run_id))
     if stored is None or (stored.model, stored.confidence) == (model, confidence):
         store.put_document(run.run_id, PROFILE_DOCUMENT, profile.to_json())
         store.put_document(run.run_id, PREDICTIONS_DOCUMENT, predictions.to_json())
         return predictions, ""
     return predictions, (
         f"this verifies the prediction for {profile.name} by model {model} at {level(confidence)}; "
-        f"`cephfit report` keeps showing the stored one, for {stored.profile} by {stored.model} at "
+        f"`cephfit report` still shows the stored one, for {stored.profile} by {stored.model} at "
         f"{level(stored.confidence)}"
     )
 
 
 def _choose(sweep: Sweep, predictions: PredictionSet, named: str | None) -> tuple[Sequence[Configuration], str]:
-    """The configurations to run, the default first, and what a person should know about the choice."""
+    """Return the configurations to run, the default first, and a note on the choice."""
     from cephfit.core.errors import InputError
     from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 

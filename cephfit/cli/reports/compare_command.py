@@ -1,12 +1,8 @@
-"""Compare runs of one sweep on several targets.
+"""`cephfit compare`: the same sweep on several targets; and the concurrent measurement of several targets.
 
-Several targets measured side by side: one process for each, shown and stored together.
-
-A process of its own keeps what belongs to one cluster (librados, locks, programs that it started) away from the
-others. Each tells this process how far it is through a pipe. When this process is gone, the pipe is closed and
-they go too, at once, as if they had been killed themselves: everything that was measured is in the store.
-
-`cephfit compare`: the same sweep on several targets, cell by cell.
+Each target is measured in a separate process, which isolates what belongs to one cluster: librados, locks, and
+started programs. Each process reports its progress to the parent through a pipe. If the parent ends, the pipe is
+closed and the processes are killed at once. Everything that was measured is in the store.
 """
 
 from __future__ import annotations
@@ -40,23 +36,23 @@ if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.run import Run
-    from cephfit.results.statistics.comparison import Row, Served, There
+    from cephfit.results.statistics.comparison import Row, Served, TargetFigures
     from cephfit.results.statistics.scaling import Level
     from cephfit.results.store.sample_store import Store
 
 _SECONDS_TO_END = 120.0
-"""After an interrupt: a run of fio is ended and its volume let go of well within this."""
+"""After an interrupt: enough to end a run of fio and release its volume."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How one target's part ended.
+    """How the measurement of one target ended.
 
     Attributes:
-        target: as it was named.
-        document: how far its run is; None if it did not come to its end.
-        error: why not.
-        interrupted: a person ended it.
+        target: the target as given.
+        document: progress of its run; None if it did not finish.
+        error: why it failed.
+        interrupted: whether the user interrupted it.
     """
 
     target: str
@@ -65,15 +61,15 @@ class Finished:
     interrupted: bool = False
 
 
-def measure_side_by_side(
+def measure_concurrently(
     request: Request, targets: Sequence[str], shown: Mapping[str, Progress]
 ) -> list[Finished]:
-    """Measure on all targets at once. One that fails does not disturb the others.
+    """Measure on all targets concurrently. A failing target does not disturb the others.
 
     Args:
         request: the same for all.
-        targets: as ``open_target`` takes them, each once.
-        shown: where the progress of each is shown.
+        targets: as for ``open_target``, without duplicates.
+        shown: the progress display of each target.
 
     Returns:
         One entry per target, in their order.
@@ -85,7 +81,7 @@ def measure_side_by_side(
     try:
         for target in targets:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_measure_there, args=(request, target, theirs), name=target)
+            process = context.Process(target=_measure_in_process, args=(request, target, theirs), name=target)
             process.start()
             theirs.close()
             processes[target] = process
@@ -116,7 +112,7 @@ def _listen(
     shown: Mapping[str, Progress],
     until: float | None = None,
 ) -> None:
-    """Show what the processes tell, until each has told how it ended, or has none left to tell."""
+    """Show the progress of the processes, until each has reported its end or closed its pipe."""
     open_pipes = [pipe for pipe, target in pipes.items() if target not in ended]
     while open_pipes and (until is None or time.monotonic() < until):
         for pipe in wait(open_pipes, timeout=1.0):
@@ -152,43 +148,43 @@ def _died(process: SpawnProcess) -> CephfitError:
     )
 
 
-class _Told:
-    """Implements ``Progress`` by telling it to the process that shows it."""
+class _PipeProgress:
+    """Implements ``Progress`` by sending it to the process that shows it."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self._lock = threading.Lock()
 
-    def tell(self, word: str, *arguments: Any) -> None:
+    def send(self, word: str, *arguments: Any) -> None:
         with self._lock:
             self._pipe.send((word, arguments))
 
     def start(self, what: str, total: float | None = None) -> None:
-        self.tell("start", what, total)
+        self.send("start", what, total)
 
     def advance(self, steps: float = 1.0, detail: str = "") -> None:
-        self.tell("advance", steps, detail)
+        self.send("advance", steps, detail)
 
     def note(self, message: str) -> None:
-        self.tell("note", message)
+        self.send("note", message)
 
     def done(self) -> None:
-        self.tell("done")
+        self.send("done")
 
 
-def _measure_there(request: Request, target: str, pipe: Connection) -> None:
-    """The other process. An interrupt from the keyboard reaches only the first one, which passes it on."""
+def _measure_in_process(request: Request, target: str, pipe: Connection) -> None:
+    """Measure one target in a child process. Only the parent handles a keyboard interrupt, and passes it on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _interrupt)
-    threading.Thread(target=_go_with_the_first, args=(pipe,), daemon=True).start()
-    told = _Told(pipe)
+    threading.Thread(target=_exit_with_parent, args=(pipe,), daemon=True).start()
+    progress = _PipeProgress(pipe)
     try:
-        told.tell("document", measure(request, target, told))
+        progress.send("document", measure(request, target, progress))
     except CephfitError as error:
-        told.tell("error", type(error).__name__, error.what, error.where, error.remedy)
+        progress.send("error", type(error).__name__, error.what, error.where, error.remedy)
     except KeyboardInterrupt:
         with suppress(OSError):
-            told.tell("interrupted")
+            progress.send("interrupted")
 
 
 def _interrupt(_number: int, _frame: object) -> None:
@@ -196,8 +192,8 @@ def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _go_with_the_first(pipe: Connection) -> None:
-    """Nobody ever sends anything this way: what ends the waiting is the end of the process on the other side."""
+def _exit_with_parent(pipe: Connection) -> None:
+    """Kill this process when the parent ends: the parent sends nothing, so ``recv`` returns only then."""
     with suppress(EOFError, OSError):
         pipe.recv()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -212,11 +208,11 @@ def _go_with_the_first(pipe: Connection) -> None:
     metavar="RUN",
     shell_complete=runs,
     help="Run to compare. Repeatable; the others are compared with the first.  [default: the newest of each "
-    "target of the newest sweep, in the order in which one command measured them side by side, else oldest first]",
+    "target of the newest sweep, in the order in which one command measured them concurrently, else oldest first]",
 )
 @load_option
 @profiles_option("Also compare what is served of this workload's mix (`cephfit trace profile`). Repeatable.")
-@click.option("-o", "--output", type=OUTPUT_FILE, help="File to write the table to as CSV; - for standard output.")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="CSV file to write; - for standard output.")
 @json_option
 def command(
     store: str,
@@ -228,10 +224,10 @@ def command(
 ) -> None:
     """Print every configuration in every cell on each target, and its rate relative to the first target's.
 
-    Rates are those of all clients together. Intervals are of 95 %, each by itself: of a hundred cells that do not
-    differ, about five seem to; on average, for what a round does moves all of its cells together. With
-    --profile, the same for what each target serves of that workload, which is what `cephfit report` calls accesses
-    per second.
+    Rates are the sum over all clients. Intervals are 95 % intervals, each by itself: of 100 cells without a
+    difference, about five appear to differ, on average, because a round affects all of its cells. With --profile,
+    it also compares the rate at which each target serves that workload: the accesses per second of `cephfit
+    report`.
     """
     from cephfit.core.errors import InputError
     from cephfit.core.profile_files import read_profile
@@ -265,15 +261,15 @@ def command(
         return
     for number, run in enumerate(runs):
         click.echo(f"{number + 1}: {run.target}, run {run.run_id}")
-    click.echo(f"IOPS of all clients together, means over all rounds of a target, and their ratio. {_HOW_SURE}")
+    click.echo(f"IOPS of all clients together, means over all rounds of a target, and their ratio. {_INTERVALS}")
     click.echo()
     for profile in profiles:
         click.echo(f"Workload {profile.name}: accesses of its mix per second, the mix added up as time")
-        of_it = [((one.configuration,), one.there) for one in served if one.workload == profile.name]
-        _print_beside(("configuration",), of_it, "accesses/s", len(runs))
+        of_it = [((one.configuration,), one.by_target) for one in served if one.workload == profile.name]
+        _print_comparison(("configuration",), of_it, "accesses/s", len(runs))
         click.echo()
-    places = [((row.configuration, str(row.cell)), row.there) for row in rows]
-    _print_beside(("configuration", "cell"), places, "IOPS", len(runs))
+    places = [((row.configuration, str(row.cell)), row.by_target) for row in rows]
+    _print_comparison(("configuration", "cell"), places, "IOPS", len(runs))
     for note in notes:
         click.echo(f"Note: {note}")
 
@@ -281,7 +277,7 @@ def command(
 def _write_csv(
     output: Path, runs: Sequence[Run], rows: Sequence[Row], served: Sequence[Served], load: str
 ) -> bool:
-    """Whether it went to standard output, and nothing else may."""
+    """Write the table; return whether it went to standard output, so that nothing else may be printed."""
     from cephfit.cli.terminal.written_files import write_whole
     from cephfit.results.tables.sample_csv import rows_csv
 
@@ -294,7 +290,7 @@ def _write_csv(
 
 
 def _runs(store: Store, run_ids: Sequence[str]) -> list[Run]:
-    """The runs that were named, or the newest of each target of the newest sweep."""
+    """Return the named runs, or the newest of each target of the newest sweep."""
     from cephfit.core.errors import InputError
 
     if run_ids:
@@ -316,9 +312,9 @@ def _runs(store: Store, run_ids: Sequence[str]) -> list[Run]:
 
 
 def _in_order(store: Store, runs: list[Run]) -> list[Run]:
-    """As one command named their targets, where one command measured them all; else the first begun first.
+    """Sort runs in the order of their targets if one command measured them all, else by begin.
 
-    Those that one command measures side by side begin at the same time, one or the other a moment earlier.
+    Concurrent runs of one command begin at nearly the same time, so their begin does not give the order.
     """
     from cephfit.core.values.run import BESIDE_DOCUMENT
 
@@ -331,7 +327,7 @@ def _in_order(store: Store, runs: list[Run]) -> list[Run]:
 
 
 def _notes(runs: Sequence[Run]) -> list[str]:
-    """What a person must know before believing a difference."""
+    """Return what the reader must know before trusting a difference."""
     notes = [f"run {run.run_id} on {run.target} is not finished" for run in runs if not run.finished]
     if len({run.sweep_digest for run in runs}) > 1:
         notes.append("the runs are of different sweeps, which may have measured the cells in different ways")
@@ -342,27 +338,31 @@ def _notes(runs: Sequence[Run]) -> list[str]:
 
 
 def _left_out(served: Sequence[Served]) -> list[str]:
-    """Where a rate is not of the whole workload."""
+    """Return notes on rates that do not cover the whole workload."""
     return list(
         dict.fromkeys(
-            f"{one.workload} on target {number}: without {', '.join(map(str, rate.left_out))}, which was not "
+            f"{one.workload} on target {number}: without {', '.join(map(str, rate.omitted))}, which was not "
             "measured there and contributes next to nothing"
             for one in served
             for number, rate in enumerate(one.rates, start=1)
-            if rate is not None and rate.left_out
+            if rate is not None and rate.omitted
         )
     )
 
 
 def _of_which_rounds(targets: Sequence[Baselines]) -> list[str]:
-    """What the rates of workloads are of on targets where that is not plainly the means."""
-    from cephfit.results.statistics.run_caveats import OF_WORKLOADS, same_rounds
+    """Return notes on targets whose configurations were not measured in the same rounds."""
+    from cephfit.results.statistics.run_caveats import ROUNDS_OF_WORKLOADS, same_rounds
 
-    return [f"target {i}: {OF_WORKLOADS}" for i, target in enumerate(targets, start=1) if not same_rounds(target)]
+    return [
+        f"target {i}: {ROUNDS_OF_WORKLOADS}"
+        for i, target in enumerate(targets, start=1)
+        if not same_rounds(target)
+    ]
 
 
 def _of_the_loads(targets: Sequence[Baselines], profiles: Sequence[Profile]) -> list[str]:
-    """Where the load's own limit was reached, and why workloads have no rates."""
+    """Return notes on where the load's own limit was reached, and on workloads without rates."""
     from cephfit.core.values.cells import CELLS
     from cephfit.results.statistics.workload_rate import rate_notes
 
@@ -374,46 +374,49 @@ def _of_the_loads(targets: Sequence[Baselines], profiles: Sequence[Profile]) -> 
     return [*reached, *dict.fromkeys(n for p in profiles for target in targets for n in rate_notes(p, target))]
 
 
-_HOW_SURE = (
-    "Intervals are of 95 %, each by itself: of a hundred cells that do not differ, about five seem to. That is on "
-    "average: what a round does moves all of its cells together, so that mostly fewer do, and seldom most of them."
+_INTERVALS = (
+    "Intervals are 95 % intervals, each by itself: of 100 cells without a difference, about five appear to differ "
+    "on average. A round affects all of its cells, so there are mostly fewer, and seldom many of them."
 )
 
 
-def _print_beside(
-    headers: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[There]]], unit: str, n_targets: int
+def _print_comparison(
+    headers: Sequence[str],
+    rows: Sequence[tuple[Sequence[str], Sequence[TargetFigures]]],
+    unit: str,
+    n_targets: int,
 ) -> None:
-    """A table of targets by their numbers: their names may be as wide as the terminal.
+    """Print a table of targets by number: their names may be as wide as the terminal.
 
     Args:
-        headers: of what names a row.
-        rows: their names, and what each target gave.
+        headers: of the columns that name a row.
+        rows: names, and the figures of each target.
     """
     if n_targets == 2:
         print_table([*headers, f"1: {unit}", f"2: {unit}", "2 / 1"], [_line(*row) for row in rows])
         return
-    # Three targets side by side are wider than a terminal.
+    # Columns of three targets are wider than a terminal.
     print_table([*headers, "target", unit, "target / 1"], [line for row in rows for line in _lines(*row)])
 
 
-def _lines(names: Sequence[str], there: Sequence[There]) -> list[list[str]]:
-    """A line for each target; the names stand in the first."""
-    first, *others = there
+def _lines(names: Sequence[str], by_target: Sequence[TargetFigures]) -> list[list[str]]:
+    """Return a line for each target; only the first has the names."""
+    first, *others = by_target
     return [
         [*names, "1", _level(first.rate, first.missing), ""],
-        *([*("" for _ in names), f"{number}", *_held(other)] for number, other in enumerate(others, start=2)),
+        *([*("" for _ in names), f"{number}", *_compared(other)] for number, other in enumerate(others, start=2)),
     ]
 
 
-def _line(names: Sequence[str], there: Sequence[There]) -> list[str]:
-    first, second = there
-    return [*names, _level(first.rate, first.missing), *_held(second)]
+def _line(names: Sequence[str], by_target: Sequence[TargetFigures]) -> list[str]:
+    first, second = by_target
+    return [*names, _level(first.rate, first.missing), *_compared(second)]
 
 
-def _held(there: There) -> list[str]:
-    """A target's rate, and that over the first one's."""
-    verdict = {None: "", True: "differs", False: "not distinguishable"}[there.differs]
-    return [_level(there.rate, there.missing), f"{_level(there.ratio, '-')} {verdict}".rstrip()]
+def _compared(figures: TargetFigures) -> list[str]:
+    """Return a target's rate, and its ratio to the first target's."""
+    verdict = {None: "", True: "differs", False: "not distinguishable"}[figures.differs]
+    return [_level(figures.rate, figures.missing), f"{_level(figures.ratio, '-')} {verdict}".rstrip()]
 
 
 def _level(level: Level | None, missing: str) -> str:
@@ -425,7 +428,7 @@ def _level(level: Level | None, missing: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Four digits, or all before the point: never with an exponent, as ``1.234e+04`` for 12,345 IOPS."""
+    """Format with four digits, or all before the point; never with an exponent such as ``1.234e+04``."""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -454,13 +457,13 @@ def _document(
                 "cell": str(row.cell),
                 "there": [
                     {
-                        "iops": level(there.rate),
-                        "repeats": there.n_repeats,
-                        "ratio": level(there.ratio),
-                        "differs": there.differs,
-                        "missing": there.missing,
+                        "iops": level(figures.rate),
+                        "repeats": figures.n_repeats,
+                        "ratio": level(figures.ratio),
+                        "differs": figures.differs,
+                        "missing": figures.missing,
                     }
-                    for there in row.there
+                    for figures in row.by_target
                 ],
             }
             for row in rows
@@ -471,14 +474,14 @@ def _document(
                 "configuration": one.configuration,
                 "there": [
                     {
-                        "accesses_per_s": level(there.rate),
-                        "rounds": there.n_repeats,
-                        "ratio": level(there.ratio),
-                        "differs": there.differs,
-                        "missing": there.missing,
-                        "without": [str(cell) for cell in rate.left_out] if rate else [],
+                        "accesses_per_s": level(figures.rate),
+                        "rounds": figures.n_repeats,
+                        "ratio": level(figures.ratio),
+                        "differs": figures.differs,
+                        "missing": figures.missing,
+                        "without": [str(cell) for cell in rate.omitted] if rate else [],
                     }
-                    for there, rate in zip(one.there, one.rates, strict=True)
+                    for figures, rate in zip(one.by_target, one.rates, strict=True)
                 ],
             }
             for one in served

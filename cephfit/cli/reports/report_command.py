@@ -1,8 +1,6 @@
-"""Write the report of a run, or of a folder of results.
+"""`cephfit report`: write the report of a run as HTML, Markdown or CSV.
 
-`cephfit report --folder`: a page for every run, load and workload, an index, and tables of all of them.
-
-`cephfit report`: what was found, as a page, as text or as a table.
+With ``--folder`` it writes a page for every run, load and workload, an index, and tables of all of them.
 """
 
 from __future__ import annotations
@@ -42,13 +40,13 @@ def write_folder(
     profiles: Sequence[Profile],
     predict: Predict,
 ) -> dict[str, Any]:
-    """Write it all; what of it there was before is replaced, other files are left alone.
+    """Write the pages, the index and the tables. They replace earlier ones; other files are not changed.
 
     Args:
-        folder: made if it is not there.
+        folder: created if it does not exist.
         run_ids: all runs if empty.
         load: all loads of each run if None.
-        profiles: workloads to predict for on every run; if empty, the one that each run was last mapped for.
+        profiles: workloads to predict for on every run; if empty, the last mapped workload of each run.
 
     Returns:
         The index as JSON values.
@@ -56,7 +54,7 @@ def write_folder(
     Raises:
         HostError: something cannot be written.
         InputError: there is nothing to report.
-        StoreError: a run is not there.
+        StoreError: a run does not exist.
     """
     from cephfit.results.report.render import (
         all_cells_csv,
@@ -110,7 +108,7 @@ def write_folder(
 def _findings(
     store: Store, run_ids: Sequence[str], load: str | None, profiles: Sequence[Profile], predict: Predict
 ) -> tuple[list[Findings], list[str]]:
-    """What can be reported, and why the rest cannot."""
+    """Return what can be reported, and why the rest cannot."""
     from cephfit.results.report.report_build import read_findings
     from cephfit.results.statistics.loads import names_of
 
@@ -174,8 +172,8 @@ def command(
 ) -> None:
     """Write the report of a run under one load, and of how the run scales over its loads.
 
-    The prediction is made anew from the current samples. The page needs no network and no scripts: mail it, print
-    it, or archive it with the samples.
+    The prediction is recalculated from the current samples. The page needs no network and no scripts: mail it,
+    print it, or archive it with the samples.
     """
     if (output is None) == (folder is None):
         raise click.UsageError("give either -o FILE or --folder FOLDER")
@@ -297,17 +295,17 @@ def _write_folder(
         under = f", load {page['load']}" if page["load"] else ""
         click.echo(f"{page['target']}{under}: {page['answer']}")
     for what in document["lost"]:
-        click.echo(f"Left out: {what}")
+        click.echo(f"Omitted: {what}")
     click.echo(f"Index: {document['output']}")
 
 
-def _predict(profile: Profile, baselines: Baselines, told: PredictionSet | None) -> PredictionSet:
-    """As `cephfit map` does, with the model and the confidence of the prediction that it kept."""
+def _predict(profile: Profile, baselines: Baselines, stored: PredictionSet | None) -> PredictionSet:
+    """Predict as `cephfit map`, with the model and the confidence of the stored prediction."""
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
 
-    speaker = predictor() if told is None else predictor(told.model, confidence=told.confidence)
-    return ranked(speaker, profile, baselines)
+    model_predictor = predictor() if stored is None else predictor(stored.model, confidence=stored.confidence)
+    return ranked(model_predictor, profile, baselines)
 
 
 def _csv(findings: Findings, what: str) -> str:
@@ -325,7 +323,7 @@ def _csv(findings: Findings, what: str) -> str:
         raise InputError(
             "this run has no predictions yet",
             where=findings.run.run_id,
-            remedy="make them with `cephfit map PROFILE --baselines STORE`",
+            remedy="use `cephfit map PROFILE --baselines STORE`",
         )
     baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
     return sample_csv.predictions_csv(findings.predictions, findings.run, rates_of(findings, baselines))

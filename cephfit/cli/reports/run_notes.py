@@ -1,4 +1,4 @@
-"""What a person must know of a run before believing figures that were worked out from it."""
+"""Notes on a run that readers must know before they trust figures from it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cephfit.core.values.run import SIMULATED, STOPPING_DOCUMENT
 
 
 def run_document(location: str, run_id: str | None) -> dict[str, Any]:
-    """Whose figures they are; None where a CSV file does not tell. Ours tell whether they are simulated.
+    """Return the origin of figures; None for what a CSV file does not state.
 
-    ``stopping`` says that repeats were taken only until a question was decided, ``continuations`` with what other
-    versions of programs a run went on than it was begun with, in sentences.
+    Exported CSV files state whether the figures are simulated. ``stopping`` means that repeats were taken only
+    until a question was decided. ``continuations`` are sentences on other program versions.
 
     Args:
         location: of a store or a CSV file.
@@ -23,10 +23,10 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
     """
     from cephfit.results.statistics.run_caveats import continuations_of
     from cephfit.results.store.sample_store import Store
-    from cephfit.results.tables.baseline_csv import is_store, says_simulated
+    from cephfit.results.tables.baseline_csv import is_marked_simulated, is_store
 
     if not is_store(location):
-        simulated = says_simulated(Path(location))
+        simulated = is_marked_simulated(Path(location))
         return {"run": None, "simulated": simulated, "finished": None, "stopping": None, "continuations": []}
     with Store.open(location) as store:
         run = store.run(run_id)
@@ -42,20 +42,18 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
 
 
 def run_notes(document: dict[str, Any]) -> list[str]:
-    """The same for people; nothing where there is nothing to beware of."""
+    """Return the same as notes for the reader; empty if there is nothing to note."""
     notes = []
     if document["simulated"]:
         notes.append(SIMULATED)
     if document["run"] is None and document["simulated"] is None:
         notes.append(
-            "This file does not say how it was measured: rows of the same run are taken as one round in which all "
-            "configurations took turns. If they were measured one after the other, changes over time are counted "
+            "This file does not state how it was measured. Rows of the same run are read as one round in which "
+            "all configurations took turns. If they were measured one after the other, changes over time appear "
             "as differences between configurations"
         )
     if document["finished"] is False:
-        notes.append(
-            "UNFINISHED: the sweep has not been measured to its end; what is missing may change the answer"
-        )
+        notes.append("UNFINISHED: the sweep is not finished; the missing samples may change the answer")
     if document["stopping"]:
         from cephfit.results.report.summary import STOPPED_EARLY
 
@@ -66,10 +64,10 @@ def run_notes(document: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def may_be_unfinished(document: dict[str, Any]) -> Iterator[None]:
-    """Where figures are missing because the sweep is not measured to its end, that is what the person is told.
+    """Replace the remedy of an error about missing figures if the sweep is unfinished.
 
     Raises:
-        InputError: as it was raised within, with that remedy.
+        InputError: as raised in the block, with that remedy.
     """
     try:
         yield

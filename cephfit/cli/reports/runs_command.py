@@ -69,7 +69,7 @@ def list_runs(store: str, as_json: bool) -> None:
 @store_option
 @json_option
 def show(name: str, store: str, as_json: bool) -> None:
-    """Show what a run was: cluster, versions, settings of its configurations, samples, what is saved with it."""
+    """Show what a run was: cluster, versions, settings of its configurations, samples, saved documents."""
     from cephfit.results.store.sample_store import Store
 
     with Store.open(store) as opened:
@@ -122,7 +122,7 @@ def rm(name: str, store: str, yes: bool, force: bool, as_json: bool) -> None:
     help="CSV of the samples, or a store with only this run.  [default: by the file's suffix, csv without one]",
 )
 def export(name: str, store: str, output: Path, style: str | None) -> None:
-    """Write the samples of a run as CSV, or the whole run as a store of its own (FILE.sqlite)."""
+    """Write the samples of a run as CSV, or the whole run as a separate store (FILE.sqlite)."""
     from cephfit.cli.terminal.written_files import write_whole, written_whole
     from cephfit.results.store.sample_store import Store
     from cephfit.results.tables.sample_csv import samples_csv
@@ -141,9 +141,9 @@ def export(name: str, store: str, output: Path, style: str | None) -> None:
     with Store.open(store) as opened:
         run = opened.find_run(name)
         if style == _SQLITE:
-            with written_whole(output, what="the store") as place, Store.open(place, create=True) as wanted:
-                opened.copy_run(run.run_id, wanted)
-                wanted.close()  # its log goes into the file before that gets its name
+            with written_whole(output, what="the store") as place, Store.open(place, create=True) as copy:
+                opened.copy_run(run.run_id, copy)
+                copy.close()  # its log is merged into the file before the file is renamed
             return
         text = samples_csv(opened.samples(run.run_id), run)
     if to_stdout:
@@ -175,7 +175,7 @@ def _summary(store: Store, run: Run) -> dict[str, Any]:
         states[state.value] += n
     planned = None
     configurations = len({name for name, _ in counts})
-    with suppress(CephfitError):  # a sweep file that this version does not read: what was measured is still listed
+    with suppress(CephfitError):  # a sweep file that this version cannot read: its samples are still listed
         sweep = known_of(store, run).sweep
         planned = sum(len(s.cells) * sweep.measurement.under(s.load).n_clients for s in full_plan(sweep).steps)
         configurations = len(sweep.configurations)

@@ -188,7 +188,7 @@ def _run_in_parallel(request: "Request", target_texts: Sequence[str], *, as_json
     Raises:
         CephfitError: the error of the first target that failed.
     """
-    from cephfit.cli.reports.compare_command import measure_side_by_side
+    from cephfit.cli.reports.compare_command import measure_concurrently
     from cephfit.cli.sweep.sweep_text import print_status
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
@@ -197,7 +197,7 @@ def _run_in_parallel(request: "Request", target_texts: Sequence[str], *, as_json
     with Store.open(request.store, create=True) as opened:  # likewise, and creates the store once
         place = opened.name
     with progress_displays(target_texts) as shown:
-        parts = measure_side_by_side(request, target_texts, shown)
+        parts = measure_concurrently(request, target_texts, shown)
     documents = [part.document for part in parts if part.document is not None]
     errors = [(part.target, part.error) for part in parts if part.error is not None]
     if as_json:

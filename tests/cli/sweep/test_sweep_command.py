@@ -289,7 +289,7 @@ def test_a_full_disk_ends_with_2_and_nothing_is_lost(small_file: Path, tmp_path:
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 2, errors
         assert "Traceback" not in errors
-        assert "no room left on the disk of the store" in errors
+        assert "no space left on the disk of the store" in errors
         before = ok_keys(samples_of(store))
         assert sum(before.values()) >= 4
         ballast.unlink()

@@ -82,10 +82,10 @@ def test_a_configuration_that_failed_more_often_than_not_does_not_look_as_sound_
     samples += [sample("idle", 0, 200.0), sample("idle", 1, 201.0), sample("idle", 2, 0.0)]
     notes = predictor().predict(reads(b4K=10), baselines_of(samples, source="x")).notes
     assert (
-        "frail: 1 of 3 repeats in the workload's cells gave a figure, and only these count (2 x failed: fio died)"
+        "frail: 1 of 3 repeats in the workload's cells gave a figure; only these count (2 x failed: fio died)"
         in notes
     )
-    assert any(n.startswith("idle: 2 of 3 repeats") and "1 x a client moved nothing" in n for n in notes)
+    assert any(n.startswith("idle: 2 of 3 repeats") and "1 x a client completed no I/O" in n for n in notes)
     assert not any(note.startswith("A:") for note in notes)
 
 

@@ -25,10 +25,10 @@ def mapped(place: Path, n_groups: int, *, model: str = "time", confidence: float
         store.add_run(example_run())
         for group in GROUPS[:n_groups]:
             store.add_samples(RUN_ID, group, fio_json=None)
-        told = predictor(model, confidence=confidence).predict(example_profile(), open_baselines(place))
+        stored = predictor(model, confidence=confidence).predict(example_profile(), open_baselines(place))
         store.put_document(RUN_ID, "profile", example_profile().to_json())
-        store.put_document(RUN_ID, "predictions", told.to_json())
-    return told
+        store.put_document(RUN_ID, "predictions", stored.to_json())
+    return stored
 
 
 def measure_the_rest(place: Path, n_groups: int) -> None:
@@ -37,46 +37,48 @@ def measure_the_rest(place: Path, n_groups: int) -> None:
             store.add_samples(RUN_ID, group, fio_json=None)
 
 
-def anew(profile: Profile, baselines: Baselines, told: PredictionSet | None) -> PredictionSet:
-    assert told is not None
-    return predictor(told.model, confidence=told.confidence).predict(profile, baselines)
+def recalculated(profile: Profile, baselines: Baselines, stored: PredictionSet | None) -> PredictionSet:
+    assert stored is not None
+    return predictor(stored.model, confidence=stored.confidence).predict(profile, baselines)
 
 
 @pytest.mark.parametrize(("model", "confidence"), [("time", 0.95), ("meyer", 0.99)])
 def test_samples_that_came_after_map_count(tmp_path: Path, model: str, confidence: float) -> None:
     place, half = tmp_path / "r.sqlite", len(GROUPS) // 2 + 3
-    told = mapped(place, half, model=model, confidence=confidence)
+    stored = mapped(place, half, model=model, confidence=confidence)
     measure_the_rest(place, half)
     now = predictor(model, confidence=confidence).predict(example_profile(), open_baselines(place))
-    assert [p.relative for p in now.predictions] != [p.relative for p in told.predictions]
+    assert [p.relative for p in now.predictions] != [p.relative for p in stored.predictions]
 
     page = tmp_path / "report.md"
     result = CliRunner().invoke(command, ["--store", str(place), "-o", str(page)], catch_exceptions=False)
     best = now.of(now.best)
-    assert f"predicted {best.relative / 100:.2f} times the default" in result.output
+    assert f"predicted to be {best.relative / 100:.2f} times as fast" in result.output
     assert f"{best.low / 100:.2f} to {best.high / 100:.2f}" in result.output
     assert f"model `{model}`" in page.read_text()
-    assert "made anew from the samples as they are now" in page.read_text()
+    assert "recalculated from the current samples" in page.read_text()
 
 
 def test_nothing_is_said_where_nothing_changed(tmp_path: Path) -> None:
-    told = mapped(tmp_path / "r.sqlite", len(GROUPS))
+    stored = mapped(tmp_path / "r.sqlite", len(GROUPS))
     with Store.open(tmp_path / "r.sqlite") as store:
-        findings = read_findings(store, predict=anew)
-    assert findings.predictions == told
-    assert not any("anew" in caveat for caveat in report_of(findings, made_ns=0).caveats)
+        findings = read_findings(store, predict=recalculated)
+    assert findings.predictions == stored
+    assert not any("recalculated" in caveat for caveat in report_of(findings, made_ns=0).caveats)
 
 
 def test_a_prediction_that_cannot_be_made_any_more_is_not_shown(tmp_path: Path) -> None:
     mapped(tmp_path / "r.sqlite", len(GROUPS))
 
-    def refuse(profile: Profile, baselines: Baselines, told: PredictionSet | None) -> PredictionSet:
+    def refuse(profile: Profile, baselines: Baselines, stored: PredictionSet | None) -> PredictionSet:
         raise InputError("no baseline for 4K-read")
 
     with Store.open(tmp_path / "r.sqlite") as store:
         report = report_of(read_findings(store, predict=refuse), made_ns=0)
     assert report.ranking is None
-    assert any("is not shown: no baseline for 4K-read" in sentence for sentence in report.answer.sentences)
+    assert any(
+        "from the current samples: no baseline for 4K-read." in sentence for sentence in report.answer.sentences
+    )
 
 
 def test_a_prediction_without_its_profile_is_not_shown(tmp_path: Path) -> None:
@@ -84,8 +86,8 @@ def test_a_prediction_without_its_profile_is_not_shown(tmp_path: Path) -> None:
         store.add_run(example_run())
         for group in GROUPS:
             store.add_samples(RUN_ID, group, fio_json=None)
-        told = predictor("time").predict(example_profile(), open_baselines(tmp_path / "r.sqlite"))
-        store.put_document(RUN_ID, "predictions", told.to_json())
-        report = report_of(read_findings(store, predict=anew), made_ns=0)
+        stored = predictor("time").predict(example_profile(), open_baselines(tmp_path / "r.sqlite"))
+        store.put_document(RUN_ID, "predictions", stored.to_json())
+        report = report_of(read_findings(store, predict=recalculated), made_ns=0)
     assert report.ranking is None
-    assert "is kept without the workload's profile" in report.answer.sentences[0]
+    assert "the workload's profile is not stored" in report.answer.sentences[0]
