@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
 from cephfit.core.errors import CephfitError, HostError
-from cephfit.core.protocols import Progress, Silence
+from cephfit.core.protocols import NullProgress, Progress
 from cephfit.lab import registry, removal
 from cephfit.lab.bootstrap import make_first_pool
 from cephfit.lab.ceph_daemons import MGR, MON, osd_name
@@ -125,7 +125,9 @@ class Lab:
             ClusterError: Ceph did not come up.
         """
         require_root("a lab")
-        return cls(*make_lab(name, folder, spec or LabSpec(), openstack=openstack, progress=progress or Silence()))
+        return cls(
+            *make_lab(name, folder, spec or LabSpec(), openstack=openstack, progress=progress or NullProgress())
+        )
 
     @property
     def cloud(self) -> "LabCloud | None":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import Progress, Silence
+from cephfit.core.protocols import NullProgress, Progress
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
 from cephfit.core.values.profile import Profile
 from cephfit.traces import formats
@@ -121,7 +121,7 @@ def profile_files(
         HostError: a file is a URL, and what opens it is not installed.
     """
     asked = _Asked(format_name, action, name, tuple(disks), parts, full, threshold, options or ReadOptions())
-    return _profiles(paths, asked, scheduler, progress or Silence())[0]
+    return _profiles(paths, asked, scheduler, progress or NullProgress())[0]
 
 
 def profiles_by_disk(
@@ -139,7 +139,7 @@ def profiles_by_disk(
     gives if only this disk is asked for; the files are read once."""
     options = options or ReadOptions()
     asked = _Asked(format_name, action, None, tuple(disks), parts, full, RANDOM_THRESHOLD_LBN, options, each=True)
-    return _profiles(paths, asked, None, progress or Silence())
+    return _profiles(paths, asked, None, progress or NullProgress())
 
 
 @dataclass(frozen=True, slots=True)

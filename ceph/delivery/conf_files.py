@@ -24,7 +24,7 @@ from cephfit.ceph.delivery.osd_daemons import RestartsDue
 from cephfit.ceph.hosts.host import read_bytes, remove_draft, replace
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option import as_ceph_writes
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import CephAdmin, Progress
@@ -319,7 +319,7 @@ class ConfFiles:
         Raises:
             CephfitError: names every file that is not as it was.
         """
-        tried = Attempts()
+        tried = ErrorCollector()
         for file in self._changed(running_daemons(self._admin)):
             tried.make(partial(self._put_back, file))
         tried.end()

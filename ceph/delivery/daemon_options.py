@@ -15,7 +15,7 @@ from cephfit.ceph.delivery.osd_daemons import RestartsDue
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option import as_ceph_writes, same_value
 from cephfit.ceph.options.option_catalogue import Catalogue
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import CephAdmin, Progress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
@@ -107,7 +107,7 @@ class DaemonOptions:
 
     def take_back(self) -> None:
         """Every option as it was, as far as it can be; raises at the end, and names each that is not."""
-        tried = Attempts()
+        tried = ErrorCollector()
         if self._store.undoings():
             tried.make(self._store.take_back)
         tried.make(self._files.take_back)

@@ -26,7 +26,7 @@ from cephfit.ceph.environment.scopes import (
 )
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option import as_ceph_writes
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import Client
@@ -129,7 +129,7 @@ class HostSettings:
         Args:
             with_disks: not where they are about to go: a queue with I/O that never ends takes no other scheduler.
         """
-        tried = Attempts()
+        tried = ErrorCollector()
         again = self._changed_hosts()  # elsewhere it does not matter who has the lock
         lost = {host for host in again if not tried.make(partial(self._locks.take_again, host))}
         tried.make(partial(self._emulations.restore, without=lost))

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from cephfit.ceph.hosts.host import Host, HostRefusedError
 from cephfit.ceph.hosts.host_access import Hosts
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import CephfitError, HostError
 from cephfit.core.journal import Entry, Journal
 
@@ -96,7 +96,7 @@ class KernelLocks:
 
     def give_up(self, names: Collection[str]) -> None:
         """What is ours on these hosts, whose values are as they were; one that fails keeps no other back."""
-        tried = Attempts()
+        tried = ErrorCollector()
         for entry in reversed(self._journal.entries(_LOCK)):
             if entry.place in names:
                 tried.make(partial(self._give_up, entry))

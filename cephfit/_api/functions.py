@@ -440,6 +440,6 @@ def _one_of(value: str, known: Sequence[str], argument: str) -> None:
 
 def _progress(shown: bool) -> AbstractContextManager[Progress]:
     from cephfit.cli.terminal.output import progress_display
-    from cephfit.core.protocols import Silence
+    from cephfit.core.protocols import NullProgress
 
-    return progress_display() if shown else nullcontext(Silence())
+    return progress_display() if shown else nullcontext(NullProgress())

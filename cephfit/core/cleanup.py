@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from cephfit.core.errors import CephfitError, ClusterError
 
 
-class Attempts:
+class ErrorCollector:
     """Gathers what went wrong.
 
     Only errors that a person can act on are gathered; a fault of the program goes through at once.
@@ -53,7 +53,7 @@ class Attempts:
 
 
 @contextmanager
-def cleared_up_by(step: Callable[[], object]) -> Iterator[None]:
+def cleaned_up_by(step: Callable[[], object]) -> Iterator[None]:
     """Do ``step`` when the block is over, however it ended.
 
     The block's own error goes on; one of ``step`` after it is added to what it says.

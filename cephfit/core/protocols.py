@@ -289,7 +289,7 @@ class Progress(Protocol):
         """The piece of work that was started last is over."""
 
 
-class Silence:
+class NullProgress:
     """Implements ``protocols.Progress`` by saying nothing."""
 
     def start(self, what: str, total: float | None = None) -> None:

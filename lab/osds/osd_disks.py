@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from cephfit.ceph.environment.osd_store import OsdStore
-from cephfit.core.cleanup import cleared_up_by
+from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.units import GIB, MIB
 from cephfit.lab.ceph_daemons import osd_name
@@ -147,7 +147,7 @@ class OsdDisks:
                     where=f"lab {self._lab}",
                     remedy="wait until it is done",
                 ) from None
-            with cleared_up_by(partial(self.slow_down, throttle)):
+            with cleaned_up_by(partial(self.slow_down, throttle)):
                 for osd in range(len(self._spec.osds)):
                     throttle.clear(disks.device_number(self.device(osd)))
                 for device, _ in self._side_disks():

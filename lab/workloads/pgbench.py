@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cephfit.core.cleanup import cleared_up_by
+from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Client, Workload
 from cephfit.core.units import MIB, format_nbytes
@@ -153,7 +153,7 @@ class PgBench(Workload):
         server.remove()
         with self._unmeasured():
             server.format()
-            with cleared_up_by(server.remove):
+            with cleaned_up_by(server.remove):
                 server.mount(spec.memory_limit_nbytes)
                 server.initialise()
                 # Loading is not measured: it need not wait for the disk at every commit.
@@ -173,7 +173,7 @@ class PgBench(Workload):
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
         spec, server = self.spec, PostgresServer(_device(client))
         server.remove()
-        with cleared_up_by(server.remove):
+        with cleaned_up_by(server.remove):
             with self._unmeasured():
                 server.mount(spec.memory_limit_nbytes)
                 server.start(spec.server_settings())

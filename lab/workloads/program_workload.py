@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.core.child_process import end, start
-from cephfit.core.cleanup import cleared_up_by
+from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, InputError, LackingError
 from cephfit.core.protocols import Client, Workload
 from cephfit.core.units import format_nbytes, parse_nbytes
@@ -83,7 +83,7 @@ class ProgramWorkload(Workload):
                 remedy="make the volume larger, or what the program's `describe` says smaller",
             )
         self.cleanup(client)
-        with self._unmeasured(), cleared_up_by(lambda: self.cleanup(client)):
+        with self._unmeasured(), cleaned_up_by(lambda: self.cleanup(client)):
             self._step("prepare", self._environment(device, client), seconds=_PREPARE_SECONDS)
 
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
@@ -94,7 +94,7 @@ class ProgramWorkload(Workload):
             "CEPHFIT_SEED": str(seed),
         }
         self.cleanup(client)
-        with cleared_up_by(lambda: self.cleanup(client)), self._observe(device):
+        with cleaned_up_by(lambda: self.cleanup(client)), self._observe(device):
             started_ns = time.time_ns()
             output = self._step("run", environment, seconds=seconds + _AROUND_RUN_SECONDS)
             finished_ns = time.time_ns()

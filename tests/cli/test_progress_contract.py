@@ -14,7 +14,7 @@ import pytest
 
 from cephfit.cli.reports.compare_command import _listen, _Told
 from cephfit.cli.terminal.output import progress_display, progress_displays
-from cephfit.core.protocols import Progress, Silence
+from cephfit.core.protocols import NullProgress, Progress
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 FIRST, SECOND = "lab:first", "lab:second"
@@ -79,7 +79,7 @@ class Terminal:
 
 
 def silence(stack: ExitStack, patch: pytest.MonkeyPatch, capsys: Capsys) -> Display:
-    return Display(Silence(), lambda: capsys.readouterr().err, prefix=None)
+    return Display(NullProgress(), lambda: capsys.readouterr().err, prefix=None)
 
 
 def no_terminal(stack: ExitStack, patch: pytest.MonkeyPatch, capsys: Capsys) -> Display:

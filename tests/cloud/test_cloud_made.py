@@ -13,7 +13,7 @@ from cephfit.cloud.cleanup import resource_journal
 from cephfit.cloud.cleanup.resource_journal import MadeThings
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 
 
 class Recording:
@@ -33,7 +33,7 @@ def in_project(project: str, file: Path) -> MadeThings:
     """What there is, seen by a cloud's name that means this project."""
     config = SimpleNamespace(auth={"auth_url": f"https://{project}.example:5000/v3"})
     cloud: Any = SimpleNamespace(current_project_id=project, config=config)
-    return MadeThings(cloud, Journal(file), Silence(), name="openstack:work")
+    return MadeThings(cloud, Journal(file), NullProgress(), name="openstack:work")
 
 
 def stacks_of(done: list[tuple[str, str, str]]) -> Callable[[str], Any]:

@@ -24,7 +24,7 @@ from cephfit.cloud.volumes import created_types
 from cephfit.cloud.volumes.qos import Qos
 from cephfit.cloud.volumes.volume_types import VolumeKind, kind_of, read_back
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.volume_keys import SCOPE
 from cephfit.sweep.declaration.sweep_file import parse_sweep
@@ -144,7 +144,7 @@ def made_and_gone(cloud: Connection) -> dict[str, Any]:
     made = next(t for t in created_types.volume_types(cloud) if t.name == name)
     volume = cloud.block_storage.create_volume(size=1, name="of-somebody", volume_type=name)
     cloud.block_storage.wait_for_status(volume, "available", wait=60)
-    first = cloud_cleanup.clean(cloud, RUN, Silence())
+    first = cloud_cleanup.clean(cloud, RUN, NullProgress())
     cloud.block_storage.delete_volume(volume)
     cloud.block_storage.wait_for_delete(volume, wait=60)
     return {
@@ -152,7 +152,7 @@ def made_and_gone(cloud: Connection) -> dict[str, Any]:
         "specs": dict(made.extra_specs),
         "is_public": made.is_public,
         "first": kinds_of(*first),
-        "second": kinds_of(*cloud_cleanup.clean(cloud, RUN, Silence())),
+        "second": kinds_of(*cloud_cleanup.clean(cloud, RUN, NullProgress())),
         "after": owned(cloud, RUN),
     }
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from cephfit.core.errors import ClusterError
-from cephfit.core.protocols import Applied, Silence
+from cephfit.core.protocols import Applied, NullProgress
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import State
 from cephfit.results.store.sample_store import Store
@@ -45,7 +45,7 @@ def test_clients_are_made_when_a_load_needs_them_and_stay(small_text: str, store
     sweep = parse_sweep(small_text.replace("repeats: 2", "repeats: 1") + LOADS, file="small.yaml")
     target = Growing()
     assert isinstance(target, ScalesClients) and isinstance(target, TellsLimits)
-    run = run_sweep(sweep, target, store, Silence(), resume=None)
+    run = run_sweep(sweep, target, store, NullProgress(), resume=None)
     samples = store.samples(run.run_id)
     assert {s.state for s in samples} == {State.OK}
     per_load = {load: {s.key.client for s in samples if s.key.load == load} for load in ("", "three", "five")}
@@ -61,10 +61,10 @@ def test_clients_are_made_when_a_load_needs_them_and_stay(small_text: str, store
 def test_too_many_clients_are_refused_before_the_first_is_made(small_text: str, store: Store) -> None:
     target = Growing(quota=4)
     with pytest.raises(ClusterError, match="5 clients are needed, 4 can be had"):
-        run_sweep(parse_sweep(small_text + LOADS, file="small.yaml"), target, store, Silence(), resume=None)
+        run_sweep(parse_sweep(small_text + LOADS, file="small.yaml"), target, store, NullProgress(), resume=None)
     assert target.asked == []
 
 
 def test_limits_of_clients_are_kept_with_the_run(small_text: str, store: Store) -> None:
-    run = run_sweep(parse_sweep(small_text, file="small.yaml"), Growing(), store, Silence(), resume=None)
+    run = run_sweep(parse_sweep(small_text, file="small.yaml"), Growing(), store, NullProgress(), resume=None)
     assert store.run(run.run_id).facts["limits"] == {"blob": ["volumes do 60 I/Os per second"]}

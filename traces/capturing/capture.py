@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from cephfit.core.errors import HostError, InputError
-from cephfit.core.protocols import Progress, Silence
+from cephfit.core.protocols import NullProgress, Progress
 from cephfit.traces.capturing import blk_tracer
 from cephfit.traces.capturing.capture_record import CaptureReport, record_path
 
@@ -101,7 +101,7 @@ def _has_channel(pid: int) -> bool:
 
 def capture(device: Path, seconds: float, output: Path, *, progress: Progress | None = None) -> CaptureReport:
     """Record a device's accesses for a time; as ``capturing``."""
-    progress = progress or Silence()
+    progress = progress or NullProgress()
     with capturing(device, output) as report:
         progress.start(f"tracing {device}", seconds)
         end = time.monotonic() + seconds

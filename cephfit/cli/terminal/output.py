@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cephfit.core.protocols import Progress, Silence
+from cephfit.core.protocols import NullProgress, Progress
 
 TERMINATED = 128 + int(signal.SIGTERM)
 """Exit code of a program that SIGTERM ended: a shell's."""
@@ -194,7 +194,7 @@ class _RichProgress:
         self._bars.remove_task(task)
 
 
-class _NotesOnly(Silence):
+class _NotesOnly(NullProgress):
     """Not a terminal: no bars, but lasting lines still reach standard error."""
 
     def __init__(self, name: str = "") -> None:

@@ -14,10 +14,10 @@ from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.environment.kernel_values import HostFile, HostFiles
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option_catalogue import Catalogue
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import ClusterError, HostError, StoreError
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.ceph.whole_cluster import WholeCluster
@@ -53,7 +53,7 @@ def changes_of(cluster: SmallCluster, journal: Journal) -> WholeCluster:
         journal,
         health=CephHealth(cluster),
         surroundings=Surroundings(greater=around),
-        progress=Silence(),
+        progress=NullProgress(),
     )
 
 
@@ -62,7 +62,7 @@ def left(journal: Journal) -> list[str]:
 
 
 def test_of_several_errors_each_is_named() -> None:
-    tried = Attempts()
+    tried = ErrorCollector()
 
     def fail(where: str) -> None:
         raise HostError(f"{where} is away", where=where, remedy="go there")
@@ -73,7 +73,7 @@ def test_of_several_errors_each_is_named() -> None:
     with pytest.raises(HostError, match="2 things went wrong: h1: h1 is away; h2: h2 is away") as error:
         tried.end()
     assert error.value.remedy == "go there"
-    Attempts().end()
+    ErrorCollector().end()
 
 
 def test_a_host_that_is_away_does_not_keep_the_clusters_options_back(

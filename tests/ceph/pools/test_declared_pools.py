@@ -15,7 +15,7 @@ from cephfit.ceph.pools.declared_pools import DeclaredPools
 from cephfit.ceph.pools.own_pools import PoolDeletion
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 
 CODED = {"crush_rule": "hdds", "metadata.crush_rule": "hdds", "metadata.size": "3", "pg_num": "8"}
 """An erasure-coded pool on rules that are there, so that the CRUSH map stays out of it."""
@@ -126,7 +126,9 @@ def monitors() -> Monitors:
 def declared_pools(monitors: Monitors, folder: Path, journal: Journal) -> DeclaredPools:
     """Those of a cluster whose target keeps its own journal in the folder."""
     kept = Journal(folder / "journal.jsonl")
-    options = DaemonOptions(monitors, Catalogue(monitors), kept, hosts=Hosts(), reach=Reach(), progress=Silence())
+    options = DaemonOptions(
+        monitors, Catalogue(monitors), kept, hosts=Hosts(), reach=Reach(), progress=NullProgress()
+    )
     return DeclaredPools(monitors, journal, PoolDeletion(options, kept))
 
 

@@ -9,7 +9,7 @@ import pytest
 from foreign_lab import open_foreign
 from rbd_bench import writing
 
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.sample import Sample, State
 from cephfit.lab.cluster import Lab
 from cephfit.lab.lab_target import LabTarget
@@ -57,7 +57,7 @@ def sample_beside_a_stranger(target: CephTarget, sweep: str, stranger: Sequence[
             parse_sweep(sweep, file="disturbed"),
             target,
             opened,
-            Silence(),
+            NullProgress(),
             resume=None,
             engine=Disturbed(stranger),
         )

@@ -17,7 +17,7 @@ from openstack.connection import Connection
 from cephfit.cloud.cleanup.cloud_cleanup import clean
 from cephfit.cloud.cleanup.owned_resources import owned
 from cephfit.cloud.cloud_choice import parse_choice
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import State
@@ -130,7 +130,7 @@ def test_clean_deletes_a_runs_things_and_nothing_that_only_looks_like_them(cloud
         listing = cephfit("cloud", "list", "--cloud", str(cloud_user.config.name), "--json")
         assert set(json.loads(listing.stdout)) == {"lost", "lost-2"}
 
-        gone, left = clean(cloud_user, "lost", Silence())
+        gone, left = clean(cloud_user, "lost", NullProgress())
         assert not left
         assert {thing.kind for thing in gone} >= {"stack", "volume"}
         until(lambda: everything(cloud_user) == before)
