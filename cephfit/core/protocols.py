@@ -1,21 +1,23 @@
-"""Narrow protocols between the core and the world.
+"""Narrow protocols between the rooms and the world, and the values that they exchange.
 
-The narrow protocols between the core and the world. docs/design.md says which of them have a contract suite.
-
-The progress display that shows nothing: for libraries, tests and pipes.
+docs/design.md lists the protocols that have a contract test suite. ``NullProgress`` is the progress display that
+shows nothing. Other values are imported for type checks alone: the command line must start without NumPy.
 """
+
+from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from cephfit.core.values.access import AccessBatch
-from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.configuration import Configuration
-from cephfit.core.values.prediction import PredictionSet
-from cephfit.core.values.profile import Profile
+if TYPE_CHECKING:
+    from cephfit.core.values.access import AccessBatch
+    from cephfit.core.values.baseline import Baselines
+    from cephfit.core.values.configuration import Configuration
+    from cephfit.core.values.prediction import PredictionSet
+    from cephfit.core.values.profile import Profile
 
 
 class TraceReader(Protocol):

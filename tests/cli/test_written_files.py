@@ -27,7 +27,7 @@ def test_what_a_link_leads_to_is_replaced_and_not_the_link(tmp_path: Path) -> No
 WRITER = """
 import sys, time
 from pathlib import Path
-from cephfit.cli.written_files import written_whole
+from cephfit.cli.terminal.written_files import written_whole
 with written_whole(Path(sys.argv[1]), what="the report") as place:
     place.write_text("the other one's")
     print("half", flush=True)

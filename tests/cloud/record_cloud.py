@@ -34,7 +34,7 @@ REVOKE = """
 import sys
 from pathlib import Path
 from cephfit.lab.cluster import Lab
-from cephfit.lab.openstack.registration import connect
+from cephfit.lab.openstack.cloud_resources import connect
 cloud = connect(Lab.open(folder=Path(sys.argv[1])).cloud.layout)
 cloud.identity.delete("/auth/tokens", headers={"X-Subject-Token": sys.stdin.read()})
 """

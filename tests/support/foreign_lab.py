@@ -17,7 +17,7 @@ import fcntl
 import sys
 from pathlib import Path
 from cephfit.lab.cluster import Lab
-from cephfit.lab.daemons import Daemons
+from cephfit.lab.ceph_daemons import Daemons
 
 folder = Path({folder!r})
 name = "osd." + sys.argv[1]

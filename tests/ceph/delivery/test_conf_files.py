@@ -88,10 +88,10 @@ VICTIM = """
 import sys; sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from foreign_lab import open_foreign
-from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
-from cephfit.sweep.abilities import Previews
-from cephfit.sweep.setting_ways import Reach, SettingsWay
+from cephfit.targets.abilities import Previews
+from cephfit.ceph.delivery.option_delivery import Reach, SettingsWay
 lab = Lab.open(folder=Path(sys.argv[2]))
 target = open_foreign(lab, restarts=sys.argv[3], reach=Reach(SettingsWay.CONF, str(lab.conf)))
 shards = Setting(Partition.CEPH, "osd.0", "osd_op_num_shards", 3)
@@ -178,10 +178,10 @@ def test_the_dry_run_shows_the_lines_and_what_speaks_against_them(lab_cluster: L
 APPLY_FOR_EVER = """
 import itertools, sys
 from pathlib import Path
-from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
-from cephfit.lab.target import LabTarget
-from cephfit.sweep.setting_ways import SettingsWay
+from cephfit.lab.lab_target import LabTarget
+from cephfit.ceph.delivery.option_delivery import SettingsWay
 
 def ceph(scope, key, value):
     return Setting(Partition.CEPH, scope, key, value)

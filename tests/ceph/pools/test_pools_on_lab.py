@@ -262,7 +262,7 @@ import itertools, sys
 from pathlib import Path
 from test_pools_on_lab import CODED, SSD, TIERED, pool
 from cephfit.lab.cluster import Lab
-from cephfit.lab.target import LabTarget
+from cephfit.lab.lab_target import LabTarget
 
 target = LabTarget(Lab.open(folder=Path(sys.argv[1])))
 tried = [pool("ssd", SSD), pool("coded", CODED), pool("tiered", TIERED), pool("picked", {"devices.osds": "0,3"})]

@@ -142,8 +142,8 @@ def test_a_run_that_does_not_end_is_killed(small_sweep: Sweep, tmp_path: Path) -
 def test_fio_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = tmp_path / "parent.py"
     program.write_text(
-        "from cephfit.sweep import fio\n"
-        "fio._run_fio('[c0]\\nioengine=null\\nsize=1g\\ntime_based=1\\nruntime=60\\nthread=1\\n'"
+        "from cephfit.measure.fio import fio_local\n"
+        "fio_local._run_fio('[c0]\\nioengine=null\\nsize=1g\\ntime_based=1\\nruntime=60\\nthread=1\\n'"
         f"'description={tmp_path}\\n', conf=None, timeout_seconds=100)\n"
     )
     parent = subprocess.Popen((sys.executable, str(program)))

@@ -251,8 +251,8 @@ def test_a_server_that_hangs_ends_the_run_in_time_and_nothing_runs_on(
 
 _LONG_JOB = """
 import sys
-from cephfit.protocols import Client
-from cephfit.sweep.engines.fio_driver import speak
+from cephfit.core.protocols import Client
+from cephfit.measure.fio.fio_servers import speak
 job = "[c0]\\nioengine=psync\\nrw=randread\\nbs=4k\\nrate_iops=20\\ntime_based\\nruntime=120\\nsize=4m\\nfilename="
 client = Client("c0", {}, 4 << 20, address=sys.argv[1])
 speak([client], {"c0": job + sys.argv[2]}, timeout_seconds=float(sys.argv[3]))

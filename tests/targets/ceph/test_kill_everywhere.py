@@ -56,9 +56,9 @@ measurement: {{sizes: [4K], patterns: [randread, randwrite], clients: 1, volume_
 
 APPLY_FOR_EVER = """
 import itertools, sys
-from cephfit.cli.cluster_options import ClusterOptions
-from cephfit.cli.target_choice import open_target
-from cephfit.sweep.declaration.file import read_sweep
+from cephfit.cli.options.cluster_options import ClusterOptions
+from cephfit.cli.options.target_choice import open_target
+from cephfit.sweep.declaration.sweep_file import read_sweep
 from pathlib import Path
 
 text, file, conf, restarts, rule = sys.argv[1:]

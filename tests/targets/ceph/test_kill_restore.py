@@ -18,9 +18,9 @@ N_KILLS = 6
 APPLY_FOR_EVER = """
 import itertools, sys
 from pathlib import Path
-from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
-from cephfit.lab.target import LabTarget
+from cephfit.lab.lab_target import LabTarget
 
 target = LabTarget(Lab.open(folder=Path(sys.argv[1])))
 tried = [
