@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from cephfit._api.accuracy_values import Accuracy
-    from cephfit.cli.options.cluster_options import ClusterOptions
     from cephfit.core.protocols import Progress
     from cephfit.mapper.accuracy import VerifiedPrediction
+    from cephfit.operations.cluster_options import ClusterOptions
 
 PathOrUrl = str | os.PathLike[str]
 _ENTERED = "measured"
@@ -106,10 +106,10 @@ def profile_trace(
         InputError: naming the file and the place in it, or the argument.
         HostError: an optional package is not installed.
     """
-    from cephfit.cli.trace.trace_reading import parts_in_mind, read_options
     from cephfit.core.values.cells import Op
     from cephfit.traces import profile_files
     from cephfit.traces.files import remote
+    from cephfit.traces.read_options import parts_hint, read_options
     from cephfit.traces.readers.block_events.block_layer import Action
 
     _one_of(describe, ("fast", "full"), "describe")
@@ -119,7 +119,7 @@ def profile_trace(
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     texts = [os.fspath(path) for path in given]
     files = [remote.path_of(path) if ":" in path else Path(path) for path in texts]
-    with _progress(progress) as shown, parts_in_mind(files, parts=parts):
+    with _progress(progress) as shown, parts_hint(files, parts=parts):
         return profile_files(
             files,
             format_name=format,
@@ -154,8 +154,8 @@ def read_baselines(
         InputError: no such file or load, a CSV file that cannot be used, or one with a run.
         StoreError: the store cannot be used, or there is no such run.
     """
-    from cephfit.cli.reports.run_notes import run_document, run_notes
     from cephfit.results import open_baselines
+    from cephfit.results.report.run_notes import run_document, run_notes
 
     location, run_id = location_of(store_or_csv), run_id_of(run)
     measured = run_document(location, run_id)
@@ -187,9 +187,9 @@ def predict(
     Raises:
         InputError: no such model or level, or a cell that the workload uses was not measured.
     """
-    from cephfit.cli.reports.run_notes import may_be_unfinished
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
+    from cephfit.results.report.run_notes import may_be_unfinished
 
     with may_be_unfinished({"finished": baselines.is_finished}):
         found = ranked(predictor(model, confidence=confidence), profile, baselines)
@@ -384,8 +384,8 @@ def run_sweep(
         HostError: this machine lacks something, such as fio.
         StoreError: the store cannot be used.
     """
-    from cephfit.cli.sweep.sweep_run import Request, measured
     from cephfit.mapper import predictor
+    from cephfit.operations.sweep_measurement import Request, measured
 
     if model is not None:
         predictor(model)  # refuse a wrong one before the target is touched
@@ -410,7 +410,7 @@ _SPELLED = {"id": "client_id", "ssh_host": "ssh_hosts"}
 
 
 def _cluster_options(given: Mapping[str, Any]) -> ClusterOptions:
-    from cephfit.cli.options.cluster_options import ClusterOptions
+    from cephfit.operations.cluster_options import ClusterOptions
 
     field_of = {name: name for name in ClusterOptions.__slots__ if name not in _SPELLED.values()} | _SPELLED
     options: dict[str, Any] = {}
@@ -439,7 +439,7 @@ def _one_of(value: str, known: Sequence[str], argument: str) -> None:
 
 
 def _progress(shown: bool) -> AbstractContextManager[Progress]:
-    from cephfit.cli.terminal.output import progress_display
     from cephfit.core.protocols import NullProgress
+    from cephfit.operations.progress_display import progress_display
 
     return progress_display() if shown else nullcontext(NullProgress())

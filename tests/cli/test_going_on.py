@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.cli.main import cephfit
-from cephfit.cli.options import target_choice
-from cephfit.cli.sweep import sweep_run
+from cephfit.cli.sweep import sweep_text
 from cephfit.core.errors import ClusterError
+from cephfit.operations import target_choice
 
 SPACED = "/tmp/my keys/cephfit.keyring"
 OPTIONS = (
@@ -26,7 +26,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[list[str]]
     def measure(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep_run, "measure", measure)
+    monkeypatch.setattr(sweep_text, "measure", measure)
     done = CliRunner().invoke(cephfit, ["sweep", "run", "quick", *words])
     return [shlex.split(said) for said in re.findall(r"`(cephfit restore .*?)`", done.output)]
 

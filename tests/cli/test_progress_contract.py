@@ -13,8 +13,8 @@ from multiprocessing import Pipe
 import pytest
 
 from cephfit.cli.reports.compare_command import _listen, _Told
-from cephfit.cli.terminal.output import progress_display, progress_displays
 from cephfit.core.protocols import NullProgress, Progress
+from cephfit.operations.progress_display import progress_display, progress_displays
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 FIRST, SECOND = "lab:first", "lab:second"

@@ -192,7 +192,7 @@ def test_a_run_that_is_begun_meanwhile_gets_nothing_of_another_one(
     store: Path, profile: str, command: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a store that several people share, the newest run is another one a moment later."""
-    from cephfit.cli.reports import run_notes as notes
+    from cephfit.results.report import run_notes as notes
 
     with Store.open(str(store)) as opened:
         mine = opened.run()

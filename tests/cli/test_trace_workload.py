@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.cli.main import cephfit
-from cephfit.cli.options import target_choice, workload_choice
+from cephfit.cli.options import workload_choice
 from cephfit.core.errors import ClusterError
 from cephfit.core.values.sample import State, WorkloadSample
+from cephfit.operations import target_choice
 from cephfit.sweep import verification
 
 

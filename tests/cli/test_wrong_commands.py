@@ -17,8 +17,6 @@ from cephfit.cli import demo
 from cephfit.cli.cluster import lab_command
 from cephfit.cli.cluster.restore_command import restoring
 from cephfit.cli.main import cephfit
-from cephfit.cli.options.cluster_options import ClusterOptions
-from cephfit.cli.options.target_choice import open_target
 from cephfit.cli.predict.place_command import parse_lies, parse_prices
 from cephfit.cli.reports import report_command
 from cephfit.cli.terminal.written_files import write_whole, written_whole
@@ -27,6 +25,8 @@ from cephfit.core.errors import ClusterError, HostError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.profile_files import read_profile
 from cephfit.core.values.configuration import Configuration
+from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.target_choice import open_target
 from cephfit.sweep.declaration.file_pools import read_pool_file
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, read_sweep
 from cephfit.targets.ceph.existing_cluster import restarting_program

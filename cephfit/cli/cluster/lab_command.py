@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.units import MIB, format_seconds
+from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
     from cephfit.lab.lab_status import LabStatus

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.options.cluster_options import ClusterOptions, connection_options
+from cephfit.cli.options.cluster_options import connection_options
 from cephfit.cli.options.completers import components, options_of_ceph, releases, targets
 from cephfit.cli.terminal.command_groups import SentenceGroup
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, written_whole
 from cephfit.core.values.configuration import as_yaml
+from cephfit.operations.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from cephfit.ceph.options.option import Option
@@ -178,8 +179,8 @@ def _known(target_text: str | None, release: str | None, cluster: ClusterOptions
 
 
 def _ask(target_text: str, cluster: ClusterOptions) -> "tuple[str, tuple[Option, ...]]":
-    from cephfit.cli.options.target_choice import open_target
     from cephfit.core.errors import InputError
+    from cephfit.operations.target_choice import open_target
     from cephfit.targets.abilities import HasCatalogue
 
     target = open_target(target_text, for_change=False, cluster=cluster)

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.options.cluster_options import ClusterOptions, connection_options, daemon_options
+from cephfit.cli.options.cluster_options import connection_options, daemon_options
 from cephfit.cli.options.common_options import apply_option, target_option
 from cephfit.cli.terminal.command_groups import SentenceGroup
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.units import MIB, format_nbytes
+from cephfit.operations.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -228,8 +229,8 @@ def remove(
 
 
 def _open(target_text: str, cluster: ClusterOptions, *, for_change: bool) -> "CephTarget":
-    from cephfit.cli.options.target_choice import open_target
     from cephfit.core.errors import InputError
+    from cephfit.operations.target_choice import open_target
     from cephfit.targets.ceph.ceph_target import CephTarget
 
     target = open_target(target_text, for_change=for_change, cluster=cluster, leave=for_change)

@@ -6,10 +6,12 @@ from dataclasses import asdict, replace
 
 import click
 
-from cephfit.cli.options.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import apply_option, target_option
-from cephfit.cli.terminal.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.units import format_seconds
+from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.progress_display import progress_display
 
 _NOTHING_TO_UNDO = "the journal on this machine has nothing to undo"
 
@@ -27,11 +29,12 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
     time, as often as you like. On a cluster that cephfit did not create (`--target ceph`), it only lists what it
     would do, unless `--apply` is given.
     """
-    from cephfit.cli.options.target_choice import is_foreign, open_target
+    from cephfit.operations.cluster_options import is_existing_cluster
+    from cephfit.operations.target_choice import open_target
     from cephfit.targets.local import LocalTarget
     from cephfit.targets.simulated import SimulatedTarget
 
-    if is_foreign(target_text) and not apply:
+    if is_existing_cluster(target_text) and not apply:
         _list(target_text, cluster, as_json=as_json)
         return
     started = time.monotonic()
@@ -67,10 +70,10 @@ def restoring(target_text: str, cluster: ClusterOptions) -> str:
         target_text: as the command had it that changed the target.
         cluster: likewise. The lock that was taken over then is our own since.
     """
-    from cephfit.cli.options.target_choice import is_foreign
+    from cephfit.operations.cluster_options import is_existing_cluster
 
     words = ["cephfit", "restore", "--target", target_text]
-    if is_foreign(target_text):
+    if is_existing_cluster(target_text):
         words += [*replace(cluster.for_target(target_text), take_over=False).words(), "--apply"]
     return shlex.join(words)
 
@@ -90,7 +93,7 @@ def _say_nothing_known(name: str, *, as_json: bool) -> None:
 
 
 def _list(target_text: str, cluster: ClusterOptions, *, as_json: bool) -> None:
-    from cephfit.cli.options.target_choice import open_target
+    from cephfit.operations.target_choice import open_target
     from cephfit.targets.abilities import Previews
 
     target = open_target(target_text, for_change=False, cluster=cluster)

@@ -20,9 +20,9 @@ import click
 
 from cephfit.cli.options.completers import measured_rates, runs, stores, targets
 from cephfit.cli.options.config_file import DEFAULT_STORE, configured_store
-from cephfit.cli.options.target_choice import require_openstack
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.mapper import MODELS
+from cephfit.operations.target_choice import require_openstack
 
 if TYPE_CHECKING:
     from openstack.connection import Connection

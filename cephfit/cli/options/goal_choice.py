@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
-
-if TYPE_CHECKING:
-    from cephfit.core.protocols import Predictor
-    from cephfit.core.values.run import Run
-    from cephfit.sweep.goal import Goal
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -49,26 +44,3 @@ def profile_options(what_for: str) -> Callable[[_Command], _Command]:
         return profile(model(command))
 
     return with_both
-
-
-def goal_of(profile_file: Path | None, model: str | None, *, resume: Run | None = None) -> Goal:
-    """What the options say; what they leave open is as the run began that is gone on with.
-
-    Raises:
-        InputError: the file cannot be read or is no profile.
-    """
-    from cephfit.core.profile_files import read_profile
-    from cephfit.core.values.profile import Profile
-    from cephfit.mapper import MODELS, predictor
-    from cephfit.sweep.goal import GOAL, Goal
-
-    begun: Mapping[str, Any] = (resume.facts.get(GOAL) if resume is not None else None) or {}
-    speaker = model or str(begun.get("model", MODELS[0]))
-    profile = None if profile_file is None else read_profile(profile_file)
-    if profile is None and begun.get("profile") is not None:
-        profile = Profile.from_json(begun["profile"], where="the run's profile")
-
-    def predict_with(confidence: float) -> Predictor:
-        return predictor(speaker, confidence=confidence)
-
-    return Goal(predict_with, speaker, profile)

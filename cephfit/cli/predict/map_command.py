@@ -55,11 +55,11 @@ def command(
     `example:pgbench`; STORE comes from `cephfit sweep run`. A CSV has the columns configuration, size, pattern,
     client, run, iops.
     """
-    from cephfit.cli.reports.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
     from cephfit.results import open_baselines
+    from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
 
     speaker = predictor(model, confidence=confidence)

@@ -69,13 +69,13 @@ def command(
     tier counts with the part of the measured data that it had room for.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
-    from cephfit.cli.reports.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import told_behind
     from cephfit.mapper.pool_choice import choose_pool
     from cephfit.results import open_baselines
     from cephfit.results.report.formatting import level
+    from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
 
     speaker = predictor(model, confidence=confidence)
     measured = run_document(location, run_id)

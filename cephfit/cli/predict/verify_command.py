@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.options.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import (
     Finite,
     keep_option,
@@ -20,14 +20,10 @@ from cephfit.cli.options.common_options import (
 )
 from cephfit.cli.options.completers import configurations, runs, sweep_files
 from cephfit.cli.options.workload_choice import workload_option
-from cephfit.cli.terminal.output import (
-    json_option,
-    print_json,
-    print_table,
-    progress_display,
-    sigterm_as_interrupt,
-)
+from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT, VERIFICATION_DOCUMENT
+from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,11 +106,11 @@ def command(
     following the prediction costs compared with the best configuration that was run. On a cluster that cephfit did
     not create it needs `--apply`; `cephfit sweep plan --target` shows what would change.
     """
-    from cephfit.cli.options.target_choice import open_target
     from cephfit.cli.options.workload_choice import trial_of
     from cephfit.cli.sweep.sweep_stopping import known_of
     from cephfit.core.values.run import CLUSTER, is_another_cluster
     from cephfit.mapper.accuracy import assess
+    from cephfit.operations.target_choice import open_target
     from cephfit.results.store.measuring_process import measured_by_this_process
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep

@@ -27,10 +27,10 @@ import click
 
 from cephfit.cli.options.common_options import load_option, profiles_option, store_option
 from cephfit.cli.options.completers import runs
-from cephfit.cli.sweep.sweep_run import Request, measure
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
 from cephfit.core.errors import CephfitError
+from cephfit.operations.sweep_measurement import Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,6 +178,8 @@ class _Told:
 
 def _measure_there(request: Request, target: str, pipe: Connection) -> None:
     """The other process. An interrupt from the keyboard reaches only the first one, which passes it on."""
+    from cephfit.cli.sweep.sweep_text import measure
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _interrupt)
     threading.Thread(target=_go_with_the_first, args=(pipe,), daemon=True).start()

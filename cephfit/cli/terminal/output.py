@@ -1,7 +1,4 @@
-"""What every command shares: `--json`, tables, and the one progress display.
-
-SIGTERM, which a shutdown or a service manager sends, taken as Ctrl-C is.
-"""
+"""Output that commands share: ``--json`` and tables; and SIGTERM, which is treated as Ctrl-C."""
 
 import io
 import json
@@ -9,13 +6,11 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
-
-from cephfit.core.protocols import NullProgress, Progress
 
 TERMINATED = 128 + int(signal.SIGTERM)
 """Exit code of a program that SIGTERM ended: a shell's."""
@@ -139,86 +134,3 @@ def _narrowed(widths: Sequence[int], least: Sequence[int], most: int) -> list[in
     for _ in range(sum(widths) - most):
         narrowed[max(range(len(narrowed)), key=lambda i: (narrowed[i] > least[i], narrowed[i]))] -= 1
     return narrowed
-
-
-class _RichProgress:
-    """Bars on standard error: what, how far, what now, how long still.
-
-    Args:
-        beside: another one, whose bars these are shown among; None makes a display of its own.
-        name: put before everything that is said.
-    """
-
-    def __init__(self, beside: "_RichProgress | None" = None, *, name: str = "") -> None:
-        self._stack: list[Any] = []
-        self._name = f"{name}: " if name else ""
-        if beside is not None:
-            self._bars: Any = beside._bars
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bars
-
-        self._bars = Bars(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=30),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[detail]}", markup=False),
-            console=Console(stderr=True),
-        )
-
-    def __enter__(self) -> "_RichProgress":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def start(self, what: str, total: float | None = None) -> None:
-        self._stack.append(self._bars.add_task(self._name + what, total=total, detail=""))
-
-    def advance(self, steps: float = 1.0, detail: str = "") -> None:
-        if self._stack:
-            self._bars.update(self._stack[-1], advance=steps, detail=detail)
-
-    def note(self, message: str) -> None:
-        self._bars.console.print(self._name + message, markup=False, emoji=False, highlight=False)
-
-    def done(self) -> None:
-        task = self._stack.pop()
-        self._bars.update(task, detail="")
-        self._bars.stop_task(task)
-        self._bars.remove_task(task)
-
-
-class _NotesOnly(NullProgress):
-    """Not a terminal: no bars, but lasting lines still reach standard error."""
-
-    def __init__(self, name: str = "") -> None:
-        self._name = f"{name}: " if name else ""
-
-    def note(self, message: str) -> None:
-        click.echo(self._name + message, err=True)
-
-
-@contextmanager
-def progress_display() -> Iterator[Progress]:
-    """The progress display of one command; without bars when standard error is no terminal."""
-    if sys.stderr.isatty():
-        with _RichProgress() as bars:
-            yield bars
-    else:
-        yield _NotesOnly()
-
-
-@contextmanager
-def progress_displays(names: Sequence[str]) -> Iterator[Mapping[str, Progress]]:
-    """The progress of several pieces of work that go on at once, by name, in one display."""
-    if sys.stderr.isatty():
-        with _RichProgress() as bars:
-            yield {name: _RichProgress(bars, name=name) for name in names}
-    else:
-        yield {name: _NotesOnly(name) for name in names}

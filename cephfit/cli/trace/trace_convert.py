@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.terminal.output import json_option, print_json, progress_display
+from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, written_whole
 from cephfit.cli.trace.trace_input import TraceInput, trace_options
 from cephfit.cli.trace.trace_reading import TracePath
 from cephfit.cli.trace.trace_show import print_disks_left_out
+from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
     from cephfit.traces.replay.iolog_writer import IologWritten

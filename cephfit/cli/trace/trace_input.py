@@ -16,17 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cephfit.cli.options.completers import trace_formats
-from cephfit.cli.trace.trace_reading import (
-    TracePath,
-    disks_option,
-    parts_in_mind,
-    parts_option,
-    read_options,
-    reading_options,
-)
+from cephfit.cli.trace.trace_reading import TracePath, disks_option, parts_option, reading_options
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.core.values.profile import Profile
+from cephfit.traces.read_options import parts_hint, read_options
 
 if TYPE_CHECKING:
     from cephfit.traces.access_source import AccessSource
@@ -95,7 +89,7 @@ class TraceInput:
         found = self._profile_file(files)
         if found is not None:
             return found
-        with parts_in_mind(files, parts=self.parts):
+        with parts_hint(files, parts=self.parts):
             return profile_files(
                 files,
                 format_name=self.format_name,
@@ -119,7 +113,7 @@ class TraceInput:
         found = self._profile_file(files)
         if found is not None:
             return [found]
-        with parts_in_mind(files, parts=self.parts):
+        with parts_hint(files, parts=self.parts):
             return profiles_by_disk(
                 files,
                 format_name=self.format_name,

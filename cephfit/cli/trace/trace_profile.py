@@ -5,17 +5,12 @@ from pathlib import Path
 import click
 
 from cephfit.cli.options.completers import trace_formats
-from cephfit.cli.terminal.output import json_option, print_json, progress_display
+from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
-from cephfit.cli.trace.trace_reading import (
-    TracePath,
-    disks_option,
-    parts_in_mind,
-    parts_option,
-    read_options,
-    reading_options,
-)
+from cephfit.cli.trace.trace_reading import TracePath, disks_option, parts_option, reading_options
 from cephfit.cli.trace.trace_show import print_summary
+from cephfit.operations.progress_display import progress_display
+from cephfit.traces.read_options import parts_hint, read_options
 
 
 @click.command("profile", short_help="What a workload does, from its trace.")
@@ -102,7 +97,7 @@ def command(
 
     if output is not None:
         refuse_lost_input(output)
-    with progress_display() as progress, parts_in_mind(files, parts=parts):
+    with progress_display() as progress, parts_hint(files, parts=parts):
         found = profile_files(
             files,
             format_name=format_name,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
-    from cephfit.traces.read_options import ReadOptions
+    pass
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -66,35 +65,3 @@ def parts_option(command: _Command) -> _Command:
     return click.option(
         "--parts", is_flag=True, help="The files are consecutive parts of one trace, in this order."
     )(command)
-
-
-@contextmanager
-def parts_in_mind(files: Sequence[Path], *, parts: bool) -> Iterator[None]:
-    """Of several files, an error in one of them also says what it may come from: that they are parts of one trace,
-    or (``parts``) not all of its parts in their order."""
-    from cephfit.core.errors import InputError
-    from cephfit.traces.files import remote
-
-    try:
-        yield
-    except InputError as error:
-        if len(files) == 1 or not error.where.startswith(tuple(map(remote.words_of, files))):
-            raise
-        if parts:
-            hint = "or, if a part is missing or in another place, name all parts in their order"
-        else:
-            hint = "or, if the files are consecutive parts of one trace, add --parts"
-        raise InputError(error.what, where=error.where, remedy=f"{error.remedy}; {hint}") from None
-
-
-def read_options(assume_op: str | None, columns: str | None, blkparse_format: str | None) -> ReadOptions:
-    """Raises: InputError: two of them exclude each other."""
-    from cephfit.core.errors import InputError
-    from cephfit.core.values.cells import Op
-    from cephfit.traces.read_options import ReadOptions
-
-    if columns and blkparse_format:
-        raise InputError(
-            "--columns and --blkparse-format exclude each other", remedy="give the one that describes the file"
-        )
-    return ReadOptions(Op(assume_op) if assume_op else None, columns, blkparse_format)

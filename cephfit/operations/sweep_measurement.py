@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from cephfit.cli.options.cluster_options import ClusterOptions
 from cephfit.core.values.run import BESIDE_DOCUMENT
+from cephfit.operations.cluster_options import ClusterOptions, is_existing_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,17 +49,6 @@ class Request:
     beside: tuple[str, ...] = ()
 
 
-def measure(request: Request, target_text: str, progress: Progress) -> dict[str, Any]:
-    """Measure on one target; how far its run is then.
-
-    Raises:
-        CephfitError: see ``sweep.runner.run_sweep``. What was measured is in the store.
-    """
-    from cephfit.cli.sweep.sweep_text import status_document
-
-    return measured(request, target_text, progress, status_document)
-
-
 def measured(
     request: Request, target_text: str, progress: Progress, conclude: Callable[[Store, Run], _Concluded]
 ) -> _Concluded:
@@ -74,8 +63,8 @@ def measured(
     Raises:
         CephfitError: see ``sweep.runner.run_sweep``. What was measured is in the store.
     """
-    from cephfit.cli.options.goal_choice import goal_of
-    from cephfit.cli.options.target_choice import is_foreign, open_target
+    from cephfit.operations.sweep_goal import goal_of
+    from cephfit.operations.target_choice import open_target
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
     from cephfit.sweep.execution.preflight import require_healthy
@@ -95,7 +84,7 @@ def measured(
             leave=request.apply,
         )
         stack.callback(target.close)
-        if is_foreign(target_text):
+        if is_existing_cluster(target_text):
             require_healthy(target)
         engine = engine_of(target, sweep.measurement)
         results = stack.enter_context(Store.open(request.store, create=True))

@@ -7,21 +7,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cephfit.cli.options.cluster_options import ClusterOptions
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.optional_modules import install_command, optional_module
 from cephfit.core.protocols import Progress, Target
+from cephfit.operations.cluster_options import ClusterOptions, is_existing_cluster
 
 if TYPE_CHECKING:
     from cephfit.ceph.hosts.host_access import SshAccess
     from cephfit.cloud.cloud_choice import CloudChoice
     from cephfit.targets.ceph.existing_cluster import ClusterChoice
-
-
-def is_foreign(text: str) -> bool:
-    """Whether a target is one that cephfit did not make, so that changes to it need leave (``--apply``)."""
-    kind, _, words = text.partition(":")
-    return kind == "ceph" or (kind == "openstack" and any(word.startswith("ceph=") for word in words.split(",")))
 
 
 def open_target(
@@ -54,13 +48,13 @@ def open_target(
     """
     kind, _, which = text.partition(":")
     cluster = (cluster or ClusterOptions()).for_target(text)
-    if not is_foreign(text) and cluster.given():
+    if not is_existing_cluster(text) and cluster.given():
         raise InputError(
             f"{', '.join(cluster.given())}: only for --target ceph, or openstack with ceph=",
             where=f"--target {text}",
             remedy="omit it",
         )
-    if for_change and is_foreign(text) and not leave:
+    if for_change and is_existing_cluster(text) and not leave:
         raise InputError(
             "cephfit did not create this cluster, and changes nothing on it without --apply",
             where=f"--target {text}",
