@@ -16,7 +16,7 @@ from typing import Any
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import CephAdmin
-from cephfit.core.waiting import still_amiss
+from cephfit.core.waiting import wait_until_clear
 from cephfit.lab.ceph_daemons import MGR, MON, Daemons, osd_name
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.osds.osd_disks import OsdDisks
@@ -95,7 +95,7 @@ def wait_whole(
         except ClusterError as error:  # the manager is not there yet
             return error.what
 
-    if why := still_amiss(look, seconds=_WHOLE_SECONDS, poll_seconds=_POLL_SECONDS):
+    if why := wait_until_clear(look, seconds=_WHOLE_SECONDS, poll_seconds=_POLL_SECONDS):
         raise ClusterError(f"not active+clean within {_WHOLE_SECONDS:g} s: {why}", where="cluster")
 
 

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell, Op
-from cephfit.core.values.omitted_cells import LeftOut, left_out_of
+from cephfit.core.values.omitted_cells import OmittedCells, omitted_cells
 from cephfit.core.values.prediction import CellReason, Prediction, PredictionSet, Verdict
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, model_called
 from cephfit.core.values.profile import Profile
@@ -65,7 +65,7 @@ class MixPredictor:
         Raises:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.
         """
-        left_out = left_out_of(used_cells(profile, self.name), baselines, self.name)
+        left_out = omitted_cells(used_cells(profile, self.name), baselines, self.name)
         cells = tuple(left_out.counts)
         weights = np.array(list(left_out.counts.values()), dtype=np.float64)
         default = _rates(baselines, baselines.default, cells)
@@ -264,7 +264,7 @@ def _no_spread(anything_compared: bool) -> str:
 
 
 def _judged(
-    name: str, mixture: Mixture, width: float, cells: Sequence[Cell], left_out: LeftOut, bounds: LimitBounds
+    name: str, mixture: Mixture, width: float, cells: Sequence[Cell], left_out: OmittedCells, bounds: LimitBounds
 ) -> Prediction:
     """The verdict from an interval of log half width ``width``; infinite where there is no spread."""
     growth = math.exp(width) if width < LARGEST_LOG else math.inf

@@ -1,4 +1,4 @@
-"""How to connect to an existing cluster, and what is allowed there: the values of the options."""
+"""Connection options of existing clusters, and what cephfit may change there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ def is_existing_cluster(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Presets:
-    """Values that no command line gives: fields of ``ClusterOptions`` to values.
+    """Values from the environment and the configuration file: fields of ``ClusterOptions`` to values.
 
     Attributes:
-        environment: of ``CEPHFIT_*`` variables; these go before the others.
-        targets: the configuration file's for one target, by its name up to the first comma.
-        everywhere: the configuration file's for every cluster.
+        environment: from ``CEPHFIT_*`` variables; these override the others.
+        targets: from the configuration file for one target, by its name up to the first comma.
+        everywhere: from the configuration file for every cluster.
     """
 
     environment: Mapping[str, Any]
@@ -29,10 +29,10 @@ class Presets:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """What a person said of a cluster on the command line; None and empty where nothing was said.
+    """Options from the command line; None or empty where an option is not given.
 
-    ``presets`` is what the environment and the configuration file say besides: it concerns only targets that are
-    clusters of other people (``for_target``), so that a simulation or a lab works with such a file, too.
+    ``presets`` are values from the environment and the configuration file. They apply only to existing clusters
+    (``for_target``), so that a simulation or a lab works with the same file.
     """
 
     conf: Path | None = None
@@ -52,15 +52,15 @@ class ClusterOptions:
     presets: Presets | None = None
 
     def for_target(self, text: str) -> "ClusterOptions":
-        """What holds for one target: the command line before the environment, and that before the file.
+        """Return the options for one target. The command line overrides the environment, which overrides the file.
 
         Args:
-            text: of the target. Presets do not concern one that cephfit made.
+            text: of the target. Presets do not apply to a target that cephfit created.
         """
         return self.merged(text) if is_existing_cluster(text) else replace(self, presets=None)
 
     def merged(self, text: str) -> "ClusterOptions":
-        """The same for a target that presets concern; an empty text is no target's."""
+        """Return the options with presets applied; an empty text applies those for every cluster."""
         if self.presets is None:
             return self
         own = self.presets.targets.get(text.partition(",")[0], {})
@@ -70,11 +70,11 @@ class ClusterOptions:
         return replace(self, presets=None, **values)
 
     def given(self) -> tuple[str, ...]:
-        """Options that were given, as they are typed."""
+        """Names of the given options, as on the command line."""
         return tuple(option for option, _ in self._given())
 
     def words(self) -> tuple[str, ...]:
-        """The same with their values: the part of a command line that says all this again, but no password."""
+        """The given options as command-line arguments, without passwords."""
         from cephfit.ceph.admin.rest_admin import shown
 
         words: list[str] = []

@@ -11,18 +11,18 @@ from cephfit.core.protocols import NullProgress, Progress
 
 
 class _RichProgress:
-    """Bars on standard error: what, how far, what now, how long still.
+    """Bars on standard error: task, progress, current step, remaining time.
 
     Args:
-        beside: another one, whose bars these are shown among; None makes a display of its own.
-        name: put before everything that is said.
+        shared: another display, whose bars are shared; None creates a separate display.
+        name: prefix of every text.
     """
 
-    def __init__(self, beside: "_RichProgress | None" = None, *, name: str = "") -> None:
+    def __init__(self, shared: "_RichProgress | None" = None, *, name: str = "") -> None:
         self._stack: list[Any] = []
         self._name = f"{name}: " if name else ""
-        if beside is not None:
-            self._bars: Any = beside._bars
+        if shared is not None:
+            self._bars: Any = shared._bars
             return
         from rich.console import Console
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -64,7 +64,7 @@ class _RichProgress:
 
 
 class _NotesOnly(NullProgress):
-    """Not a terminal: no bars, but lasting lines still reach standard error."""
+    """The display without a terminal: no bars; permanent lines go to standard error."""
 
     def __init__(self, name: str = "") -> None:
         self._name = f"{name}: " if name else ""
@@ -75,7 +75,7 @@ class _NotesOnly(NullProgress):
 
 @contextmanager
 def progress_display() -> Iterator[Progress]:
-    """The progress display of one command; without bars when standard error is no terminal."""
+    """The progress display of one command; without bars if standard error is not a terminal."""
     if sys.stderr.isatty():
         with _RichProgress() as bars:
             yield bars
@@ -85,7 +85,7 @@ def progress_display() -> Iterator[Progress]:
 
 @contextmanager
 def progress_displays(names: Sequence[str]) -> Iterator[Mapping[str, Progress]]:
-    """The progress of several pieces of work that go on at once, by name, in one display."""
+    """One display for several concurrent tasks; returns their progress by name."""
     if sys.stderr.isatty():
         with _RichProgress() as bars:
             yield {name: _RichProgress(bars, name=name) for name in names}

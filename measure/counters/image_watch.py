@@ -25,7 +25,7 @@ from cephfit.core.errors import CephfitError
 from cephfit.core.optional_modules import optional_module
 from cephfit.core.protocols import CephAdmin, Client
 from cephfit.core.values.cells import Op
-from cephfit.core.waiting import still_amiss
+from cephfit.core.waiting import wait_until_clear
 from cephfit.measure.ceph_bench.bench_process import Image, image_of
 from cephfit.measure.counters.block_device import window_count
 from cephfit.measure.counters.osd_watch import admin_of
@@ -279,7 +279,7 @@ class ImageWatch:
                 quiet_since = time.monotonic()
             return "reports may come" if time.monotonic() < quiet_since + quiet_seconds else ""
 
-        still_amiss(look, seconds=4 * quiet_seconds, poll_seconds=self._period_seconds / 4)
+        wait_until_clear(look, seconds=4 * quiet_seconds, poll_seconds=self._period_seconds / 4)
 
 
 def is_image(client: Client) -> bool:

@@ -1,4 +1,4 @@
-"""What a person must know of a run before believing figures that were worked out from it."""
+"""Caveats of a run, shown with all figures derived from it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cephfit.core.values.run import SIMULATED, STOPPING_DOCUMENT
 
 
 def run_document(location: str, run_id: str | None) -> dict[str, Any]:
-    """Whose figures they are; None where a CSV file does not tell. Ours tell whether they are simulated.
+    """Return the origin of figures as JSON values; None where a CSV file does not record it.
 
-    ``stopping`` says that repeats were taken only until a question was decided, ``continuations`` with what other
-    versions of programs a run went on than it was begun with, in sentences.
+    ``stopping`` states that repeats were measured only until a question was decided. ``continuations`` are
+    sentences on other program versions with which the run was continued.
 
     Args:
         location: of a store or a CSV file.
@@ -42,20 +42,18 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
 
 
 def run_notes(document: dict[str, Any]) -> list[str]:
-    """The same for people; nothing where there is nothing to beware of."""
+    """Return the caveats of a ``run_document`` as sentences; empty if there are none."""
     notes = []
     if document["simulated"]:
         notes.append(SIMULATED)
     if document["run"] is None and document["simulated"] is None:
         notes.append(
-            "This file does not say how it was measured: rows of the same run are taken as one round in which all "
-            "configurations took turns. If they were measured one after the other, changes over time are counted "
+            "This file does not state how it was measured. Rows of one run are assumed to be one round of all "
+            "configurations. If configurations were measured one after the other, changes over time are counted "
             "as differences between configurations"
         )
     if document["finished"] is False:
-        notes.append(
-            "UNFINISHED: the sweep has not been measured to its end; what is missing may change the answer"
-        )
+        notes.append("UNFINISHED: the sweep is not complete; the missing samples may change the answer")
     if document["stopping"]:
         from cephfit.results.report.summary import STOPPED_EARLY
 
@@ -66,10 +64,10 @@ def run_notes(document: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def may_be_unfinished(document: dict[str, Any]) -> Iterator[None]:
-    """Where figures are missing because the sweep is not measured to its end, that is what the person is told.
+    """Explain missing figures by the unfinished run, if the run is unfinished.
 
     Raises:
-        InputError: as it was raised within, with that remedy.
+        InputError: as raised within, with the remedy to continue the run.
     """
     try:
         yield

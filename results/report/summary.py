@@ -255,7 +255,7 @@ def _verified(findings: Findings, predictions: PredictionSet) -> str:
             "prediction costs is not known."
         )
     cost = (
-        f"the cost of following the prediction, compared with the best of those run, is {assessment.regret_said()}"
+        f"the cost of following the prediction, compared with the best of those run, is {assessment.regret_text()}"
     )
     return f"{ran}{_order(assessment, measured)}; {cost}."
 

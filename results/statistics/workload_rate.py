@@ -8,7 +8,7 @@ import numpy as np
 
 from cephfit.core.values.baseline import Baselines, MeasuredLoad
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.omitted_cells import left_out_of
+from cephfit.core.values.omitted_cells import omitted_cells
 from cephfit.core.values.profile import Profile
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import Absolute, AgainstDefault
@@ -73,7 +73,7 @@ def workload_rates(
     used = {cell: n for cell, n in profile.cell_counts().items() if n > 0}
     if not used or baselines.measured_load.read_pct is not None:
         return {}
-    left_out = left_out_of(used, baselines, "time")
+    left_out = omitted_cells(used, baselines, "time")
     counts = left_out.counts
     complete = {
         name: {cell: baselines.cells[name, cell] for cell in counts}

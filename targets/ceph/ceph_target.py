@@ -37,7 +37,7 @@ from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import PlannedSweep
 from cephfit.core.values.preview import Preview, Undoing
 from cephfit.core.values.run import CLUSTER
-from cephfit.core.waiting import still_amiss
+from cephfit.core.waiting import wait_until_clear
 from cephfit.measure.telemetry.telemetry_collector import ClusterWitness
 from cephfit.measure.validity.disturbances import MapWatch, Mark
 from cephfit.measure.validity.foreign_io import StrangersInPool
@@ -369,7 +369,7 @@ class CephTarget(
 
     def _await_health(self, when: str) -> None:
         seconds = self._around.patience_seconds
-        why = still_amiss(lambda: "; ".join(self._health.check().reasons), seconds=seconds, poll_seconds=0.1)
+        why = wait_until_clear(lambda: "; ".join(self._health.check().reasons), seconds=seconds, poll_seconds=0.1)
         if why:
             raise ClusterError(
                 f"not healthy {when}, for {seconds:.0f} s: {why}", where=self.name, remedy=self._around.remedy

@@ -26,7 +26,7 @@ from cephfit.ceph.volumes import image_settings
 from cephfit.core.protocols import CephAdmin
 from cephfit.core.values.configuration import Configuration, Partition
 from cephfit.core.values.measurement import CacheCondition, PlannedSweep
-from cephfit.core.values.preview import HEALTHY, Difference, PoolToMake, Preview
+from cephfit.core.values.preview import HEALTHY, Difference, PoolToCreate, Preview
 
 RESTART_SECONDS = 30.0
 """Assumed for one OSD to restart and all its PGs to be active+clean again; a lab's takes 7 to 11 s."""
@@ -91,7 +91,7 @@ def pools_to_make(
     existing: Iterable[str],
     defaults: PoolDefaults,
     beneath: Beneath,
-) -> tuple[PoolToMake, ...]:
+) -> tuple[PoolToCreate, ...]:
     """The pools of all configurations, each once.
 
     Args:
@@ -117,7 +117,7 @@ def pools_to_make(
         of_data = holds_data(plan, plans[users[name][0]])
         holds = len(users[name]) * volumes_nbytes if of_data else 0
         found.append(
-            PoolToMake(
+            PoolToCreate(
                 name=name,
                 values={**plan.values, **({"crush_rule": plan.rule} if plan.rule else {})},
                 configurations=tuple(users[name]),

@@ -76,7 +76,7 @@ def test_baselines_of_a_csv_file_have_no_runs() -> None:
     csv = EXAMPLES / "ranks-differ.csv"
     baselines = cephfit.read_baselines(csv)
     assert baselines.is_finished is None
-    assert "does not say how it was measured" in baselines.notes[0]
+    assert "does not state how it was measured" in baselines.notes[0]
     with pytest.raises(cephfit.InputError, match="no runs to choose from"):
         cephfit.read_baselines(csv, "quick-1")
 

@@ -89,7 +89,7 @@ def test_a_pipe_of_its_own_that_breaks_is_said(
     with pytest.raises(SystemExit) as end:
         command_line.main(["sweep", "list"])
     assert end.value.code == 2
-    assert "a program or a service that cephfit talked to is gone" in capsys.readouterr().err
+    assert "a program or service closed its connection to cephfit" in capsys.readouterr().err
 
 
 def test_an_unknown_command_is_exit_code_2() -> None:
@@ -129,7 +129,7 @@ def test_no_right_and_no_room_are_messages_wherever_they_happen(
     with pytest.raises(SystemExit) as ended:
         command_line.main([])
     assert ended.value.code == 2
-    remedy = "make room" if code == errno.ENOSPC else "choose another place"
+    remedy = "free disk space" if code == errno.ENOSPC else "choose another place"
     assert capsys.readouterr().err.startswith(f"cephfit: /some/file: {os.strerror(code)}\n  {remedy}")
 
 

@@ -60,7 +60,7 @@ def test_sigterm_ends_a_sweep_as_an_interrupt_does(tmp_path: Path, targets: tupl
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 143, errors
     assert "run the same command to continue" in errors and f"cephfit restore --target {targets[-1]}" in errors
-    assert "terminated; what was measured is kept" in errors
+    assert "terminated; all completed samples are kept" in errors
     assert "Traceback" not in errors
     with Store.open(store) as opened:
         kept = {run.run_id: opened.samples(run.run_id) for run in opened.runs()}

@@ -38,7 +38,7 @@ def test_a_search_and_one_option_of_a_release() -> None:
 
 def test_without_a_cluster_and_without_a_release_the_releases_are_named() -> None:
     refused = params("tree")
-    assert str(refused.exception).startswith("--target lab (the default): there is no cluster to ask")
+    assert str(refused.exception).startswith("--target lab (the default): no cluster is available")
     assert "--release: 16.2.15, 18.2.7, 20.2.4" in str(refused.exception)
 
 

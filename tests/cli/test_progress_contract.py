@@ -12,7 +12,7 @@ from multiprocessing import Pipe
 
 import pytest
 
-from cephfit.cli.reports.compare_command import _listen, _Told
+from cephfit.cli.reports.compare_command import _listen, _PipeProgress
 from cephfit.core.protocols import NullProgress, Progress
 from cephfit.operations.progress_display import progress_display, progress_displays
 
@@ -129,7 +129,7 @@ def another_process(stack: ExitStack, patch: pytest.MonkeyPatch, capsys: Capsys)
         return shown.closed()
 
     stack.callback(lambda: None if its.closed else close())
-    return replace(shown, progress=_Told(its), closed=close)
+    return replace(shown, progress=_PipeProgress(its), closed=close)
 
 
 def on_a_terminal(stack: ExitStack, patch: pytest.MonkeyPatch) -> Terminal:

@@ -154,7 +154,7 @@ def test_simulated_figures_are_called_so_also_out_of_our_csv(
     assert {(row["target"], row["simulated"]) for row in rows} == {("sim", "true")}
     text = give(map_command.command, profile, "--baselines", str(figures)).output
     assert "SIMULATED" in text
-    assert "does not say how it was measured" not in text
+    assert "does not state how it was measured" not in text
 
 
 def test_half_a_sweep_is_called_so_and_what_it_lacks_is_to_be_measured(store: Path, profile: str) -> None:

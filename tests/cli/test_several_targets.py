@@ -22,7 +22,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import SIZE_BINS, Cell, Op
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import BESIDE_DOCUMENT
+from cephfit.core.values.run import TARGETS_DOCUMENT
 from cephfit.core.values.sample import State
 from cephfit.results import open_baselines
 from cephfit.results.statistics import comparison
@@ -131,7 +131,7 @@ def test_what_was_measured_is_kept_and_the_same_command_goes_on(tmp_path: Path, 
     assert all(0 < n < 3 * 2 * 2 * 2 * 2 for n in before.values()), "it was killed in the middle"
     done = run_on(tmp_path, *slow)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("going on with run") == 2
+    assert done.stderr.count("continuing run") == 2
     with Store.open(tmp_path / "s.sqlite") as store:
         assert len(store.runs()) == 2
         for run in store.runs():
@@ -202,9 +202,9 @@ def test_the_first_target_of_the_command_is_the_reference(
             for sample in old.samples(run.run_id):
                 new.add_samples(run.run_id, [sample], fio_json=None)
             new.put_document(
-                run.run_id, BESIDE_DOCUMENT, {"number": targets.index(run.target), "targets": targets}
+                run.run_id, TARGETS_DOCUMENT, {"number": targets.index(run.target), "targets": targets}
             )
-        assert old.document(old.run().run_id, BESIDE_DOCUMENT)["targets"] == [CALM, NOISY]  # type: ignore[index]
+        assert old.document(old.run().run_id, TARGETS_DOCUMENT)["targets"] == [CALM, NOISY]  # type: ignore[index]
     assert [run["target"] for run in json.loads(compared(tmp_path, "--json"))["runs"]] == targets
 
 

@@ -224,7 +224,7 @@ def test_what_broke_a_run_of_pgbench_is_said_before_what_clearing_up_met(
     monkeypatch.setattr(pgbench, "PostgresServer", Stuck)
     monkeypatch.setattr(Stuck, "removals", [])
     client = Client("c0", {}, 8 << 30, Path("/dev/null"))
-    said = "^mount: can't read superblock. Then clearing up failed: cgroup: cannot remove the control group"
+    said = "^mount: can't read superblock. Then cleanup failed: cgroup: cannot remove the control group"
     with pytest.raises(ClusterError, match=said):
         PgBench().prepare(client) if step == "prepare" else PgBench().run(client, 1, seed=1)
     assert len(Stuck.removals) == 2, "before and after"
@@ -238,7 +238,7 @@ def test_what_broke_at_full_speed_is_said_before_limits_that_cannot_be_set_again
             raise ClusterError("osd.0 has no disk")
 
     lost = Lost("x", tmp_path, LabSpec(n_hosts=0))
-    said = "^fio: no room. Then clearing up failed: osd.0 has no disk$"
+    said = "^fio: no room. Then cleanup failed: osd.0 has no disk$"
     with pytest.raises(HostError, match=said), lost.full_speed(IoMaxThrottle(tmp_path, tmp_path)):
         raise HostError("no room", where="fio")
     with (

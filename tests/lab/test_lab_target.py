@@ -225,7 +225,7 @@ def test_filestore_options_on_bluestore_are_warned_of(target: LabTarget) -> None
 
 
 def test_a_second_process_is_kept_out(target: LabTarget, lab_cluster: Lab) -> None:
-    with pytest.raises(ClusterError, match=f"process {os.getpid()}.* is at work on this target"):
+    with pytest.raises(ClusterError, match=f"process {os.getpid()}.* is using this target"):
         LabTarget(lab_cluster)
     looking = LabTarget(lab_cluster, for_change=False)
     assert looking.health().ok

@@ -171,7 +171,7 @@ def test_aliases_that_multiply_are_refused_before_they_fill_the_memory(small_tex
 
 
 def test_brackets_without_end_are_named_as_such(small_text: str) -> None:
-    with pytest.raises(InputError, match="lie too deep within each other"):
+    with pytest.raises(InputError, match="are nested too deeply"):
         parse_sweep(small_text.replace("[4K, 1M]", "[" * 5000 + "]" * 5000), file="small.yaml")
 
 

@@ -279,7 +279,7 @@ def test_what_ended_a_verification_is_said_before_what_clearing_up_met_then(stor
     work.stays_mounted = True
     work.fails_on = dict.fromkeys(SPEED, LackingError("PostgreSQL's programs are not installed"))
     bench.disks = {name: {"prepared": contents_of(work, "verification of r1")} for name in SPEED}
-    said = r"^PostgreSQL's programs are not installed. Then clearing up failed: umount: target is busy$"
+    said = r"^PostgreSQL's programs are not installed. Then cleanup failed: umount: target is busy$"
     with pytest.raises(LackingError, match=said):
         run(bench, work, store)
 

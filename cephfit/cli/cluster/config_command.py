@@ -1,4 +1,4 @@
-"""`cephfit config`: what the configuration file, the environment and the command line come to."""
+"""`cephfit config`: the values of options from configuration file, environment and command line."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from cephfit.operations.cluster_options import ClusterOptions
 def command() -> None:
     """Options that many commands share, from a configuration file and the environment.
 
-    The command line goes before the environment (CEPHFIT_CONF, CEPHFIT_SSH_USER, ...), and that before the file.
+    The command line overrides the environment (CEPHFIT_CONF, CEPHFIT_SSH_USER, ...), which overrides the file.
     The file is that of `cephfit --config FILE`, else of $CEPHFIT_CONFIG, else
     $XDG_CONFIG_HOME/cephfit/config.yaml (docs/clusters.md).
     """
@@ -30,7 +30,7 @@ def command() -> None:
     "target_text",
     metavar="TARGET",
     shell_complete=targets,
-    help="Also take the file's section of this target, such as `ceph:NAME`.",
+    help="Include the file's section for this target, such as `ceph:NAME`.",
 )
 @store_option
 @cluster_options
@@ -73,7 +73,7 @@ def _is(value: Any, entry: Entry | None) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """For people; an address without its password."""
+    """Format a value for display; an address without its password."""
     if value is None:
         return ""
     if isinstance(value, bool):

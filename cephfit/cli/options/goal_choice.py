@@ -1,4 +1,4 @@
-"""What a sweep is after: `--profile` and `--model`, for sweeps that race configurations or search for one."""
+"""Options for the goal of a sweep: `--profile` and `--model`, for races and searches."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def goal_options(command: _Command) -> _Command:
     """Adds ``--profile`` and ``--model`` (arguments ``profile_file`` and ``model``) of a sweep's goal."""
     return profile_options(
-        "Profile of the workload that configurations race for, if the sweep says so (`cephfit trace profile`)."
+        "Profile of the workload that configurations race for, if the sweep declares it (`cephfit trace profile`)."
     )(command)
 
 
 def profile_options(what_for: str) -> Callable[[_Command], _Command]:
-    """Adds ``--profile`` and ``--model`` to a command that uses them for something of its own.
+    """Adds ``--profile`` and ``--model`` to a command with another use for them.
 
     Args:
         what_for: the help of ``--profile``.

@@ -51,7 +51,7 @@ def command(
 ) -> None:
     """Rank the configurations of a sweep for the workload in PROFILE, best to worst, the default = 100.
 
-    PROFILE comes from `cephfit trace profile`, or is an example that comes with cephfit, such as
+    PROFILE comes from `cephfit trace profile`, or is a bundled example, such as
     `example:pgbench`; STORE comes from `cephfit sweep run`. A CSV has the columns configuration, size, pattern,
     client, run, iops.
     """
@@ -70,7 +70,7 @@ def command(
     if save:
         _refuse_read_only(location)
     measured = run_document(location, run_id)
-    run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
+    run_id = measured["run"] or run_id  # the newest at this moment; another run may begin meanwhile
     with may_be_unfinished(measured):
         predictions = ranked(speaker, profile, open_baselines(location, run_id, load))
     if stored and save is not False and (kept_out := _save(location, run_id, load, profile, predictions)):
@@ -84,8 +84,10 @@ def command(
 
 
 def _refuse_read_only(location: str) -> None:
-    """Raises:
-    StoreError: the store can only be read, so that nothing can be saved in it.
+    """Check that the store can be written.
+
+    Raises:
+        StoreError: it is read-only.
     """
     from cephfit.results.store.sample_store import Store
 
@@ -93,7 +95,7 @@ def _refuse_read_only(location: str) -> None:
 
 
 def _save(location: str, run_id: str | None, load: str, profile: Profile, predictions: PredictionSet) -> str:
-    """Why nothing is saved: the store can only be read; empty where it is saved."""
+    """Save the predictions; return why not if the store is read-only, else an empty text."""
     from cephfit.results.store.sample_store import Store, kind_of
 
     with Store.open(location) as store:
@@ -154,7 +156,7 @@ def _as_good(predictions: PredictionSet) -> list[str]:
 
 def _against(predictions: PredictionSet, name: str) -> str:
     p = predictions.of(name)
-    # Beyond an end that is open there is nothing known: where the load's limit was reached, or nothing repeated.
+    # An end is open if the load's limit was reached or nothing was repeated.
     if not math.isfinite(p.high) and p.low > 0:
         return f"at least {p.low - 100:+.1f} % against the default"
     if p.low <= 0 and math.isfinite(p.high):
@@ -171,14 +173,14 @@ def _row(p: Prediction) -> list[str]:
 
 
 def _print_weights(predictions: PredictionSet) -> None:
-    """Which cells carry the workload, and how fast each configuration is in them."""
+    """Print the cells with the largest weight, and the rate of each configuration in them."""
     from cephfit.core.values.prediction import Verdict
 
     default = next(p for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
     heaviest = sorted(default.reasons, key=lambda r: -r.weight)[:_SHOWN_CELLS]
     measure = "the default's time" if model_called(predictions.model).adds_time else "the accesses"
     click.echo(f"The cells that matter most (share of {measure}), and the rate in each, default = 100:")
-    # Size above pattern: six whole names of cells beside each other are wider than most terminals.
+    # Size above pattern: six full cell names in one row are wider than most terminals.
     rows = [["", *(r.cell.pattern.value for r in heaviest)]]
     rows.append(["weight", *(f"{100 * r.weight:.1f} %" for r in heaviest)])
     for p in predictions.predictions:

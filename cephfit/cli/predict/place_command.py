@@ -66,7 +66,7 @@ def command(
 
     If the samples cannot distinguish pools from the fastest one (or, with --at-least, if several are certainly
     fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
-    tier counts with the part of the measured data that it had room for.
+    tier counts with the part of the measured data that it could hold.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
     from cephfit.core.profile_files import read_profile
@@ -79,7 +79,7 @@ def command(
 
     speaker = predictor(model, confidence=confidence)
     measured = run_document(location, run_id)
-    run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
+    run_id = measured["run"] or run_id  # the newest at this moment; another run may begin meanwhile
     baselines = open_baselines(location, run_id, load)
     spaces = _spaces(location, run_id, lying)
     by_class = parse_prices(prices, spaces)
@@ -119,7 +119,7 @@ def command(
 
 
 def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[str, Space | None]:
-    """Pools that compete and what each takes; empty for a CSV file, which does not say what it measured."""
+    """Return the competing pools and their usage; empty for a CSV file, which does not record pools."""
     from cephfit.results.tables.baseline_csv import is_store
 
     if not is_store(location):
@@ -171,14 +171,14 @@ def parse_lies(text: str, known: set[str]) -> tuple[str, Space]:
 
 
 def parse_prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[str, float]:
-    """The price of a byte by device class; 1 of each where none is given.
+    """Return the price of a byte by device class; 1 for each class if none is given.
 
     Args:
         prices: each ``CLASS=NUMBER``.
-        spaces: by configuration, None where it is not known.
+        spaces: by configuration; None if unknown.
 
     Raises:
-        InputError: one says something else, or names a class that no pool is on.
+        InputError: a text has another form, or names a class without a pool.
     """
     from cephfit.core.errors import InputError
 

@@ -1,4 +1,4 @@
-"""`cephfit verify`: run a real workload and hold the prediction against it."""
+"""`cephfit verify`: run a real workload and compare it with the prediction."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     "--configurations",
     metavar="A,B,...",
     shell_complete=configurations,
-    help="Configurations to run, besides the default.  [default: the predicted best and worst]",
+    help="Configurations to run in addition to the default.  [default: the predicted best and worst]",
 )
 @workload_option
 @scale_option
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     "--repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Runs per configuration."
 )
 @click.option(
-    "--seconds", type=Finite(min=1), default=30.0, show_default=True, help="How long each run is measured."
+    "--seconds", type=Finite(min=1), default=30.0, show_default=True, help="Measured seconds of each run."
 )
 @keep_option
 @needed_apply_option
@@ -101,9 +101,9 @@ def command(
     """Run a real workload on the default, the predicted best and the predicted worst configuration.
 
     Runs are interleaved and repeated; each is stored when it ends, and an interrupted verification continues where
-    it stopped. Before every run the caches are brought into the condition that the sweep file states. Prints the
-    measured next to the predicted performance: the error, whether the order held, and the regret, which is what
-    following the prediction costs compared with the best configuration that was run. On a cluster that cephfit did
+    it stopped. Before every run the caches are set to the condition in the sweep file. Prints the
+    measured next to the predicted performance: the error, whether the order held, and the regret, which is the
+    loss from choosing the predicted best instead of the measured best configuration. On a cluster that cephfit did
     not create it needs `--apply`; `cephfit sweep plan --target` shows what would change.
     """
     from cephfit.cli.options.workload_choice import trial_of
@@ -161,9 +161,9 @@ def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
         measured = parse_sweep(run.sweep_text, file=f"run {run_id}", stored=True).configurations
         if {c.name: c.settings for c in measured} != {c.name: c.settings for c in sweep.configurations}:
             raise InputError(
-                f"the configurations of sweep {sweep.name} are not those that run {run_id} measured",
+                f"the configurations of sweep {sweep.name} differ from those that run {run_id} measured",
                 where=store.name,
-                remedy="give the sweep file as it was then, or a run of this sweep file with --run",
+                remedy="give the original sweep file, or a run of this sweep file with --run",
             )
         return run
     for run in store.runs():
@@ -179,10 +179,10 @@ def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
 def _predict(
     store: Store, run: Run, location: str, profile_file: Path | None, model: str | None, confidence: float | None
 ) -> tuple[PredictionSet, str]:
-    """The prediction that is put to the test, made anew from all samples, and what to know of it.
+    """Predict again from all samples; return the prediction to verify and a note on it.
 
-    Model and confidence are those of the run's stored prediction, whose place the fresh one then takes; the one
-    that `cephfit map` made with another model or confidence stays.
+    Model and confidence are those of the run's stored prediction, which is then replaced. A prediction that
+    `cephfit map` stored with another model or confidence is kept.
     """
     from cephfit.core.errors import InputError
     from cephfit.core.profile_files import read_profile
@@ -225,7 +225,7 @@ def _predict(
 
 
 def _choose(sweep: Sweep, predictions: PredictionSet, named: str | None) -> tuple[Sequence[Configuration], str]:
-    """The configurations to run, the default first, and what a person should know about the choice."""
+    """Return the configurations to run, the default first, and a note on the choice."""
     from cephfit.core.errors import InputError
     from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 
@@ -265,7 +265,7 @@ def _print(assessment: Assessment, note: str) -> None:
     order = {True: "held", False: "did NOT hold", None: "is not clear from these runs"}[assessment.order_held]
     click.echo(f"The predicted order {order} (model {assessment.model}, workload {assessment.workload})")
     if assessment.regret_pct is not None:
-        click.echo(f"Regret of following the prediction: {assessment.regret_said()}")
+        click.echo(f"Regret of following the prediction: {assessment.regret_text()}")
     for sentence in assessment.missed():
         click.echo(sentence)
     for line in assessment.notes:

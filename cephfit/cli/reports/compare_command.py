@@ -1,12 +1,8 @@
-"""Compare runs of one sweep on several targets.
+"""`cephfit compare`: compare runs of one sweep on several targets; also measure several targets at the same time.
 
-Several targets measured side by side: one process for each, shown and stored together.
-
-A process of its own keeps what belongs to one cluster (librados, locks, programs that it started) away from the
-others. Each tells this process how far it is through a pipe. When this process is gone, the pipe is closed and
-they go too, at once, as if they had been killed themselves: everything that was measured is in the store.
-
-`cephfit compare`: the same sweep on several targets, cell by cell.
+Each target is measured in a separate process, so that librados, locks and child processes of one cluster do not
+affect the others. The processes report their progress through pipes. When this process ends, the pipes are closed
+and the others exit at once, as if they were killed: all completed samples are stored.
 """
 
 from __future__ import annotations
@@ -45,18 +41,18 @@ if TYPE_CHECKING:
     from cephfit.results.store.sample_store import Store
 
 _SECONDS_TO_END = 120.0
-"""After an interrupt: a run of fio is ended and its volume let go of well within this."""
+"""Time limit after an interrupt: sufficient to end a run of fio and release its volume."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How one target's part ended.
+    """The result of the measurement on one target.
 
     Attributes:
-        target: as it was named.
-        document: how far its run is; None if it did not come to its end.
+        target: its name.
+        document: status of its run; None if the measurement did not complete.
         error: why not.
-        interrupted: a person ended it.
+        interrupted: the user interrupted it.
     """
 
     target: str
@@ -68,12 +64,12 @@ class Finished:
 def measure_side_by_side(
     request: Request, targets: Sequence[str], shown: Mapping[str, Progress]
 ) -> list[Finished]:
-    """Measure on all targets at once. One that fails does not disturb the others.
+    """Measure on all targets concurrently. A failure of one does not affect the others.
 
     Args:
-        request: the same for all.
-        targets: as ``open_target`` takes them, each once.
-        shown: where the progress of each is shown.
+        request: common to all targets.
+        targets: names as ``open_target`` takes them, without duplicates.
+        shown: the progress of each target.
 
     Returns:
         One entry per target, in their order.
@@ -116,7 +112,7 @@ def _listen(
     shown: Mapping[str, Progress],
     until: float | None = None,
 ) -> None:
-    """Show what the processes tell, until each has told how it ended, or has none left to tell."""
+    """Show what the processes report, until each has reported its result or has ended."""
     open_pipes = [pipe for pipe, target in pipes.items() if target not in ended]
     while open_pipes and (until is None or time.monotonic() < until):
         for pipe in wait(open_pipes, timeout=1.0):
@@ -148,49 +144,49 @@ def _died(process: SpawnProcess) -> CephfitError:
     return CephfitError(
         f"the process that measured this target {how}",
         where=process.name,
-        remedy="run the same command again: it continues from what is stored",
+        remedy="run the same command again: it continues from the stored samples",
     )
 
 
-class _Told:
-    """Implements ``Progress`` by telling it to the process that shows it."""
+class _PipeProgress:
+    """Implements ``Progress`` by sending it to the process that shows it."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self._lock = threading.Lock()
 
-    def tell(self, word: str, *arguments: Any) -> None:
+    def send(self, word: str, *arguments: Any) -> None:
         with self._lock:
             self._pipe.send((word, arguments))
 
     def start(self, what: str, total: float | None = None) -> None:
-        self.tell("start", what, total)
+        self.send("start", what, total)
 
     def advance(self, steps: float = 1.0, detail: str = "") -> None:
-        self.tell("advance", steps, detail)
+        self.send("advance", steps, detail)
 
     def note(self, message: str) -> None:
-        self.tell("note", message)
+        self.send("note", message)
 
     def done(self) -> None:
-        self.tell("done")
+        self.send("done")
 
 
 def _measure_there(request: Request, target: str, pipe: Connection) -> None:
-    """The other process. An interrupt from the keyboard reaches only the first one, which passes it on."""
+    """Entry of a measuring process. It ignores Ctrl-C, which the main process forwards as SIGTERM."""
     from cephfit.cli.sweep.sweep_text import measure
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _interrupt)
-    threading.Thread(target=_go_with_the_first, args=(pipe,), daemon=True).start()
-    told = _Told(pipe)
+    threading.Thread(target=_exit_with_main, args=(pipe,), daemon=True).start()
+    sender = _PipeProgress(pipe)
     try:
-        told.tell("document", measure(request, target, told))
+        sender.send("document", measure(request, target, sender))
     except CephfitError as error:
-        told.tell("error", type(error).__name__, error.what, error.where, error.remedy)
+        sender.send("error", type(error).__name__, error.what, error.where, error.remedy)
     except KeyboardInterrupt:
         with suppress(OSError):
-            told.tell("interrupted")
+            sender.send("interrupted")
 
 
 def _interrupt(_number: int, _frame: object) -> None:
@@ -198,8 +194,8 @@ def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _go_with_the_first(pipe: Connection) -> None:
-    """Nobody ever sends anything this way: what ends the waiting is the end of the process on the other side."""
+def _exit_with_main(pipe: Connection) -> None:
+    """Exit when the main process ends. Nothing is ever sent in this direction, so only its end closes the pipe."""
     with suppress(EOFError, OSError):
         pipe.recv()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -214,7 +210,7 @@ def _go_with_the_first(pipe: Connection) -> None:
     metavar="RUN",
     shell_complete=runs,
     help="Run to compare. Repeatable; the others are compared with the first.  [default: the newest of each "
-    "target of the newest sweep, in the order in which one command measured them side by side, else oldest first]",
+    "target of the newest sweep, in the order in which one command measured them together, else oldest first]",
 )
 @load_option
 @profiles_option("Also compare what is served of this workload's mix (`cephfit trace profile`). Repeatable.")
@@ -230,10 +226,9 @@ def command(
 ) -> None:
     """Print every configuration in every cell on each target, and its rate relative to the first target's.
 
-    Rates are those of all clients together. Intervals are of 95 %, each by itself: of a hundred cells that do not
-    differ, about five seem to; on average, for what a round does moves all of its cells together. With
-    --profile, the same for what each target serves of that workload, which is what `cephfit report` calls accesses
-    per second.
+    Rates are the sum over all clients. Intervals are individual 95 % intervals: of a hundred cells without a
+    difference, about five seem to differ. That is an average, because a round shifts all of its cells together.
+    With --profile, also compare the rate of that workload, which `cephfit report` calls accesses per second.
     """
     from cephfit.core.errors import InputError
     from cephfit.core.profile_files import read_profile
@@ -245,7 +240,7 @@ def command(
         raise InputError(
             "the table and --json cannot both go to standard output",
             where="-o -",
-            remedy="name a file with -o, or leave out --json",
+            remedy="name a file with -o, or omit --json",
         )
     if output is not None:
         refuse_lost_input(output)
@@ -258,7 +253,7 @@ def command(
         ]
     rows = rows_of(baselines)
     served = [one for profile in profiles for one in served_of(profile, baselines)]
-    notes = [*_notes(runs), *_left_out(served), *(_of_which_rounds(baselines) if served else ())]
+    notes = [*_notes(runs), *_omitted(served), *(_of_which_rounds(baselines) if served else ())]
     notes += _of_the_loads(baselines, profiles)
     if output is not None and _write_csv(output, runs, rows, served, load):
         return
@@ -267,15 +262,15 @@ def command(
         return
     for number, run in enumerate(runs):
         click.echo(f"{number + 1}: {run.target}, run {run.run_id}")
-    click.echo(f"IOPS of all clients together, means over all rounds of a target, and their ratio. {_HOW_SURE}")
+    click.echo(f"IOPS, sum over all clients, means over all rounds of a target, and their ratio. {_HOW_SURE}")
     click.echo()
     for profile in profiles:
         click.echo(f"Workload {profile.name}: accesses of its mix per second, the mix added up as time")
         of_it = [((one.configuration,), one.there) for one in served if one.workload == profile.name]
-        _print_beside(("configuration",), of_it, "accesses/s", len(runs))
+        _print_targets(("configuration",), of_it, "accesses/s", len(runs))
         click.echo()
     places = [((row.configuration, str(row.cell)), row.there) for row in rows]
-    _print_beside(("configuration", "cell"), places, "IOPS", len(runs))
+    _print_targets(("configuration", "cell"), places, "IOPS", len(runs))
     for note in notes:
         click.echo(f"Note: {note}")
 
@@ -283,7 +278,7 @@ def command(
 def _write_csv(
     output: Path, runs: Sequence[Run], rows: Sequence[Row], served: Sequence[Served], load: str
 ) -> bool:
-    """Whether it went to standard output, and nothing else may."""
+    """Write the table as CSV; return whether it went to standard output."""
     from cephfit.cli.terminal.written_files import write_whole
     from cephfit.results.tables.sample_csv import rows_csv
 
@@ -296,7 +291,7 @@ def _write_csv(
 
 
 def _runs(store: Store, run_ids: Sequence[str]) -> list[Run]:
-    """The runs that were named, or the newest of each target of the newest sweep."""
+    """Return the named runs, or the newest of each target of the newest sweep."""
     from cephfit.core.errors import InputError
 
     if run_ids:
@@ -318,13 +313,13 @@ def _runs(store: Store, run_ids: Sequence[str]) -> list[Run]:
 
 
 def _in_order(store: Store, runs: list[Run]) -> list[Run]:
-    """As one command named their targets, where one command measured them all; else the first begun first.
+    """Sort runs by the order of targets if one command measured them all, else by start time.
 
-    Those that one command measures side by side begin at the same time, one or the other a moment earlier.
+    The runs of one command begin almost simultaneously, in arbitrary order.
     """
-    from cephfit.core.values.run import BESIDE_DOCUMENT
+    from cephfit.core.values.run import TARGETS_DOCUMENT
 
-    documents = [store.document(run.run_id, BESIDE_DOCUMENT) for run in runs]
+    documents = [store.document(run.run_id, TARGETS_DOCUMENT) for run in runs]
     orders = [document for document in documents if document is not None]
     if len(orders) == len(runs) and all(order["targets"] == orders[0]["targets"] for order in orders):
         numbers = {run.run_id: order["number"] for run, order in zip(runs, orders, strict=True)}
@@ -333,7 +328,7 @@ def _in_order(store: Store, runs: list[Run]) -> list[Run]:
 
 
 def _notes(runs: Sequence[Run]) -> list[str]:
-    """What a person must know before believing a difference."""
+    """Caveats on the compared runs."""
     notes = [f"run {run.run_id} on {run.target} is not finished" for run in runs if not run.finished]
     if len({run.sweep_digest for run in runs}) > 1:
         notes.append("the runs are of different sweeps, which may have measured the cells in different ways")
@@ -343,12 +338,12 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     return notes
 
 
-def _left_out(served: Sequence[Served]) -> list[str]:
-    """Where a rate is not of the whole workload."""
+def _omitted(served: Sequence[Served]) -> list[str]:
+    """Sentences on rates that omit cells of the workload."""
     return list(
         dict.fromkeys(
             f"{one.workload} on target {number}: without {', '.join(map(str, rate.left_out))}, which was not "
-            "measured there and contributes next to nothing"
+            "measured there and has a negligible weight"
             for one in served
             for number, rate in enumerate(one.rates, start=1)
             if rate is not None and rate.left_out
@@ -357,63 +352,66 @@ def _left_out(served: Sequence[Served]) -> list[str]:
 
 
 def _of_which_rounds(targets: Sequence[Baselines]) -> list[str]:
-    """What the rates of workloads are of on targets where that is not plainly the means."""
+    """Sentences on targets whose rates of workloads are not simply the means."""
     from cephfit.results.statistics.run_caveats import OF_WORKLOADS, same_rounds
 
     return [f"target {i}: {OF_WORKLOADS}" for i, target in enumerate(targets, start=1) if not same_rounds(target)]
 
 
 def _of_the_loads(targets: Sequence[Baselines], profiles: Sequence[Profile]) -> list[str]:
-    """Where the load's own limit was reached, and why workloads have no rates."""
+    """Sentences on reached limits of the load, and on workloads without rates."""
     from cephfit.core.values.cells import CELLS
     from cephfit.results.statistics.workload_rate import rate_notes
 
     reached = [
-        f"target {number}: {said}"
+        f"target {number}: {sentence}"
         for number, target in enumerate(targets, start=1)
-        if (said := target.measured_load.reached_in(target.configurations, CELLS))
+        if (sentence := target.measured_load.reached_in(target.configurations, CELLS))
     ]
     return [*reached, *dict.fromkeys(n for p in profiles for target in targets for n in rate_notes(p, target))]
 
 
 _HOW_SURE = (
-    "Intervals are of 95 %, each by itself: of a hundred cells that do not differ, about five seem to. That is on "
-    "average: what a round does moves all of its cells together, so that mostly fewer do, and seldom most of them."
+    "Intervals are individual 95 % intervals: of a hundred cells without a difference, about five seem to differ. "
+    "That is an average: a round shifts all of its cells together, so that usually fewer do, and rarely most."
 )
 
 
-def _print_beside(
+def _print_targets(
     headers: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[There]]], unit: str, n_targets: int
 ) -> None:
-    """A table of targets by their numbers: their names may be as wide as the terminal.
+    """Print a table of targets by their numbers, because their names may be as wide as the terminal.
 
     Args:
-        headers: of what names a row.
-        rows: their names, and what each target gave.
+        headers: of the columns that name a row.
+        rows: names, and the value of each target.
     """
     if n_targets == 2:
         print_table([*headers, f"1: {unit}", f"2: {unit}", "2 / 1"], [_line(*row) for row in rows])
         return
-    # Three targets side by side are wider than a terminal.
+    # Three targets in one row are wider than a terminal.
     print_table([*headers, "target", unit, "target / 1"], [line for row in rows for line in _lines(*row)])
 
 
 def _lines(names: Sequence[str], there: Sequence[There]) -> list[list[str]]:
-    """A line for each target; the names stand in the first."""
+    """One line per target; the first has the names."""
     first, *others = there
     return [
         [*names, "1", _level(first.rate, first.missing), ""],
-        *([*("" for _ in names), f"{number}", *_held(other)] for number, other in enumerate(others, start=2)),
+        *(
+            [*("" for _ in names), f"{number}", *_rate_and_ratio(other)]
+            for number, other in enumerate(others, start=2)
+        ),
     ]
 
 
 def _line(names: Sequence[str], there: Sequence[There]) -> list[str]:
     first, second = there
-    return [*names, _level(first.rate, first.missing), *_held(second)]
+    return [*names, _level(first.rate, first.missing), *_rate_and_ratio(second)]
 
 
-def _held(there: There) -> list[str]:
-    """A target's rate, and that over the first one's."""
+def _rate_and_ratio(there: There) -> list[str]:
+    """A target's rate, and its ratio to that of the first target."""
     verdict = {None: "", True: "differs", False: "not distinguishable"}[there.differs]
     return [_level(there.rate, there.missing), f"{_level(there.ratio, '-')} {verdict}".rstrip()]
 
@@ -427,7 +425,7 @@ def _level(level: Level | None, missing: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Four digits, or all before the point: never with an exponent, as ``1.234e+04`` for 12,345 IOPS."""
+    """Format with four significant digits, or as a whole number: never with an exponent (``1.234e+04``)."""
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 

@@ -1,9 +1,4 @@
-"""Write the report of a run, or of a folder of results.
-
-`cephfit report --folder`: a page for every run, load and workload, an index, and tables of all of them.
-
-`cephfit report`: what was found, as a page, as text or as a table.
-"""
+"""`cephfit report`: write the results of a run as a page, text or table; or a folder of pages for all runs."""
 
 from __future__ import annotations
 
@@ -42,13 +37,15 @@ def write_folder(
     profiles: Sequence[Profile],
     predict: Predict,
 ) -> dict[str, Any]:
-    """Write it all; what of it there was before is replaced, other files are left alone.
+    """Write a page for every run, load and workload, an index, and tables of all of them.
+
+    Existing pages are replaced; other files are not touched.
 
     Args:
-        folder: made if it is not there.
+        folder: created if it does not exist.
         run_ids: all runs if empty.
         load: all loads of each run if None.
-        profiles: workloads to predict for on every run; if empty, the one that each run was last mapped for.
+        profiles: workloads to predict on every run; if empty, the workload last mapped on each run.
 
     Returns:
         The index as JSON values.
@@ -56,7 +53,7 @@ def write_folder(
     Raises:
         HostError: something cannot be written.
         InputError: there is nothing to report.
-        StoreError: a run is not there.
+        StoreError: a run does not exist.
     """
     from cephfit.results.report.render import (
         all_cells_csv,
@@ -110,7 +107,7 @@ def write_folder(
 def _findings(
     store: Store, run_ids: Sequence[str], load: str | None, profiles: Sequence[Profile], predict: Predict
 ) -> tuple[list[Findings], list[str]]:
-    """What can be reported, and why the rest cannot."""
+    """Return what can be reported, and why the rest cannot."""
     from cephfit.results.report.report_build import read_findings
     from cephfit.results.statistics.loads import names_of
 
@@ -147,7 +144,7 @@ _FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".c
     metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
     help="Instead of -o: write pages for all runs, all loads and every --profile into this folder, with an index "
-    "and tables of all of them; --run (repeatable) and --load choose some.",
+    "and tables of all of them; --run (repeatable) and --load select some.",
 )
 @click.option(
     "--format",
@@ -174,14 +171,14 @@ def command(
 ) -> None:
     """Write the report of a run under one load, and of how the run scales over its loads.
 
-    The prediction is made anew from the current samples. The page needs no network and no scripts: mail it, print
+    The prediction is computed from the current samples. The page needs no network and no scripts: mail it, print
     it, or archive it with the samples.
     """
     if (output is None) == (folder is None):
         raise click.UsageError("give either -o FILE or --folder FOLDER")
     if folder is not None:
         if style is not None or what is not None:
-            raise click.UsageError("--folder writes pages and all tables: leave out --format and --what")
+            raise click.UsageError("--folder writes pages and all tables: omit --format and --what")
         _write_folder(store, folder, run_ids, load, profile_files, as_json=as_json)
         return
     assert output is not None, "one of the two is given"
@@ -213,7 +210,7 @@ def _write_one(
         raise InputError(
             "the report and --json cannot both go to standard output",
             where="-o -",
-            remedy="name a file with -o, or leave out --json",
+            remedy="name a file with -o, or omit --json",
         )
     refuse_lost_input(output)
     style = _style(output, style, what)
@@ -297,17 +294,17 @@ def _write_folder(
         under = f", load {page['load']}" if page["load"] else ""
         click.echo(f"{page['target']}{under}: {page['answer']}")
     for what in document["lost"]:
-        click.echo(f"Left out: {what}")
+        click.echo(f"Omitted: {what}")
     click.echo(f"Index: {document['output']}")
 
 
-def _predict(profile: Profile, baselines: Baselines, told: PredictionSet | None) -> PredictionSet:
-    """As `cephfit map` does, with the model and the confidence of the prediction that it kept."""
+def _predict(profile: Profile, baselines: Baselines, stored: PredictionSet | None) -> PredictionSet:
+    """Predict as `cephfit map` does, with the model and the confidence of the stored prediction."""
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
 
-    speaker = predictor() if told is None else predictor(told.model, confidence=told.confidence)
-    return ranked(speaker, profile, baselines)
+    model = predictor() if stored is None else predictor(stored.model, confidence=stored.confidence)
+    return ranked(model, profile, baselines)
 
 
 def _csv(findings: Findings, what: str) -> str:
@@ -325,7 +322,7 @@ def _csv(findings: Findings, what: str) -> str:
         raise InputError(
             "this run has no predictions yet",
             where=findings.run.run_id,
-            remedy="make them with `cephfit map PROFILE --baselines STORE`",
+            remedy="create them with `cephfit map PROFILE --baselines STORE`",
         )
     baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
     return sample_csv.predictions_csv(findings.predictions, findings.run, rates_of(findings, baselines))

@@ -40,7 +40,7 @@ def command() -> None:
 @store_option
 @json_option
 def list_runs(store: str, as_json: bool) -> None:
-    """List the runs, newest first. All figures but the last count samples, one per fio run and client."""
+    """List the runs, newest first. All numbers except the last count samples, one per fio run and client."""
     from cephfit.results.report import formatting
     from cephfit.results.store.sample_store import Store
 
@@ -69,7 +69,7 @@ def list_runs(store: str, as_json: bool) -> None:
 @store_option
 @json_option
 def show(name: str, store: str, as_json: bool) -> None:
-    """Show what a run was: cluster, versions, settings of its configurations, samples, what is saved with it."""
+    """Show a run: cluster, versions, settings of its configurations, samples, stored documents."""
     from cephfit.results.store.sample_store import Store
 
     with Store.open(store) as opened:
@@ -85,7 +85,7 @@ def show(name: str, store: str, as_json: bool) -> None:
 @store_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
-    "--force", is_flag=True, help="Delete it also if a process of another machine may still be measuring it."
+    "--force", is_flag=True, help="Delete it even if a process of another machine may still be measuring it."
 )
 @json_option
 def rm(name: str, store: str, yes: bool, force: bool, as_json: bool) -> None:
@@ -122,7 +122,7 @@ def rm(name: str, store: str, yes: bool, force: bool, as_json: bool) -> None:
     help="CSV of the samples, or a store with only this run.  [default: by the file's suffix, csv without one]",
 )
 def export(name: str, store: str, output: Path, style: str | None) -> None:
-    """Write the samples of a run as CSV, or the whole run as a store of its own (FILE.sqlite)."""
+    """Write the samples of a run as CSV, or the whole run as a separate store (FILE.sqlite)."""
     from cephfit.cli.terminal.written_files import write_whole, written_whole
     from cephfit.results.store.sample_store import Store
     from cephfit.results.tables.sample_csv import samples_csv
@@ -143,7 +143,7 @@ def export(name: str, store: str, output: Path, style: str | None) -> None:
         if style == _SQLITE:
             with written_whole(output, what="the store") as place, Store.open(place, create=True) as wanted:
                 opened.copy_run(run.run_id, wanted)
-                wanted.close()  # its log goes into the file before that gets its name
+                wanted.close()  # writes its log into the file before the file is renamed
             return
         text = samples_csv(opened.samples(run.run_id), run)
     if to_stdout:
@@ -153,8 +153,10 @@ def export(name: str, store: str, output: Path, style: str | None) -> None:
 
 
 def _confirmed(question: str) -> bool:
-    """Raises:
-    InputError: standard input has no answer, as in a script.
+    """Ask the user.
+
+    Raises:
+        InputError: standard input has no answer, as in a script.
     """
     try:
         return click.confirm(question)
@@ -175,7 +177,7 @@ def _summary(store: Store, run: Run) -> dict[str, Any]:
         states[state.value] += n
     planned = None
     configurations = len({name for name, _ in counts})
-    with suppress(CephfitError):  # a sweep file that this version does not read: what was measured is still listed
+    with suppress(CephfitError):  # a sweep file that this version cannot read: the samples are still listed
         sweep = known_of(store, run).sweep
         planned = sum(len(s.cells) * sweep.measurement.under(s.load).n_clients for s in full_plan(sweep).steps)
         configurations = len(sweep.configurations)

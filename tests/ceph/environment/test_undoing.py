@@ -70,7 +70,7 @@ def test_of_several_errors_each_is_named() -> None:
     assert tried.make(lambda: None)
     assert not tried.make(lambda: fail("h1"))
     assert not tried.make(lambda: fail("h2"))
-    with pytest.raises(HostError, match="2 things went wrong: h1: h1 is away; h2: h2 is away") as error:
+    with pytest.raises(HostError, match="2 steps failed: h1: h1 is away; h2: h2 is away") as error:
         tried.end()
     assert error.value.remedy == "go there"
     ErrorCollector().end()

@@ -67,7 +67,7 @@ def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(cloud_admin: C
     second = cephfit(*command)
     told = second.stderr
     assert second.returncode == 0, told
-    assert "going on with run" in told
+    assert "continuing run" in told
     assert "filling" not in told.split("stack ")[0], "the volumes of the first configuration were filled already"
 
     with Store.open(str(store)) as opened:
