@@ -1,4 +1,4 @@
-"""The options of commands that may work on a Ceph cluster of other people (`--target ceph`)."""
+"""Options of commands that can use an existing Ceph cluster (`--target ceph`)."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ _ONLY_POOL = "CEPHFIT_ONLY_POOL"
 
 
 def _option(name: str, *others: str, **attributes: Any) -> Callable[..., Any]:
-    """An option that the environment may give, too: ``--ssh-user`` as ``CEPHFIT_SSH_USER``."""
+    """Declare an option that can also come from the environment: ``--ssh-user`` as ``CEPHFIT_SSH_USER``."""
     variable = f"CEPHFIT_{name.removeprefix('--').upper().replace('-', '_')}"
     return click.option(name, *others, envvar=variable, show_envvar=True, **attributes)
 
@@ -44,7 +44,7 @@ _POOL = (
     _option(
         "--only-pool",
         metavar="POOL",
-        help="Touch nothing but images in this pool (and cephfit's lock on the cluster).",
+        help="Use only images in this pool (and cephfit's lock on the cluster).",
     ),
     _option(
         "--restarts",
@@ -54,7 +54,7 @@ _POOL = (
 )
 _HOSTS = (
     _option("--ssh", is_flag=True, help="Allow SSH to the OSD hosts."),
-    _option("--ssh-user", metavar="USER", help="SSH user: root, or one whose sudo needs no password."),
+    _option("--ssh-user", metavar="USER", help="SSH user: root, or a user with sudo without a password."),
     _option(
         "--ssh-config", type=click.Path(path_type=Path), metavar="FILE", help="SSH client configuration to use."
     ),
@@ -63,7 +63,7 @@ _HOSTS = (
         "ssh_hosts",
         multiple=True,
         metavar="NAME=HOST",
-        help="Address at which SSH reaches the host that Ceph calls NAME. Repeatable.",
+        help="SSH address of the host with the name NAME in Ceph. Repeatable.",
     ),
 )
 _POOL_DEFAULTS = (
@@ -76,13 +76,13 @@ _LOCK = (
     click.option(
         "--take-over",
         is_flag=True,
-        help="Take over the lock of another sweep if cephfit cannot tell whether that has ended.",
+        help="Take over the lock of another sweep if cephfit cannot determine whether that has ended.",
     ),
 )
 
 
 def _adding(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds options; the command gets them as one argument ``cluster``."""
+    """Adds options, which the command receives as one argument ``cluster``."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -98,10 +98,10 @@ def _adding(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Call
 
 
 def _with_presets(given: dict[str, Any], target_text: str | None) -> ClusterOptions:
-    """The options of a command, those of the command line apart from what the environment and the file say.
+    """Return the options of a command, with those of the environment and the file as presets.
 
     Raises:
-        InputError: the file or the environment keeps to one pool, and the command cannot.
+        InputError: the file or the environment requires one pool (only-pool), which the command does not support.
     """
     context = click.get_current_context()
     sources = {name: context.get_parameter_source(name) for name in given}
@@ -118,15 +118,15 @@ def _with_presets(given: dict[str, Any], target_text: str | None) -> ClusterOpti
             raise InputError(
                 "only-pool allows nothing but images in one pool, and this command changes pools",
                 where=f"${_ONLY_POOL}" if limit is None else limit.where,
-                remedy="take it out of there, or use another file: cephfit --config FILE",
+                remedy="remove it there, or use another file: cephfit --config FILE",
             )
     targets = {name: open_to(section) for name, section in config.targets.items()}
     return ClusterOptions(**said, presets=Presets(environment, targets, open_to(config.everywhere)))
 
 
 cluster_options = _adding(*_CONNECTION, *_POOL, *_HOSTS, *_POOL_DEFAULTS, *_LOCK)
-"""For commands that bring a cluster into configurations, or back."""
+"""For commands that apply configurations to a cluster, or undo them."""
 connection_options = _adding(*_CONNECTION)
-"""For commands that only ask a cluster."""
+"""For commands that only query a cluster."""
 daemon_options = _adding(*_CONNECTION, *_HOSTS, *_LOCK)
-"""For commands that change a cluster and neither measure on it nor restart anything."""
+"""For commands that change a cluster without measuring or restarting."""
