@@ -17,7 +17,7 @@ from cephfit.lab.lab_creation import make_lab, open_cloud
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_status import LabStatus, ask_health
 from cephfit.lab.machine import require_aio, require_root
-from cephfit.lab.osds.osd_creation import OsdMaker, make_anew
+from cephfit.lab.osds.osd_creation import OsdMaker, recreate
 from cephfit.lab.osds.osd_layout import drop_page_cache
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
@@ -64,7 +64,7 @@ def finish(parts: LabParts, throttle: Throttle) -> None:
     with parts.connection() as admin:
         maker = OsdMaker(parts.folder, parts.conf, parts.disks, throttle, admin)
         stores = {osd: record.store(osd) for osd in record.unmade}
-        make_anew(maker, admin, parts.daemons, stores, keep=[record.spec.pool])
+        recreate(maker, admin, parts.daemons, stores, keep=[record.spec.pool])
         make_first_pool(admin, record.spec)
     parts.journal.change(unmade=())
 

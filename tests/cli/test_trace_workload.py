@@ -81,7 +81,7 @@ def test_only_guests_are_taken_away_at_the_end(
     [
         ("postmark", [], "neither pgbench nor program:FILE"),
         ("program:", [], "neither pgbench nor program:FILE"),
-        ("program:/nosuch", [], "there is no program that can be run"),
+        ("program:/nosuch", [], "this program does not exist"),
         ("program:/bin/true", ["--scale", "3"], "--scale is for pgbench only"),
     ],
 )

@@ -97,7 +97,7 @@ def test_what_cannot_be_made_is_said_beforehand(target: LabTarget) -> None:
         for configuration in (nowhere, no_such_disk, contradiction)
     }
     assert reasons[nowhere.settings] == (
-        "greater/osd_store/class:nvme/filesystem = xfs speaks to no OSD of this lab",
+        "greater/osd_store/class:nvme/filesystem = xfs applies to no OSD of this lab",
     )
     assert reasons[no_such_disk.settings] == ("journal on nvme: this lab has the classes hdd, ssd",)
     assert reasons[contradiction.settings] == ("db is of bluestore, and the object store is filestore",)

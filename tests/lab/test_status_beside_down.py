@@ -118,7 +118,7 @@ def test_what_goes_while_the_lab_stays_is_said_with_what_to_do(
 
     made()
     monkeypatch.setattr(IoMaxThrottle, "limits", gone)
-    with pytest.raises(HostError, match=r"^lab x: something of it went .*io.max'\n.*Look again when"):
+    with pytest.raises(HostError, match=r"^lab x: a part of it disappeared .*io.max'\n.*try again when"):
         Lab.open("x").status()
 
 
