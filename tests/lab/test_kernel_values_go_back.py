@@ -113,7 +113,7 @@ def test_where_the_journal_is_damaged_the_lab_stays_as_its_help_says(journal: Jo
     with pytest.raises(HostError, match=r"the lab stays: .*journal\.jsonl:1: this line of the journal is damaged"):
         Lab.remove("swept", folder=tmp_path / "lab")
     said = " ".join(CliRunner().invoke(lab_command.down, ["--help"]).output.split())
-    assert "the journal that knows it is damaged, the lab stays" in said
+    assert "the journal is damaged, the lab stays" in said
     journal.path.write_text(whole)
     Lab.remove("swept", folder=tmp_path / "lab")
     assert not (tmp_path / "lab").exists()

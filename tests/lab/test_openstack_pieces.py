@@ -117,13 +117,13 @@ def test_the_guests_network_is_none_that_this_machine_or_another_lab_has(monkeyp
 
 
 def test_a_lab_with_an_openstack_does_not_lie_in_run() -> None:
-    with pytest.raises(InputError, match="cannot lie below /run"):
+    with pytest.raises(InputError, match="cannot be below /run"):
         LabCloud.lay_out("x", Path("/run/user/0/lab"), range(len(PORT_NAMES)), ("hdd",))
 
 
 def test_a_kernel_without_what_networks_are_made_of_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "_LINKS", "link add cephfit0 type no-such-thing\n")
-    with pytest.raises(HostError, match="no network for guests can be made here"):
+    with pytest.raises(HostError, match="no network for guests can be created here"):
         network.require_links()
 
 

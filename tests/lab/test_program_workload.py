@@ -132,7 +132,7 @@ def test_what_it_leaves_running_is_not_waited_for(made: Made, client: Client, tm
     [
         ("exit 1", "ended with code 1"),
         ("echo hello", "no JSON"),
-        ("echo '[1]'", "no JSON object"),
+        ("echo '[1]'", "not a JSON object"),
         ('echo \'{"name": "x", "metric": "ops"}\'', "'volume' is missing or not text"),
         ('echo \'{"name": "My App", "metric": "ops", "volume": "1G"}\'', "cannot be its name"),
         ('echo \'{"name": "pgbench", "metric": "tps", "volume": "1G"}\'', "cannot be its name"),
