@@ -1,4 +1,4 @@
-"""Which prediction `cephfit verify` puts to the test, and what becomes of the one that `cephfit map` kept."""
+"""The prediction that `cephfit verify` verifies, and the one that `cephfit map` stored."""
 
 import json
 from pathlib import Path
