@@ -182,8 +182,8 @@ def test_every_cell_is_compared_with_the_first_target(measured: Path) -> None:
 def test_compare_shows_intervals(measured: Path) -> None:
     text = compared(measured)
     assert (
-        "Intervals are of 95 %, each by itself: of a hundred cells that do not differ, about five seem to" in text
-        and "what a round does moves all of its cells together" in text
+        "Intervals are individual 95 % intervals: of a hundred cells without a difference, about five seem" in text
+        and "a round shifts all of its cells together" in text
     )
     document = json.loads(compared(measured, "--json"))
     assert (document["confidence"], document["joint"]) == (0.95, False)

@@ -199,7 +199,7 @@ def test_an_export_whose_daemon_was_killed_is_detached_and_attached_again(
 def test_the_clients_rbd_cache_option_reaches_librbd(
     lab_cluster: Lab, image: Callable[[str], Path], tmp_path: Path, wanted: bool
 ) -> None:
-    """QEMU overrides rbd_cache by its own cache mode; an admin socket of the export's librbd has the effective value."""
+    """QEMU overrides rbd_cache by its cache mode; the export's admin socket has the effective value."""
     name = f"cached-{wanted}"
     image(name)
     conf = tmp_path / "client.conf"

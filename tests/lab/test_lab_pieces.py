@@ -248,8 +248,7 @@ def test_an_error_at_full_speed_is_reported_before_that_of_setting_limits(tmp_pa
         pass
 
 
-def test_missing_programs_are_distinguished_from_temporary_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
--> None:
+def test_missing_programs_differ_from_temporary_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A verification retries after the latter."""
     with pytest.raises(HostError, match="failed with code 1") as passing:
         machine.run(["mount", str(tmp_path / "none")])

@@ -109,8 +109,7 @@ def test_interface_names_depend_on_the_folder_and_are_valid() -> None:
     assert all(len(end) <= 15 for end in ends)
 
 
-def test_the_guests_network_is_not_in_use_on_this_machine_or_by_another_lab(monkeypatch: pytest.MonkeyPatch) ->
-None:
+def test_the_guests_network_is_not_in_use_by_this_machine_or_a_lab(monkeypatch: pytest.MonkeyPatch) -> None:
     routes = '[{"dst":"default"},{"dst":"10.77.0.0/24"},{"dst":"10.77.2.0/23"},{"dst":"192.0.2.0/24"}]'
     monkeypatch.setattr(network, "run", lambda argv: routes)
     assert network.pick_network() == "10.77.1"
