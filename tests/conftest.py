@@ -94,7 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Put all files of the tests into one folder of this session.
 
     pytest's own numbered folders are renamed and deleted by any later session as soon as this one is interrupted,
-    before its labs are taken down: nothing finds the loop devices of a lab whose folder has another name.
+    before its labs are removed: nothing finds the loop devices of a lab whose folder has another name.
     """
     if hasattr(config, "workerinput"):
         return

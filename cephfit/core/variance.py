@@ -63,11 +63,11 @@ class Blocks:
         The sum of their squares is the variance of that for a noise variance of 1. Where nothing is missing they
         are 1 / R for the one and -1 / R for the other. None where no chain of common rounds connects the two.
         """
-        wanted = np.zeros(len(self.present))
-        wanted[one] += 1
-        wanted[other] -= 1
-        solved = self.inverse @ wanted
-        if np.abs(self.information @ solved - wanted).max() > 1e-6:
+        unit = np.zeros(len(self.present))
+        unit[one] += 1
+        unit[other] -= 1
+        solved = self.inverse @ unit
+        if np.abs(self.information @ solved - unit).max() > 1e-6:
             return None
         return self._within(solved[:, None])
 

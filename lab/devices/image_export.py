@@ -206,8 +206,8 @@ _RBD_BUS = Path("/sys/bus/rbd/devices")
 
 def mappings_of(listing: str, address: ImageAddress) -> list[Mapping[str, Any]]:
     """Return the mappings with the names of an image from ``rbd device list --format json``, of any cluster."""
-    wanted = (address.pool, address.image)
-    return [m for m in json.loads(listing or "[]") if (m["pool"], m.get("image", m.get("name"))) == wanted]
+    names = (address.pool, address.image)
+    return [m for m in json.loads(listing or "[]") if (m["pool"], m.get("image", m.get("name"))) == names]
 
 
 class _MappedExport(ExportPath):

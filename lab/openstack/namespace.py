@@ -85,7 +85,7 @@ class MountNamespace:
                     return
             if time.monotonic() > until:
                 raise HostError(
-                    "this kernel gives no mount namespace of its own (unshare --mount)", where="kernel"
+                    "this kernel provides no separate mount namespace (unshare --mount)", where="kernel"
                 )
             time.sleep(0.01)
 

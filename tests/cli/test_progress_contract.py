@@ -218,8 +218,8 @@ def test_estimates_may_be_wrong(opened: Opened) -> None:
             progress.advance(5)
             progress.advance(0)
             progress.done()
-        progress.note("it goes on")
-        assert ("it goes on" in display.closed()) == (display.prefix is not None)
+        progress.note("it continues")
+        assert ("it continues" in display.closed()) == (display.prefix is not None)
 
 
 def test_several_threads_may_report_at_once(opened: Opened) -> None:

@@ -73,7 +73,7 @@ def test_a_failed_or_stopped_guest_is_reported_with_its_output() -> None:
         GuestPgBench(Guests("FATAL: could not bind\n", code=4), spec_of(4)).run(CLIENT, 10, seed=5)
     with pytest.raises(ClusterError, match="not run to its end"):
         measured_part(SAID.partition("CEPHFIT-FINISHED")[0])
-    with pytest.raises(ClusterError, match="the database was not made"):
+    with pytest.raises(ClusterError, match="the database was not created"):
         GuestPgBench(Guests("mkfs\n"), spec_of(4)).prepare(CLIENT)
 
 

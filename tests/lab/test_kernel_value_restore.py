@@ -96,7 +96,7 @@ def test_if_a_value_cannot_be_restored_the_lab_stays_and_keeps_the_lock(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(LocalHost, "write", lambda self, path, text: None)
         with pytest.raises(
-            HostError, match=r"do not go back, so the lab stays: .*tcp_notsent_lowat: is 2000001"
+            HostError, match=r"cannot be restored, so the lab stays: .*tcp_notsent_lowat: is 2000001"
         ) as caught:
             Lab.remove("swept", folder=tmp_path / "lab")
     assert str(journal.path) in caught.value.remedy

@@ -105,12 +105,12 @@ def _with_presets(given: dict[str, Any], target_text: str | None) -> ClusterOpti
     """
     context = click.get_current_context()
     sources = {name: context.get_parameter_source(name) for name in given}
-    said = {name: value for name, value in given.items() if sources[name] is ParameterSource.COMMANDLINE}
+    typed = {name: value for name, value in given.items() if sources[name] is ParameterSource.COMMANDLINE}
     environment = {name: value for name, value in given.items() if sources[name] is ParameterSource.ENVIRONMENT}
     config = config_file()
 
     def open_to(entries: Mapping[str, Entry]) -> dict[str, Any]:
-        return {name: entry.value for name, entry in entries.items() if name in given and name not in said}
+        return {name: entry.value for name, entry in entries.items() if name in given and name not in typed}
 
     if "take_over" in given and "only_pool" not in given and target_text and is_existing_cluster(target_text):
         limit = config.of_target(target_text).get("only_pool")
@@ -121,7 +121,7 @@ def _with_presets(given: dict[str, Any], target_text: str | None) -> ClusterOpti
                 remedy="remove it there, or use another file: cephfit --config FILE",
             )
     targets = {name: open_to(section) for name, section in config.targets.items()}
-    return ClusterOptions(**said, presets=Presets(environment, targets, open_to(config.everywhere)))
+    return ClusterOptions(**typed, presets=Presets(environment, targets, open_to(config.everywhere)))
 
 
 cluster_options = _adding(*_CONNECTION, *_POOL, *_HOSTS, *_POOL_DEFAULTS, *_LOCK)

@@ -52,9 +52,9 @@ class Load:
 
     def to_json(self) -> dict[str, Any]:
         """Only the values that differ from the measurement."""
-        said = {field.name: getattr(self, field.name) for field in fields(self)}
-        said["cells"] = None if self.cells is None else [str(cell) for cell in self.cells]
-        return {key: value for key, value in said.items() if value is not None}
+        chosen = {field.name: getattr(self, field.name) for field in fields(self)}
+        chosen["cells"] = None if self.cells is None else [str(cell) for cell in self.cells]
+        return {key: value for key, value in chosen.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,8 @@ class Measurement:
         if load == OWN_LOAD:
             return replace(self, loads=())
         shape = next(shape for shape in self.loads if shape.name == load)
-        said = {field.name: getattr(shape, field.name) for field in fields(shape) if field.name != "name"}
-        return replace(self, loads=(), **{key: value for key, value in said.items() if value is not None})
+        chosen = {field.name: getattr(shape, field.name) for field in fields(shape) if field.name != "name"}
+        return replace(self, loads=(), **{key: value for key, value in chosen.items() if value is not None})
 
     def shape(self) -> dict[str, Any]:
         """The load alone, for a sample's evidence. JSON values only."""
