@@ -60,7 +60,7 @@ class ProgramWorkload(Workload):
         self._observe = observe
         if not program.is_file() or not os.access(program, os.X_OK):
             raise InputError(
-                "this program does not exist" if not program.exists() else "this file is not executable",
+                "this program does not exist" if not program.exists() else "this is not an executable file",
                 where=f"--workload program:{program}",
                 remedy="give the path of an executable file (chmod +x); docs/workloads.md describes its steps",
             )

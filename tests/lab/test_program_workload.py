@@ -150,7 +150,11 @@ def test_a_program_that_does_not_describe_itself(describe: str, words: str, made
 def test_a_file_that_is_not_a_program_is_refused(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("#!/bin/sh\n")
-    for path, words in ((plain, "cannot be run"), (tmp_path, "cannot be run"), (tmp_path / "none", "no program")):
+    for path, words in (
+        (plain, "not an executable"),
+        (tmp_path, "not an executable"),
+        (tmp_path / "none", "not exist"),
+    ):
         with pytest.raises(InputError, match=words):
             ProgramWorkload(path)
 
