@@ -1,1 +1,1 @@
-"""A real one-machine Ceph for people without one, and real workloads to verify with."""
+"""A real one-machine Ceph, and real workloads that verify predictions."""

@@ -28,7 +28,7 @@ _MGR_CAPS = {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"}
 
 
 def render(template: str, **values: Any) -> str:
-    """A template of the templates room as text; a name it needs and does not get is an error."""
+    """Render a template of `templates/`; a missing value is an error."""
     environment = jinja2.Environment(
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
@@ -36,8 +36,8 @@ def render(template: str, **values: Any) -> str:
     return environment.from_string(source).render(**values)
 
 
-def _ask(admin: RadosAdmin, prefix: str, payload: bytes, **arguments: Any) -> bytes:
-    """A monitor command with an input buffer, which ``CephAdmin`` has no need for elsewhere."""
+def _send(admin: RadosAdmin, prefix: str, payload: bytes, **arguments: Any) -> bytes:
+    """Send a monitor command with an input buffer, which ``CephAdmin`` does not support."""
     text = json.dumps({"prefix": prefix, **arguments, "format": "json"})
     code, answer, words = admin.cluster.mon_command(text, payload)
     if code:
@@ -77,28 +77,28 @@ def _make_monitor(folder: Path, conf: Path, fsid: str, mon_port: int) -> None:
 
 
 def _set_options(admin: RadosAdmin, options: Mapping[str, Mapping[str, str]]) -> None:
-    """Put the base options into the central config store."""
+    """Write the base options to the central config store."""
     text = ""
     for section, pairs in options.items():
         text += f"[{section}]\n" + "".join(f"{k} = {v}\n" for k, v in pairs.items() if not k.startswith("mgr/"))
         for key, value in pairs.items():
-            if key.startswith("mgr/"):  # the monitor knows modules' options only once a manager has run
+            if key.startswith("mgr/"):  # the monitor knows the options of modules only after a manager has run
                 admin.command("config set", who=section, name=key, value=value, force=True)
-    left = _ask(admin, "config assimilate-conf", text.encode()).decode()
+    left = _send(admin, "config assimilate-conf", text.encode()).decode()
     refused = [line.strip() for line in left.splitlines() if "=" in line]
     if refused:
-        raise ClusterError(f"this Ceph does not take {', '.join(refused)}", where="options of the lab")
+        raise ClusterError(f"this Ceph does not accept {', '.join(refused)}", where="options of the lab")
 
 
 def _inject_crush_map(admin: RadosAdmin, folder: Path, spec: LabSpec) -> None:
     text, binary = folder / "crushmap.txt", folder / "crushmap"
     text.write_text(crush_map_text(spec))
     run(["crushtool", "-c", str(text), "-o", str(binary)])
-    _ask(admin, "osd setcrushmap", binary.read_bytes())
+    _send(admin, "osd setcrushmap", binary.read_bytes())
 
 
 def make_first_pool(admin: RadosAdmin, spec: LabSpec) -> None:
-    """The pool that a lab has from the start."""
+    """Create the pool of a new lab."""
     admin.command("osd pool create", pool=spec.pool, pg_num=spec.pg_num, pgp_num=spec.pg_num, rule="hdd")
     admin.command("osd pool application enable", pool=spec.pool, app="rbd")
 
@@ -116,15 +116,15 @@ def bootstrap(
     daemons: Daemons,
     progress: Progress,
 ) -> None:
-    """Make the cluster and start its daemons; it may not be whole yet when this returns.
+    """Create the cluster and start its daemons; its PGs may not be active+clean yet when this returns.
 
     Args:
-        folder: exists and is empty but for the lab's journal.
+        folder: exists and is empty except for the lab's journal.
         disks: of the OSDs, attached and empty.
         throttle: of the lab.
 
     Raises:
-        CephfitError: a program or daemon failed; what was made so far stays for the caller to remove.
+        CephfitError: a program or daemon failed; the caller must remove what was created.
     """
     for part in ("run", "log", "crash"):
         (folder / part).mkdir()

@@ -1,9 +1,4 @@
-"""The lab's Ceph daemons: keys, start, stop and state.
-
-Keys of cephx and the files they lie in.
-
-The lab's Ceph daemons: starting, stopping, and who runs.
-"""
+"""The lab's Ceph daemons: cephx keys, start, stop and state."""
 
 import base64
 import os
@@ -32,7 +27,7 @@ def keyring_entry(entity: str, key: str, caps: Mapping[str, str]) -> str:
 
 
 def write_secret(file: Path, text: str) -> None:
-    """Write a file that only its owner ever can read."""
+    """Write a file that only its owner can read at any time."""
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:  # noqa: PTH123
         stream.write(text)
 
@@ -67,7 +62,7 @@ def osd_name(osd: int) -> str:
 
 
 class Daemons:
-    """Starts and stops daemons of one lab; none of another.
+    """Starts and stops the daemons of one lab.
 
     Args:
         folder: the lab's.
@@ -82,10 +77,10 @@ class Daemons:
         return processes.from_pid_file(self._folder / "run" / f"{name}.pid", self._folder)
 
     def start(self, name: str) -> None:
-        """Start a daemon in the background unless it runs; back when it has read its files.
+        """Start a daemon in the background unless it runs; return when it has read its files.
 
         Raises:
-            ClusterError: it does not start; with its own last words.
+            ClusterError: it does not start; with the last line of its log.
         """
         if self.pid(name) is not None:
             return
@@ -94,22 +89,22 @@ class Daemons:
             run([f"ceph-{kind}", "-c", str(self._conf), "-i", number], seconds=_START_SECONDS)
         except HostError as error:
             raise ClusterError(
-                f"{name} does not start: {error.what}{self._last_words(name)}",
+                f"{name} does not start: {error.what}{self._last_error(name)}",
                 where=str(self._folder),
                 remedy=f"its log is {self._folder / 'log' / name}.log",
             ) from None
 
     def start_all(self, names: Sequence[str]) -> None:
-        """Start daemons side by side."""
+        """Start daemons concurrently."""
         with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
             list(pool.map(self.start, names))
 
     def stop_all(self, names: Iterable[str]) -> None:
-        """Stop daemons side by side; those that do not run are passed over."""
+        """Stop daemons concurrently; those that do not run are ignored."""
         processes.stop([pid for name in names if (pid := self.pid(name)) is not None], seconds=20.0)
 
     def kill_strays(self, name: str) -> None:
-        """End what still runs as this daemon without a pid file: a killed process had just begun to start it."""
+        """Kill processes of this daemon without a pid file, which a killed start of it may have left."""
         kind, _, number = name.partition(".")
         lines = {pid: processes.command_line(pid) for pid in processes.of_folder(self._folder)}
         processes.kill(
@@ -131,10 +126,10 @@ class Daemons:
             )
         return DaemonState(name, pid, memory_nbytes)
 
-    def _last_words(self, name: str) -> str:
+    def _last_error(self, name: str) -> str:
         try:
             lines = (self._folder / "log" / f"{name}.log").read_text(errors="replace").splitlines()
         except OSError:
             return ""
-        telling = [line for line in lines if " -1 " in line]
-        return f"; {telling[-1].split(' -1 ', 1)[1]}" if telling else ""
+        errors = [line for line in lines if " -1 " in line]
+        return f"; {errors[-1].split(' -1 ', 1)[1]}" if errors else ""

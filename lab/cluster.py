@@ -1,7 +1,4 @@
-"""A real Ceph cluster on this machine, all of it in one folder and on 127.0.0.1.
-
-OSDs of a lab made anew for other object stores: which are due is in the journal before one is touched.
-"""
+"""A real Ceph cluster on this machine, completely in one folder and on 127.0.0.1; its OSDs can be recreated."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
 from cephfit.core.errors import CephfitError, HostError
-from cephfit.core.protocols import Progress, Silence
+from cephfit.core.protocols import NullProgress, Progress
 from cephfit.lab import registry, removal
 from cephfit.lab.bootstrap import make_first_pool
 from cephfit.lab.ceph_daemons import MGR, MON, osd_name
@@ -20,7 +17,7 @@ from cephfit.lab.lab_creation import make_lab, open_cloud
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_status import LabStatus, ask_health
 from cephfit.lab.machine import require_aio, require_root
-from cephfit.lab.osds.osd_creation import OsdMaker, make_anew
+from cephfit.lab.osds.osd_creation import OsdMaker, recreate
 from cephfit.lab.osds.osd_layout import drop_page_cache
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
@@ -31,15 +28,17 @@ if TYPE_CHECKING:
 
 
 def remake(parts: LabParts, stores: Mapping[int, OsdStore]) -> None:
-    """Make OSDs anew, and those that a killed process left unmade; back when all PGs are active+clean.
+    """Recreate OSDs, also those that a killed process left incomplete; return when all PGs are active+clean.
+
+    The journal lists the OSDs before the first one is changed.
 
     Args:
-        parts: of the lab; nobody else works on it.
+        parts: of the lab; no other process changes it.
         stores: by OSD.
 
     Raises:
-        ClusterError: there is a pool besides the lab's own, or objects in that.
-        HostError: this machine cannot make such a store.
+        ClusterError: there is another pool than that of the lab, or it has objects.
+        HostError: this machine cannot create such a store.
     """
     record = parts.journal.read_again()
     due = tuple(sorted({*stores, *record.unmade}))
@@ -55,7 +54,7 @@ def remake(parts: LabParts, stores: Mapping[int, OsdStore]) -> None:
 
 
 def finish(parts: LabParts, throttle: Throttle) -> None:
-    """Make what the journal says is due; nothing if nothing is. The monitor answers, the disks are attached.
+    """Recreate the OSDs that the journal lists, if any. The monitor must answer, and disks must be attached.
 
     Raises as ``remake``.
     """
@@ -65,7 +64,7 @@ def finish(parts: LabParts, throttle: Throttle) -> None:
     with parts.connection() as admin:
         maker = OsdMaker(parts.folder, parts.conf, parts.disks, throttle, admin)
         stores = {osd: record.store(osd) for osd in record.unmade}
-        make_anew(maker, admin, parts.daemons, stores, keep=[record.spec.pool])
+        recreate(maker, admin, parts.daemons, stores, keep=[record.spec.pool])
         make_first_pool(admin, record.spec)
     parts.journal.change(unmade=())
 
@@ -73,7 +72,7 @@ def finish(parts: LabParts, throttle: Throttle) -> None:
 class Lab:
     """A one-machine Ceph: one monitor, one manager, an OSD of each device class on each CRUSH host.
 
-    It is found again from its folder alone; an object of this class holds no process and no connection.
+    Its state is in its folder; an object of this class holds no process and no connection.
 
     Args:
         folder: the lab's.
@@ -112,29 +111,31 @@ class Lab:
         openstack: bool = False,
         progress: Progress | None = None,
     ) -> "Lab":
-        """Make a lab from nothing; back when all PGs are active+clean and the disks have their limits.
+        """Create a lab; return when all PGs are active+clean and the disks have their limits.
 
-        If it fails or is interrupted, what it made is removed again.
+        After a failure or an interrupt, all created parts are removed.
 
         Args:
-            openstack: with an OpenStack beside the Ceph (``cephfit.lab.openstack``).
+            openstack: also create an OpenStack (``cephfit.lab.openstack``).
 
         Raises:
             HostError: this machine lacks something.
-            InputError: the name or the folder is taken.
+            InputError: the name or the folder is in use.
             ClusterError: Ceph did not come up.
         """
         require_root("a lab")
-        return cls(*make_lab(name, folder, spec or LabSpec(), openstack=openstack, progress=progress or Silence()))
+        return cls(
+            *make_lab(name, folder, spec or LabSpec(), openstack=openstack, progress=progress or NullProgress())
+        )
 
     @property
     def cloud(self) -> "LabCloud | None":
-        """The OpenStack beside it; None if there is none."""
+        """The lab's OpenStack; None if it has none."""
         return open_cloud(self.folder, self._record)
 
     @classmethod
     def open(cls, name: str = "default", *, folder: Path | None = None) -> "Lab":
-        """A lab that was made before, also by another process.
+        """Open an existing lab.
 
         Raises:
             InputError: there is none of this name.
@@ -147,22 +148,22 @@ class Lab:
 
     @staticmethod
     def remove(name: str = "default", *, folder: Path | None = None) -> None:
-        """Take a lab down by name, in whatever state it is: half made, half dead, or its folder half deleted.
+        """Remove a lab by name in any state, also one that is incomplete or whose folder is partly deleted.
 
         Raises:
             InputError: there is none of this name.
-            HostError: another process is working on it, or holds one of its devices open.
+            HostError: another process is changing it, or holds one of its devices open.
             ClusterError: a sweep or a workload is running on it.
         """
         require_root("a lab")
         remove_lab(name, folder)
 
     def down(self) -> None:
-        """Remove the lab and all that belongs to it. Safe to call twice."""
+        """Remove the lab and all its parts. Safe to call twice."""
         if self.folder.exists() or removal.anything_left(self.folder):
             Lab.remove(self.name, folder=self.folder)
 
-    # What it is made of.
+    # Its parts.
 
     def osd_ids(self) -> tuple[int, ...]:
         return self._parts.osd_ids()
@@ -181,11 +182,11 @@ class Lab:
     # Starting and stopping.
 
     def start(self) -> None:
-        """Start what does not run, for example after a reboot; limits and flags are set again.
+        """Start all daemons that do not run, for example after a reboot; set limits and flags again.
 
         Raises:
-            ClusterError: it does not become whole.
-            HostError: this machine lacks something for it.
+            ClusterError: its PGs do not become active+clean.
+            HostError: this machine lacks something.
         """
         require_root("a lab")
         with registry.working_on(self.folder):
@@ -202,7 +203,7 @@ class Lab:
                 cloud.start()
 
     def stop(self) -> None:
-        """Stop all daemons; the disks stay attached and slow."""
+        """Stop all daemons; the disks stay attached and throttled."""
         require_root("a lab")
         with registry.working_on(self.folder):
             if (cloud := self.cloud) is not None:
@@ -213,12 +214,12 @@ class Lab:
             daemons.stop_all([MON])
 
     def restart_osds(self, osds: Sequence[int] | None = None) -> None:
-        """Restart OSDs (all of them by default), so that they read their configuration anew.
+        """Restart OSDs (by default all), so that they read their configuration again.
 
-        Back when they came up again, every PG has reported since and is active+clean.
+        Return when they are up, and every PG has reported since and is active+clean.
 
         Raises:
-            ClusterError: one does not start, or the cluster does not become whole.
+            ClusterError: an OSD does not start, or PGs do not become active+clean.
         """
         require_root("a lab")
         parts = self._parts
@@ -234,30 +235,30 @@ class Lab:
                 parts.await_whole(admin, before)
 
     def osd_store(self, osd: int) -> OsdStore:
-        """What an OSD keeps its objects in; another process may have made it anew since this lab was opened."""
+        """The object store of an OSD; another process may have recreated it since this lab was opened."""
         return self._parts.journal.read_again().store(osd)
 
     def remake_osds(self, stores: Mapping[int, OsdStore]) -> None:
-        """Make OSDs anew with the stores given; back when all PGs are active+clean. A new lab is faster no more.
+        """Recreate OSDs with the given stores; return when all PGs are active+clean. A new lab is not faster.
 
-        All they hold is lost, and the lab's own pool is made anew; there may be no other one. A kill in the
-        middle is made good by the next ``remake_osds`` or ``start``.
+        All their data is lost, and the lab's pool is recreated; no other pool may exist. After a kill, the next
+        ``remake_osds`` or ``start`` completes the work.
 
         Raises:
-            ClusterError: there is another pool, or objects in the lab's own.
-            HostError: this machine cannot make such a store.
+            ClusterError: there is another pool, or the lab's pool has objects.
+            HostError: this machine cannot create such a store.
         """
         require_root("a lab")
         with registry.working_on(self.folder):
             remake(self._parts, stores)
 
     def unmade_osds(self) -> tuple[int, ...]:
-        """OSDs that a killed process was making anew."""
+        """OSDs that a killed process was recreating."""
         record = Record.read(self.folder)
         return record.unmade if record else ()
 
     def drop_page_caches(self) -> None:
-        """Write out and drop what the kernel holds of FileStore's files; of nobody else's."""
+        """Flush FileStore's files and drop them from the page cache; other files are not affected."""
         for osd in self.osd_ids():
             if self.osd_store(osd).objectstore == FILESTORE:
                 drop_page_cache(self.folder / osd_name(osd))
@@ -265,13 +266,13 @@ class Lab:
     # Limits of the disks.
 
     def full_speed(self) -> AbstractContextManager[None]:
-        """Without limits on the disks inside the block, for filling volumes.
+        """Lift the limits of the disks within the block, for filling volumes.
 
-        Only one process at a time. If it dies inside, ``reassert_limits`` (which ``status`` and ``start`` call)
-        sets the limits again.
+        Only one process can do this at a time. If it dies within, ``reassert_limits`` (which ``status`` and
+        ``start`` call) sets the limits again.
 
         Raises:
-            HostError: another process is at it.
+            HostError: another process has lifted them.
         """
         return self._parts.full_speed()
 
@@ -284,11 +285,11 @@ class Lab:
     # Asking.
 
     def status(self) -> LabStatus:
-        """The lab as it is now. Limits that a dead process left lifted are set again first.
+        """Return the current status. Limits that a dead process left lifted are set again first.
 
         Raises:
-            HostError: not root, or it changes while it is looked at.
-            InputError: it was taken down meanwhile.
+            HostError: not root, or the lab changed during the query.
+            InputError: it was removed meanwhile.
         """
         require_root("a lab")
         try:
@@ -299,9 +300,9 @@ class Lab:
             if isinstance(error, CephfitError):
                 raise
             raise HostError(
-                f"something of it went while it was looked at: {error}",
+                f"a part of it disappeared during the query: {error}",
                 where=f"lab {self.name}",
-                remedy="is it started, stopped or taken down at this moment? Look again when that is done",
+                remedy="it may be starting, stopping or being removed at this moment; try again when that is done",
             ) from None
 
     def _status(self) -> LabStatus:

@@ -1,11 +1,11 @@
 #!/bin/sh
-# ensure_packages.sh LIST: install the Debian packages of LIST that are missing, as root or by sudo;
-# without either, say what to install and exit with 2.
+# ensure_packages.sh LIST: install the missing Debian packages of LIST, as root or with sudo;
+# without either, print what to install and exit with 2.
 set -eu
 list=$1
 wanted=$(sed 's/#.*//' "$list" | tr -s ' \n' ' ')
 command -v dpkg-query >/dev/null || {
-    echo "cephfit: this is no Debian; install the counterparts of the packages in $list: $wanted" >&2
+    echo "cephfit: this is not Debian; install the equivalents of the packages in $list: $wanted" >&2
     exit 2
 }
 as_root= may_install=yes
@@ -14,7 +14,7 @@ if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null && sudo -n true 2>/dev/null || may_install=
 fi
 # While packages are installed, this file keeps their services from starting (where invoke-rc.d looks for it). One that
-# a kill -9 left would do so for good; its second line says whose it was.
+# a kill -9 leaves would do so permanently; its second line has the process id of its owner.
 policy=${DPKG_ROOT:-}/usr/sbin/policy-rc.d
 owner=$(sed -n '2s/^# cephfit installs packages, process \([0-9]*\)$/\1/p' "$policy" 2>/dev/null || true)
 if [ -n "$owner" ] && [ ! -d "/proc/$owner" ]; then
@@ -46,7 +46,7 @@ trap tidy EXIT
 trap 'trap - EXIT INT; tidy; kill -s INT $$' INT
 trap 'trap - EXIT TERM; tidy; kill -s TERM $$' TERM
 trap 'trap - EXIT HUP; tidy; kill -s HUP $$' HUP
-# Nothing that is installed starts by itself now: the lab runs its daemons by hand and on ports of its own.
+# Installed services do not start now: the lab starts its own daemons on separate ports.
 if [ ! -e "$policy" ]; then
     ours=yes
     printf '#!/bin/sh\n# cephfit installs packages, process %s\nexit 101\n' $$ | $as_root tee "$policy" >/dev/null

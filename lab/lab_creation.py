@@ -1,9 +1,4 @@
-"""A lab from nothing: machine checks, name and ports, Ceph, and OpenStack where asked for.
-
-The OpenStack part of a lab: what making it needs beforehand, making it, and finding it again.
-
-A lab from nothing: what this machine must have, the name and the ports, the Ceph, the OpenStack beside it.
-"""
+"""Create a lab: check the machine, reserve name and ports, create Ceph and, on request, OpenStack."""
 
 import uuid
 from dataclasses import dataclass
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CloudNeeds:
-    """What a lab needs more when there is to be an OpenStack beside its Ceph; nothing by default.
+    """Additional requirements of a lab with OpenStack; none by default.
 
     Attributes:
         n_ports: on 127.0.0.1.
@@ -45,7 +40,7 @@ CLOUD_NEEDS = CloudNeeds(len(layout.PORT_NAMES), layout.FREE_NBYTES, layout.N_ST
 
 
 def make_cloud(folder: Path, conf: Path, record: Record, progress: Progress) -> None:
-    """Make the OpenStack of a lab whose Ceph is whole.
+    """Create the OpenStack of a lab whose Ceph is healthy.
 
     Args:
         folder: the lab's.
@@ -60,7 +55,7 @@ def make_cloud(folder: Path, conf: Path, record: Record, progress: Progress) -> 
 
 
 def open_cloud(folder: Path, record: Record) -> "LabCloud | None":
-    """The OpenStack of a lab that was made before; None if it has none."""
+    """Open the OpenStack of an existing lab; None if it has none."""
     if not record.more_ports:
         return None
     from cephfit.lab.openstack.openstack_lab import LabCloud
@@ -74,14 +69,14 @@ _PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "monmaptool", "los
 def make_lab(
     name: str, folder: Path | None, spec: LabSpec, *, openstack: bool, progress: Progress
 ) -> tuple[Path, Record]:
-    """Make a lab; what was made is removed again if it fails or is interrupted. Raises as ``Lab.up``.
+    """Create a lab; remove its parts again after a failure or an interrupt. Raises as ``Lab.up``.
 
     Args:
-        name: not taken.
-        folder: for it; None to have it where labs are.
-        spec: what it is made of.
-        openstack: with an OpenStack beside the Ceph.
-        progress: hears of the steps.
+        name: not in use.
+        folder: of the lab; None: in the default folder of labs.
+        spec: its specification.
+        openstack: also create an OpenStack.
+        progress: shows the steps.
 
     Returns:
         Its folder and journal.

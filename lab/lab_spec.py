@@ -1,4 +1,4 @@
-"""What a lab is made of. All numbers that shape its speed stand here."""
+"""The specification of a lab, with all numbers that determine its speed."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,7 +10,7 @@ from cephfit.core.units import GIB, MIB
 
 @dataclass(frozen=True, slots=True)
 class DiskLimits:
-    """What a disk can do, for reads and writes each.
+    """Limits of a disk, separately for reads and writes.
 
     Attributes:
         iops: I/Os per second.
@@ -28,27 +28,27 @@ class DiskLimits:
 def _default_options() -> dict[str, dict[str, str]]:
     return {
         "global": {
-            # Nothing may happen on its own while a sample is taken.
+            # No background work may run during a sample.
             "osd_pool_default_pg_autoscale_mode": "off",
         },
         "mon": {
             "mon_warn_on_pool_no_redundancy": "false",
             "mon_warn_pg_not_scrubbed_ratio": "0",
             "mon_warn_pg_not_deep_scrubbed_ratio": "0",
-            # A dead OSD stays in: data must not move because of it.
+            # A dead OSD stays in, so that no data moves.
             "mon_osd_down_out_interval": "0",
             "mon_warn_on_osd_down_out_interval_zero": "false",
             "mon_osd_min_down_reporters": "1",
         },
         "mgr": {
-            # Its pool of one PG would be there at one time and not at another.
+            # Its pool of one PG would exist only at times.
             "mgr/devicehealth/enable_monitoring": "false",
             "mgr/balancer/active": "false",
         },
         "osd": {
             "osd_memory_target": str(896 * MIB),  # Ceph's minimum
             "osd_max_scrubs": "0",
-            # The lab is a scale model: caches as small against its volumes as real ones are against real data, and
+            # The lab is a scale model: the ratio of caches to volumes is that of real clusters. Cache sizes are
             # fixed, so that reads reach the disks and a cell is steady within a second.
             "bluestore_cache_autotune": "false",
             "bluestore_cache_size": str(32 * MIB),
@@ -56,17 +56,17 @@ def _default_options() -> dict[str, dict[str, str]]:
             "osd_scrub_max_interval": "31536000",
             "osd_deep_scrub_interval": "31536000",
             "osd_scrub_load_threshold": "0",
-            # Start and recover at once: the sweep waits for it after every restart.
+            # Start and recover without delay: the sweep waits for it after every restart.
             "osd_recovery_sleep": "0",
             "osd_recovery_sleep_hdd": "0",
             "osd_recovery_sleep_hybrid": "0",
             "osd_max_backfills": "8",
             "osd_recovery_max_active": "32",
-            # Tell the monitor of a wanted stop, so that a restart need not be found out.
+            # Report a requested stop to the monitor, so that it need not detect a restart.
             "osd_fast_shutdown_notify_mon": "true",
         },
         "client": {
-            # What a virtual machine with cache=none sets (see export.py); a sweep may set it otherwise.
+            # As a virtual machine with cache=none (see image_export.py); a sweep may change it.
             "rbd_cache": "false",
         },
     }
@@ -79,13 +79,13 @@ class LabSpec:
     Attributes:
         n_hosts: CRUSH hosts; each has one ``hdd`` and one ``ssd`` OSD.
         limits: by device class.
-        osd_nbytes: size of each OSD's disk; a sparse file, so it takes what is written.
-        pool: name of the pool made at the start, on rule ``hdd``.
+        osd_nbytes: size of each OSD's disk; a sparse file, which grows as it is written.
+        pool: name of the pool created first, on rule ``hdd``.
         pg_num: of that pool.
-        options: section to option to value, put into the central config store, where a sweep can set them
-            otherwise (an option in ceph.conf would win over the store).
-        free_nbytes: what the folder's disk must have free at the start.
-        stores: what the OSDs of a device class keep their objects in; BlueStore where it says nothing.
+        options: section to option to value, written to the central config store, where a sweep can change
+            them (an option in ceph.conf would override the store).
+        free_nbytes: required free space on the folder's disk at creation.
+        stores: object store of the OSDs of a device class; BlueStore by default.
     """
 
     n_hosts: int = 2
@@ -108,7 +108,7 @@ class LabSpec:
         return tuple((host, device_class) for device_class in self.limits for host in range(self.n_hosts))
 
     def store(self, osd: int) -> OsdStore:
-        """What an OSD keeps its objects in when the lab is new."""
+        """The object store of an OSD in a new lab."""
         return self.stores.get(self.osds[osd][1], OsdStore())
 
     def to_json(self) -> dict[str, Any]:

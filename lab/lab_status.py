@@ -1,4 +1,4 @@
-"""What a lab says of itself."""
+"""The status of a lab."""
 
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -15,15 +15,15 @@ from cephfit.lab.openstack.services import CloudStatus
 
 @dataclass(frozen=True, slots=True)
 class OsdDisk:
-    """One OSD's disk as it is now.
+    """The current state of an OSD's disk.
 
     Attributes:
         osd: id.
         host: CRUSH host.
         device_class: ``hdd`` or ``ssd``.
         device: the loop device; None if it is not attached.
-        rotational: what the kernel says of it.
-        limits: in force now; None if the disk is not slowed down.
+        rotational: whether the kernel treats it as a spinning disk.
+        limits: current limits; None if the disk is not throttled.
     """
 
     osd: int
@@ -36,22 +36,22 @@ class OsdDisk:
 
 @dataclass(frozen=True, slots=True)
 class LabStatus:
-    """A lab as it is now.
+    """The current state of a lab.
 
     Attributes:
-        name: the lab's.
-        folder: where all of it lies.
-        conf: the ceph.conf with which clients reach it.
-        fsid: the cluster's.
+        name: of the lab.
+        folder: that holds all its files.
+        conf: the ceph.conf for clients.
+        fsid: identifier of the cluster.
         monitor: address.
-        ready: `lab up` came to its end.
-        health: Ceph's own word, or why there is none.
+        ready: `lab up` completed.
+        health: as Ceph reports it, or why it is unknown.
         checks: Ceph's health checks.
         pgs: PG state to count.
-        daemons: all of them, dead ones too.
+        daemons: all daemons, including dead ones.
         osd_disks: by OSD id.
-        seconds: how long asking took.
-        openstack: beside the Ceph; None if there is none.
+        seconds: duration of the query.
+        openstack: status of its OpenStack; None if there is none.
     """
 
     name: str
@@ -70,20 +70,20 @@ class LabStatus:
 
     @property
     def dead(self) -> tuple[str, ...]:
-        """Names of daemons that should run and do not."""
-        beside = self.openstack.daemons if self.openstack else ()
-        return tuple(d.name for d in (*self.daemons, *beside) if not d.alive)
+        """Names of daemons that should run but do not."""
+        others = self.openstack.daemons if self.openstack else ()
+        return tuple(d.name for d in (*self.daemons, *others) if not d.alive)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "dead": self.dead}
 
 
 def ask_health(conf: Path, monitor: DaemonState) -> tuple[str, tuple[str, ...], dict[str, int]]:
-    """Ceph's own word on a lab: health (or why there is none), health checks, PG state to count.
+    """Query a lab's health (or why it is unknown), health checks, and PG state to count.
 
     Args:
         conf: the lab's ceph.conf.
-        monitor: of the lab; one that does not run is not asked, for that would take long.
+        monitor: of the lab; if it does not run, Ceph is not queried, which would take long.
     """
     if not monitor.alive:
         return "the monitor does not run", (), {}
@@ -93,7 +93,7 @@ def ask_health(conf: Path, monitor: DaemonState) -> tuple[str, tuple[str, ...], 
             status = admin.command("status")
     except CephfitError as error:
         return error.what, (), {}
-    except rados.Error as error:  # its ceph.conf goes while librados reads it
+    except rados.Error as error:  # its ceph.conf may be deleted while librados reads it
         return str(error), (), {}
     pgs = {entry["state_name"]: entry["count"] for entry in status["pgmap"].get("pgs_by_state", [])}
     return status["health"]["status"], tuple(status["health"]["checks"]), pgs

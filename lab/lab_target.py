@@ -1,9 +1,4 @@
-"""The lab as a target: a Ceph cluster whose daemons and disks are on this machine.
-
-Whether the disk under a lab has room: its OSDs lie in sparse files, which grow as they are written.
-
-A lab's OSDs made anew with other stores, as a configuration wants them.
-"""
+"""The lab as a target: a Ceph cluster on this machine whose OSDs can be recreated with other object stores."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -36,21 +31,21 @@ from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.ceph.cluster_changes import FREE_UP
 
 
-def require_disk_room(folder: Path, nbytes: int) -> None:
-    """See that the OSDs' sparse files may grow.
+def require_disk_capacity(folder: Path, nbytes: int) -> None:
+    """Check that the OSDs' sparse files, which grow as they are written, fit on the disk.
 
     Args:
-        folder: where they lie.
-        nbytes: that are to be written, all copies counted.
+        folder: with the files.
+        nbytes: that will be written, including all copies.
 
     Raises:
-        ClusterError: there is too little room; says how much is wanted and how much there is.
+        ClusterError: there is too little free space; states the required and the available size.
     """
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
     if free < nbytes:
         raise ClusterError(
-            f"the volumes need {about(nbytes)} in all copies, the disk under the lab has {about(free)} left",
+            f"the volumes need {about(nbytes)} in all copies, the disk of the lab has {about(free)} free",
             where=str(folder),
             remedy=FREE_UP,
         )
@@ -60,12 +55,12 @@ _STORE = "osd store"
 
 
 class LabStores:
-    """Implements ``RemakesOsds``: a lab's OSDs hold nothing but what sweeps put there.
+    """Implements ``RemakesOsds``: a lab's OSDs hold only data of sweeps, so that they can be recreated.
 
     Args:
         lab: running.
-        admin: asks the OSDs what they are.
-        journal: keeps what the OSDs were first.
+        admin: queries the OSDs.
+        journal: records the original stores of the OSDs.
     """
 
     def __init__(self, lab: Lab, admin: CephAdmin, journal: Journal) -> None:
@@ -78,7 +73,7 @@ class LabStores:
         if not settings:
             return ()
         heard = {s for osd in self._lab.osd_ids() for s in strongest_for(settings, self._daemon(osd)).values()}
-        reasons = [f"{s} speaks to no OSD of this lab" for s in settings if s not in heard]
+        reasons = [f"{s} applies to no OSD of this lab" for s in settings if s not in heard]
         try:
             for store in self._wanted(configuration).values():
                 require_store(store)
@@ -137,10 +132,10 @@ class LabStores:
             self._lab.remake_osds(stores)
 
     def _wanted(self, configuration: Configuration) -> dict[int, OsdStore]:
-        """What each OSD is to be.
+        """Return the required store of each OSD.
 
         Raises:
-            InputError: settings do not go together.
+            InputError: settings contradict each other.
         """
         settings = [s for s in configuration.within(Partition.GREATER) if base_scope(s.scope) == OSD_STORE]
         wanted = {}
@@ -152,24 +147,24 @@ class LabStores:
         return wanted
 
     def _daemon(self, osd: int) -> Daemon:
-        """As the CRUSH map has it; the lab knows it also while the OSD is down."""
+        """The OSD as in the CRUSH map, known also while it is down."""
         host, device_class = self._lab.spec.osds[osd]
         return Daemon("osd", str(osd), device_class, {"host": f"host{host}", "root": "default"})
 
 
 _HEALTHY_SECONDS = 60.0
-"""A lab's PGs are in their places a few seconds after any change; longer means that something is wrong."""
+"""A lab's PGs are placed a few seconds after any change; more time indicates a fault."""
 
 
 class LabTarget(CephTarget):
-    """A ``CephTarget`` on a lab: OSDs are restarted side by side, and disks are throttled.
+    """A ``CephTarget`` on a lab: OSDs are restarted concurrently, and disks are throttled.
 
     Args:
         lab: running.
-        for_change: take the lab's lock; needed by all but ``facts``, ``health`` and ``unsupported``.
-        progress: hears what takes long.
-        librbd: the clients are images that fio opens by itself (``ioengine=rbd``) instead of block devices.
-        way: by which options reach the daemons; None takes the config store.
+        for_change: take the lab's lock; required by all methods except ``facts``, ``health`` and ``unsupported``.
+        progress: shows long operations.
+        librbd: the clients are images that fio opens itself (``ioengine=rbd``) instead of block devices.
+        way: how options are delivered to daemons; None: by the config store.
 
     Raises:
         ClusterError: the cluster does not answer, or another process changes this lab.
@@ -192,8 +187,8 @@ class LabTarget(CephTarget):
         with ExitStack() as opened:
             opened.callback(self._unlock)
             if for_change:
-                lab.reassert_limits()  # a process killed while it filled volumes left the disks at full speed
-                if lab.unmade_osds():  # another one while it made OSDs anew
+                lab.reassert_limits()  # a process killed while filling volumes may have left the limits lifted
+                if lab.unmade_osds():  # another one may have been killed while it recreated OSDs
                     lab.remake_osds({})
             admin = RadosAdmin(lab.conf)
             opened.callback(admin.close)
@@ -234,7 +229,7 @@ def _cluster_adapters(
             hosts,
             journal,
             osds=lambda: osd_places(admin),
-            # The clients' disks are loop devices like the OSDs'.
+            # The clients' disks are loop devices, as those of the OSDs.
             client_disk_like=None if librbd else lambda: lab.osd_disk(0),
             stores=stores,
             interfaces=("lo",),
@@ -246,7 +241,7 @@ def _cluster_adapters(
         restarts=_LabRestarts(lab),
         devices=None if librbd else ImageDevices(),
         full_speed=lab.full_speed,
-        require_room=partial(require_disk_room, lab.folder),
+        require_room=partial(require_disk_capacity, lab.folder),
         pool_defaults={"crush_rule": "hdd", "pg_num": lab.spec.pg_num},
         patience_seconds=_HEALTHY_SECONDS,
         remedy=f"see `cephfit lab status --name {lab.name}`, and the logs in the lab's folder",
@@ -255,7 +250,7 @@ def _cluster_adapters(
 
 
 class _LabRestarts:
-    """Implements ``RestartsOsds``: all at once, because nobody uses a lab meanwhile."""
+    """Implements ``RestartsOsds``: all at once, because a lab has no other users."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab

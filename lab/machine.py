@@ -1,4 +1,4 @@
-"""What this machine must have, and running its programs."""
+"""Requirements on this machine, and running its programs."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ PACKAGES: Mapping[str, str] = {
     "postgres": "postgresql",
     "pgbench": "postgresql-contrib",
 }
-"""Program to the Debian package that has it."""
+"""Program to its Debian package."""
 
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 """Not on the PATH of every root shell (su without a dash)."""
@@ -39,17 +39,19 @@ _KERNEL_LIMITS = Path("/proc/sys/fs")
 _AIO_OF_AN_OSD = 2048
 """A running BlueStore OSD has two queues of bdev_aio_max_queue_depth = 1024: BlueStore's and BlueFS's."""
 _CEPHS_AIO = 1048576
-"""What Ceph's own packages set, in sysctl.d/30-ceph-osd.conf; a container has what its host has."""
+"""The value that Ceph's packages set in sysctl.d/30-ceph-osd.conf; a container has the value of its host."""
 
 
 def find_program(name: str) -> str | None:
-    """Full path of a program, also where PATH lacks the sbin folders; None if there is none."""
+    """Return the full path of a program, also if PATH lacks the sbin folders; None if it is missing."""
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")
 
 
 def require_programs(*names: str) -> None:
-    """Raises:
-    LackingError: naming every program that is missing and the Debian packages to install.
+    """Check that programs are installed.
+
+    Raises:
+        LackingError: names every missing program and the Debian packages to install.
     """
     missing = [name for name in names if find_program(name) is None]
     if missing:
@@ -57,13 +59,15 @@ def require_programs(*names: str) -> None:
         raise LackingError(
             f"{', '.join(missing)}: not found",
             where="programs on this machine",
-            remedy=f"install the Debian packages that have them: apt install {packages}",
+            remedy=f"install their Debian packages: apt install {packages}",
         )
 
 
 def require_root(what: str) -> None:
-    """Raises:
-    LackingError: this is not root.
+    """Check that this process runs as root.
+
+    Raises:
+        LackingError: it does not.
     """
     if os.geteuid() != 0:
         raise LackingError(
@@ -73,9 +77,11 @@ def require_root(what: str) -> None:
 
 
 def require_free_disk(folder: Path, nbytes: int) -> None:
-    """Args:
-        folder: need not exist yet; its nearest parent that does is asked.
-        nbytes: how much must be free.
+    """Check the free space of a disk.
+
+    Args:
+        folder: may not exist yet; its nearest existing parent is checked.
+        nbytes: required free space.
 
     Raises:
         HostError: there is less.
@@ -86,19 +92,20 @@ def require_free_disk(folder: Path, nbytes: int) -> None:
         raise HostError(
             f"the disk has {free / 2**30:.1f} GiB free, the lab needs {format_nbytes(nbytes)}",
             where=str(folder),
-            remedy="free some room, or choose a folder on another disk with --folder",
+            remedy="free disk space, or choose a folder on another disk with --folder",
         )
 
 
 def require_aio(n_osds: int) -> None:
-    """Raises:
-    HostError: the kernel has too few asynchronous I/Os left for so many OSDs; ``ceph-osd --mkfs`` would fail with
-        EAGAIN.
+    """Check that the kernel has enough asynchronous I/Os for the OSDs.
+
+    Raises:
+        HostError: it has too few; ``ceph-osd --mkfs`` would fail with EAGAIN.
     """
     try:
         taken = int((_KERNEL_LIMITS / "aio-nr").read_text())
         most = int((_KERNEL_LIMITS / "aio-max-nr").read_text())
-    except FileNotFoundError:  # /proc is masked: ceph-osd itself has to say it
+    except FileNotFoundError:  # /proc is masked: ceph-osd will report it
         return
     wanted = n_osds * _AIO_OF_AN_OSD
     if taken + wanted > most:
@@ -106,8 +113,8 @@ def require_aio(n_osds: int) -> None:
             f"{n_osds} OSDs need {wanted} asynchronous I/Os, and {max(0, most - taken)} of this machine's {most} "
             "are left",
             where=str(_KERNEL_LIMITS / "aio-max-nr"),
-            remedy=f"raise the limit: sysctl fs.aio-max-nr={max(_CEPHS_AIO, taken + wanted)}; or take a lab down "
-            "that nobody needs",
+            remedy=f"raise the limit: sysctl fs.aio-max-nr={max(_CEPHS_AIO, taken + wanted)}; or remove an "
+            "unused lab",
         )
 
 
@@ -118,13 +125,13 @@ def run(
     stdin: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a program to its end and return what it printed on standard output.
+    """Run a program and return its standard output.
 
     Args:
-        environment: all of it; None for this process's own.
+        environment: the complete environment; None for that of this process.
 
     Raises:
-        HostError: it is missing, failed (with its own last words) or took longer than ``seconds``.
+        HostError: it is missing, failed (with its last lines of output) or took longer than ``seconds``.
     """
     program = find_program(argv[0])
     if program is None:
@@ -142,6 +149,6 @@ def run(
     except subprocess.TimeoutExpired:
         raise HostError(f"gave no answer within {seconds:g} s", where=" ".join(argv)) from None
     if done.returncode != 0:
-        words = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
+        words = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
         raise HostError(f"failed with code {done.returncode}: {' / '.join(words[-3:])}", where=" ".join(argv))
     return done.stdout

@@ -1,11 +1,4 @@
-"""The parts of one lab: its journal, disks and daemons, and waiting until it is healthy.
-
-Waiting until a cluster is whole again.
-
-A lab's journal while a process works with it: a change is on the disk before anything is done by it.
-
-The parts of one lab, and what takes several of them: the journal, the OSDs' disks, the daemons.
-"""
+"""The parts of one lab (journal, disks and daemons), and waiting until its cluster is healthy."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
@@ -16,7 +9,7 @@ from typing import Any
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import CephAdmin
-from cephfit.core.waiting import still_amiss
+from cephfit.core.waiting import wait_until_clear
 from cephfit.lab.ceph_daemons import MGR, MON, Daemons, osd_name
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.osds.osd_disks import OsdDisks
@@ -27,9 +20,9 @@ _WHOLE_SECONDS = 90.0
 
 
 def _unready_pgs(pgs: Collection[Mapping[str, Any]], since: Mapping[int, int]) -> str:
-    """Why the PGs cannot be trusted yet; empty if they can.
+    """Return why the PGs are not ready; empty if they are.
 
-    A PG's state is as old as its last report: one from before its OSD came up says nothing.
+    A PG's state is as old as its last report: a report from before its OSD came up is ignored.
     """
     unclean = [pg for pg in pgs if pg["state"] != "active+clean"]
     if unclean:
@@ -53,7 +46,7 @@ def _unready(admin: CephAdmin, osds: Collection[int], before: Mapping[int, int])
     pgs = admin.command("pg ls")["pg_stats"]
     pools = {str(pool["pool"]) for pool in osd_map["pools"]}
     if any(pg["pgid"].partition(".")[0] not in pools for pg in pgs):
-        return "the manager has not heard yet of pools that were deleted"
+        return "the manager does not know yet about deleted pools"
     if len(pgs) != n_pgs:
         return f"{len(pgs)} of {n_pgs} PGs are known to the manager"
     since = {osd: now[osd] for osd in before if osd in now}
@@ -61,7 +54,7 @@ def _unready(admin: CephAdmin, osds: Collection[int], before: Mapping[int, int])
 
 
 def _unready_digest(status: Mapping[str, Any], n_pgs: int) -> str:
-    """What the monitors would still say against it: they learn of PGs from the manager, a moment after it."""
+    """Return what the monitors still report: they receive the PG states from the manager with a delay."""
     if checks := status["health"]["checks"]:
         return ", ".join(checks)
     known = {state["state_name"]: int(state["count"]) for state in status["pgmap"].get("pgs_by_state", ())}
@@ -81,30 +74,30 @@ def wait_whole(
 
     Args:
         osds: all OSDs of the cluster.
-        before: epochs at which restarted OSDs had come up before; they must have come up again since.
-        alive: called in between; raises if there is no hope, because a daemon died.
+        before: last epochs at which restarted OSDs came up; they must have come up again since.
+        alive: called between polls; raises if a daemon died.
 
     Raises:
-        ClusterError: it takes too long; says what is still amiss.
+        ClusterError: it takes too long; states the remaining problems.
     """
 
     def look() -> str:
         alive()
         try:
             return _unready(admin, osds, before or {})
-        except ClusterError as error:  # the manager is not there yet
+        except ClusterError as error:  # the manager is not up yet
             return error.what
 
-    if why := still_amiss(look, seconds=_WHOLE_SECONDS, poll_seconds=_POLL_SECONDS):
+    if why := wait_until_clear(look, seconds=_WHOLE_SECONDS, poll_seconds=_POLL_SECONDS):
         raise ClusterError(f"not active+clean within {_WHOLE_SECONDS:g} s: {why}", where="cluster")
 
 
 class LabJournal:
-    """The record of one lab, as this process last wrote or read it.
+    """The journal of one lab, as this process last wrote or read it. Changes are on disk before they are applied.
 
     Args:
-        folder: the lab's.
-        record: what lies there.
+        folder: of the lab.
+        record: content of the journal.
     """
 
     def __init__(self, folder: Path, record: Record) -> None:
@@ -112,22 +105,22 @@ class LabJournal:
         self.record = record
 
     def change(self, **fields: Any) -> None:
-        """Write down other values of fields of ``Record``."""
+        """Write new values of fields of ``Record``."""
         self.record = replace(self.record, **fields)
         self.record.write(self._folder)
 
     def read_again(self) -> Record:
-        """What another process may have written since; what was known before where the journal is gone."""
+        """Read again what another process may have written; return the known record if the journal is deleted."""
         self.record = Record.read(self._folder) or self.record
         return self.record
 
 
 class LabParts:
-    """What a lab is made of. Like ``Lab`` it holds no process and no connection.
+    """The parts of a lab. Like ``Lab``, it holds no process and no connection.
 
     Args:
-        folder: the lab's.
-        record: its journal as it is now.
+        folder: of the lab.
+        record: current content of its journal.
     """
 
     def __init__(self, folder: Path, record: Record) -> None:
@@ -151,13 +144,13 @@ class LabParts:
         return (MON, MGR, *map(osd_name, self.osd_ids()))
 
     def connection(self) -> AbstractContextManager[RadosAdmin]:
-        """To the lab's Ceph, as its administrator; closed at the end of the block."""
+        """Connect to the lab's Ceph as its administrator; closed at the end of the block."""
         return closing(RadosAdmin(self.conf))
 
     # The disks and their limits.
 
     def attach_disks(self, throttle: Throttle) -> None:
-        """Attach the disks of the OSDs, and what existing OSDs have of them."""
+        """Attach the disks of the OSDs, including side disks of existing OSDs."""
         devices = self.disks.attach(throttle)
         self.journal.change(devices={osd: str(device) for osd, device in devices.items()})
         for osd in devices:
@@ -165,25 +158,25 @@ class LabParts:
                 self.disks.reconnect(osd, self.record.store(osd), throttle)
 
     def place(self, throttle: Throttle) -> None:
-        """Put the OSDs that run where their limits act."""
+        """Move the running OSDs into the control group of the limits."""
         throttle.place(pid for osd in self.osd_ids() if (pid := self.daemons.pid(osd_name(osd))) is not None)
 
     def slow_down(self, throttle: Throttle) -> None:
-        """Put all limits in force."""
+        """Set all limits."""
         self.disks.slow_down(throttle)
         self.place(throttle)
 
     def full_speed(self) -> AbstractContextManager[None]:
-        """Without limits on the disks inside the block.
+        """Lift the limits of the disks within the block.
 
         Raises:
-            HostError: another process is at it.
+            HostError: another process has lifted them.
         """
         return self.disks.full_speed(find_throttle(self.folder))
 
     @contextmanager
     def full_speed_if_free(self) -> Iterator[None]:
-        """``full_speed`` unless somebody, perhaps the caller, has lifted the limits already."""
+        """As ``full_speed``, but do nothing if a process, perhaps this one, has lifted the limits already."""
         with ExitStack() as stack:
             with suppress(HostError):
                 stack.enter_context(self.full_speed())
@@ -192,8 +185,10 @@ class LabParts:
     # The cluster as a whole.
 
     def require_alive(self) -> None:
-        """Raises:
-        ClusterError: a daemon does not run.
+        """Check that all daemons run.
+
+        Raises:
+            ClusterError: a daemon does not run.
         """
         dead = [name for name in self.daemon_names() if self.daemons.pid(name) is None]
         if dead:
@@ -204,11 +199,11 @@ class LabParts:
             )
 
     def await_whole(self, admin: RadosAdmin, before: Mapping[int, int] | None = None) -> None:
-        """Until all OSDs are up and all PGs active+clean.
+        """Wait until all OSDs are up and all PGs active+clean.
 
         Args:
             admin: of the lab.
-            before: epochs at which restarted OSDs had come up before.
+            before: last epochs at which restarted OSDs came up.
 
         Raises:
             ClusterError: a daemon died, or it takes too long.

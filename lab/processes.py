@@ -1,4 +1,4 @@
-"""This lab's processes: who they are, and stopping them by id."""
+"""The processes of a lab: find them, and stop them by id."""
 
 import os
 import re
@@ -28,18 +28,18 @@ _PROGRAMS = frozenset(
         "qemu-system-x86_64",
     }
 )
-"""Only these can be a lab's; an editor or `tail -f` with a file of the lab open is somebody's own."""
+"""Only these programs belong to a lab, not an editor or `tail -f` with a file of the lab open."""
 
 _GONE_SECONDS = 10.0
 _EXEC_SECONDS = 2.0
 
 MARK = "CEPHFIT_LAB"
-"""Environment variable with the lab's folder. Its OpenStack runs dozens of programs, many of them in Python, and
-their children: they are known by what they inherit, not by what they are called."""
+"""Environment variable with the lab's folder. Its OpenStack runs dozens of programs, many of them in Python, with
+child processes. They are identified by this inherited variable, not by their names."""
 
 
 def command_line(pid: int) -> tuple[str, ...]:
-    """The arguments of a process; empty if it is gone or a zombie."""
+    """Return the arguments of a process; empty if it has ended or is a zombie."""
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -61,8 +61,9 @@ def is_alive(pid: int) -> bool:
 
 
 def mentions(argv: Sequence[str], folder: Path) -> bool:
-    """Whether an argument names ``folder`` or something below it."""
-    # Within an argument (`--pidfile=/a/b`, JSON) the path is bounded, so that /a/lab is not /a/lab2 or /x/a/lab.
+    """Whether an argument names ``folder`` or a path below it."""
+    # Within an argument (`--pidfile=/a/b`, JSON) the match ends at a path boundary, so that /a/lab is not /a/lab2
+    # or /x/a/lab.
     bounded = re.compile(rf"(?<![^\s=:,\"']){re.escape(str(folder))}(?=[/\s,\"']|$)")
     return any(bounded.search(argument) for argument in argv)
 
@@ -74,7 +75,7 @@ def owned(pid: int, folder: Path) -> bool:
 
 
 def is_marked(pid: int, folder: Path) -> bool:
-    """Whether the process was given, or inherited, the mark of ``folder`` or of something below it."""
+    """Whether the process has, or inherited, the mark of ``folder`` or of a path below it."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -85,12 +86,12 @@ def is_marked(pid: int, folder: Path) -> bool:
 
 
 def from_pid_file(pid_file: Path, folder: Path) -> int | None:
-    """The id in a pid file if that process lives and belongs to ``folder``; ids are used again after a crash."""
+    """The id in a pid file if that process lives and belongs to ``folder``; ids may be reused after a crash."""
     try:
         pid = int(pid_file.read_text())
     except (OSError, ValueError):
         return None
-    # In the middle of exec(2), which takes long on a busy machine, it has neither arguments nor environment.
+    # During exec(2), which takes long on a busy machine, a process has neither arguments nor environment.
     until = time.monotonic() + _EXEC_SECONDS
     while is_alive(pid) and not command_line(pid) and time.monotonic() < until:
         time.sleep(0.01)
@@ -98,26 +99,26 @@ def from_pid_file(pid_file: Path, folder: Path) -> int | None:
 
 
 def of_folder(folder: Path) -> list[int]:
-    """All living processes that belong to ``folder``, with or without a pid file."""
+    """Return all living processes of ``folder``, with or without a pid file."""
     ids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     return [pid for pid in ids if pid != os.getpid() and owned(pid, folder) and is_alive(pid)]
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
-    """Send a signal to those of the processes that are still there."""
+    """Send a signal to the processes that still exist."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def wait_gone(pids: Iterable[int], seconds: float) -> list[int]:
-    """Wait until all are gone; the ones that are still there after ``seconds``."""
+    """Wait until all have ended; return those that still run after ``seconds``."""
     left = list(pids)
     until = time.monotonic() + seconds
     while True:
         for pid in left:
             with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)  # one of our own children stays a zombie until it is waited for
+                os.waitpid(pid, os.WNOHANG)  # a child process stays a zombie until it is waited for
         left = [pid for pid in left if is_alive(pid)]
         if not left or time.monotonic() > until:
             return left
@@ -125,7 +126,7 @@ def wait_gone(pids: Iterable[int], seconds: float) -> list[int]:
 
 
 def stop(pids: Iterable[int], *, seconds: float = 10.0) -> None:
-    """Ask politely, then not."""
+    """Send SIGTERM, then SIGKILL."""
     pids = list(pids)
     send(pids, signal.SIGTERM)
     left = wait_gone(pids, seconds)
@@ -134,7 +135,7 @@ def stop(pids: Iterable[int], *, seconds: float = 10.0) -> None:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """End them at once."""
+    """Send SIGKILL."""
     pids = list(pids)
     send(pids, signal.SIGKILL)
     wait_gone(pids, _GONE_SECONDS)

@@ -1,4 +1,4 @@
-"""Which labs there are, and what must be known of one to find all its parts again."""
+"""The registry of labs, and the journal of each, from which all its parts can be found."""
 
 import fcntl
 import json
@@ -19,10 +19,10 @@ from cephfit.lab.lab_spec import LabSpec
 
 SCHEMA_VERSION = 1
 _PORTS = range(20000, 32000)
-"""Below the ports that Linux hands out on its own, above those of well-known services."""
+"""Below the ephemeral ports of Linux, above those of well-known services."""
 
 _SOCKET_PATH_MAX = 107
-"""Bytes of a unix socket's path (unix(7))."""
+"""Maximum length of a Unix socket's path in bytes (unix(7))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class Record:
 
     Attributes:
         name: unique among the labs of this user.
-        fsid: the cluster's.
+        fsid: identifier of the cluster.
         mon_port: on 127.0.0.1.
-        ready: it was whole once; False: `lab up` did not come to its end.
+        ready: it was healthy once; False: `lab up` did not complete.
         devices: loop device last attached for each OSD id.
-        spec: what it is made of.
+        spec: its specification.
         more_ports: on 127.0.0.1, of its OpenStack.
-        stores: of the OSDs that were made anew since, where they differ from what the spec says.
-        unmade: OSDs that are being made anew; not empty after a kill in the middle of it.
+        stores: object stores of recreated OSDs that differ from the specification.
+        unmade: OSDs that are being recreated; not empty after a kill during this.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Record:
     unmade: tuple[int, ...] = ()
 
     def store(self, osd: int) -> OsdStore:
-        """What an OSD keeps its objects in, or will when it is made."""
+        """The object store of an OSD, also of one that is not created yet."""
         return self.stores.get(osd, self.spec.store(osd))
 
     def write(self, folder: Path) -> None:
@@ -78,7 +78,7 @@ class Record:
                 raise InputError(
                     f"schema version {document['schema_version']}, this cephfit knows {SCHEMA_VERSION}",
                     where=str(file),
-                    remedy="use the cephfit that made this lab to take it down",
+                    remedy="remove this lab with the version of cephfit that created it",
                 )
             return cls(
                 name=document["name"],
@@ -98,29 +98,29 @@ class Record:
 
 
 def labs_root() -> Path:
-    """Where labs live unless a folder is given: ``$XDG_STATE_HOME/cephfit/labs``."""
+    """Default folder of labs: ``$XDG_STATE_HOME/cephfit/labs``."""
     return user_state_path("cephfit") / "labs"
 
 
 def lab_names() -> list[str]:
-    """Names of all labs of this user, also half-made ones."""
+    """Names of all labs of this user, including incomplete ones."""
     root = labs_root()
     return sorted(e.name for e in root.iterdir() if not e.name.startswith(".")) if root.is_dir() else []
 
 
 def folder_of(name: str) -> Path | None:
-    """The folder of a lab, whether it still exists or not; None if the name is not taken."""
+    """Return the folder of a lab, which may not exist; None if the name is not in use."""
     entry = labs_root() / name
     try:
         if entry.is_symlink():
             return entry.readlink()
-    except FileNotFoundError:  # it went at this moment
+    except FileNotFoundError:  # deleted at this moment
         return None
     return entry.resolve() if entry.exists() else None
 
 
 def no_such_lab(name: str) -> InputError:
-    """The error for a name that no lab has; it names those that there are."""
+    """Return the error for an unknown name; it names the existing labs."""
     names = lab_names()
     remedy = (
         f"there are: {', '.join(names)}" if names else f"there is none; `cephfit lab up --name {name}` creates it"
@@ -131,10 +131,10 @@ def no_such_lab(name: str) -> InputError:
 
 
 def claim(name: str, folder: Path | None) -> Path:
-    """Take a name and an empty folder for a new lab; the folder exists afterwards.
+    """Reserve a name and an empty folder for a new lab; the folder exists afterwards.
 
     Raises:
-        InputError: the name is taken or unusable, or the folder is.
+        InputError: the name or the folder is in use or unsuitable.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", name):
         raise InputError(
@@ -159,13 +159,13 @@ def claim(name: str, folder: Path | None) -> Path:
             raise InputError(
                 f"lab {name!r} already exists",
                 where=str(folder_of(name)),
-                remedy=f"look at it with `cephfit lab status --name {name}`, remove it with `cephfit lab down "
+                remedy=f"see `cephfit lab status --name {name}`, remove it with `cephfit lab down "
                 f"--name {name}`, or choose another --name",
             )
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
             raise InputError("the folder is not empty", where=str(place), remedy="choose another --folder")
         place.mkdir(parents=True, exist_ok=True)
-        # Others may pass through (a database on one of its volumes runs as another user), not look.
+        # Other users may enter (a database on one of its volumes runs as another user), but not list it.
         place.chmod(0o711)
         if place != entry:
             entry.symlink_to(place)
@@ -173,17 +173,17 @@ def claim(name: str, folder: Path | None) -> Path:
 
 
 def release(name: str) -> None:
-    """Give the name back; the folder is gone or a link's target."""
+    """Release the name; the folder is deleted or the target of a link."""
     entry = labs_root() / name
     if entry.is_symlink():
         entry.unlink()
 
 
 def pick_ports(n: int) -> tuple[int, ...]:
-    """Free ports on 127.0.0.1 that no lab of this user has, also none that is stopped.
+    """Return free ports on 127.0.0.1 that no lab of this user has, including stopped labs.
 
     Raises:
-        HostError: there are not so many.
+        HostError: there are too few.
     """
     taken = set()
     for name in lab_names():
@@ -210,7 +210,7 @@ def pick_ports(n: int) -> tuple[int, ...]:
         raise HostError(
             "not enough free ports between 20000 and 32000",
             where="127.0.0.1",
-            remedy="take down a lab that is no longer needed (`cephfit lab down`), or end what listens there",
+            remedy="remove an unused lab (`cephfit lab down`), or end programs that listen there",
         )
     return tuple(found)
 
@@ -224,7 +224,7 @@ def _root_lock(root: Path) -> Iterator[None]:
 
 @contextmanager
 def choosing() -> Iterator[None]:
-    """What a lab takes in the block and writes down, no other of this user takes at the same moment."""
+    """Lock the choice of names and ports among the labs of this user within the block."""
     root = labs_root()
     root.mkdir(parents=True, exist_ok=True)
     with _root_lock(root):
@@ -233,7 +233,7 @@ def choosing() -> Iterator[None]:
 
 @contextmanager
 def port_choice(n: int = 1) -> Iterator[tuple[int, ...]]:
-    """Ports, held from others of this user until the block is left; write the record in it."""
+    """Yield free ports, locked until the block ends; write the record within the block."""
     with choosing():
         yield pick_ports(n)
 

@@ -1,9 +1,4 @@
-"""Take a lab down by its name or folder, whatever state it is in.
-
-Removing a lab, whatever state it is in: nothing here trusts that anything else still works.
-
-Taking a lab down by its name or its folder, whatever is left of it.
-"""
+"""Remove a lab by its name or folder, in any state: no step relies on another part of the lab to work."""
 
 import os
 import shutil
@@ -25,17 +20,17 @@ from cephfit.lab.registry import Record
 from cephfit.lab.workloads.postgres import PostgresServer
 
 _PASSES = 20
-"""A killed `lab up` may have left programs that still attach or start something."""
+"""Number of passes: programs of a killed `lab up` may still attach devices or start processes."""
 
 
 def _clear_devices(folder: Path, throttle: Throttle | None) -> list[str]:
-    """Detach all loop devices below ``folder``; what could not be, in words."""
+    """Detach all loop devices below ``folder``; return messages on those that could not be detached."""
     stuck = []
     if throttle is not None:
         for device in loops_of(folder):
             throttle.clear(device_number(device))
     for home in folder.glob("osd.*"):
-        unmount_under(home)  # FileStore's file system; by its place, since btrfs has a device number of its own
+        unmount_under(home)  # FileStore's file system; found by path, because btrfs has a separate device number
     for device in loops_of(folder):
         try:
             if throttle is not None:
@@ -51,12 +46,12 @@ def _clear_devices(folder: Path, throttle: Throttle | None) -> list[str]:
 
 
 def clear_forgotten(devices: list[Path], throttle: Throttle) -> None:
-    """Take limits off loop devices that the lab had once and that are nobody's now."""
+    """Remove limits from former loop devices of the lab that no lab uses now."""
     for device in devices:
         if not device.exists() or is_attached(device):
             continue
         try:
-            # Held so, it gets no file from anybody: another lab might set its own limit before ours is taken off.
+            # While it is held, no other lab can attach it and set a limit before this one is removed.
             descriptor = os.open(device, os.O_RDONLY | os.O_EXCL)
         except OSError:
             continue
@@ -68,7 +63,7 @@ def clear_forgotten(devices: list[Path], throttle: Throttle) -> None:
 
 
 def what_is_left(folder: Path) -> list[str]:
-    """The processes, loop devices and mounts below ``folder``, and its network interfaces, in words."""
+    """Return the processes, loop devices and mounts below ``folder``, and its network interfaces, as text."""
     return [
         *(f"process {pid}" for pid in processes.of_folder(folder)),
         *(f"loop device {device}" for device in loops_of(folder)),
@@ -83,7 +78,7 @@ def anything_left(folder: Path) -> bool:
 
 
 def _left_for_sure(folder: Path) -> list[str]:
-    """Look twice: a process in the middle of exec(2) has for an instant neither arguments nor environment."""
+    """Check twice: during exec(2), a process briefly has neither arguments nor environment."""
     if left := what_is_left(folder):
         return left
     time.sleep(0.05)
@@ -94,8 +89,8 @@ def remove_all(folder: Path, throttle: Throttle | None) -> None:
     """End all processes, mounts and loop devices of a folder and delete it.
 
     Raises:
-        HostError: a device is held open by somebody else, a process cannot be ended or a mount not be taken off.
-            All else is gone; the folder stays, so that the lab can be found and removed later.
+        HostError: a device is in use, a process cannot be killed, or a mount cannot be removed. Everything else is
+            removed; the folder stays, so that the lab can be found and removed later.
     """
     left: list[str] = []
     refused: list[str] = []
@@ -119,7 +114,7 @@ def remove_all(folder: Path, throttle: Throttle | None) -> None:
             f"not all of the lab could be removed: {'; '.join([*left, *refused])} is still there",
             where=str(folder),
             remedy="end what uses it, or wait (a process that waits for a disk, state D of ps, cannot end), then "
-            "take the lab down again",
+            "remove the lab again",
         )
     if throttle is not None:
         throttle.remove()
@@ -127,16 +122,16 @@ def remove_all(folder: Path, throttle: Throttle | None) -> None:
 
 
 def remove_lab(name: str, folder: Path | None) -> None:
-    """Remove a lab, in whatever state it is: half made, half dead, or its folder half deleted.
+    """Remove a lab in any state, also one that is incomplete or whose folder is partly deleted.
 
     Args:
-        name: of the lab; the journal's wins where there is one.
-        folder: the lab's; None to find it by name.
+        name: of the lab; the name in its journal has priority.
+        folder: of the lab; None: find it by name.
 
     Raises:
         InputError: there is none of this name.
-        HostError: another process is working on it, or holds one of its devices open; or a value of this machine's
-            kernel that a sweep on it changed does not go back.
+        HostError: another process is changing it, or holds one of its devices open; or a kernel value that a sweep
+            changed cannot be restored.
         ClusterError: a sweep or a workload is running on it.
     """
     place = folder.resolve() if folder else registry.folder_of(name)
@@ -158,15 +153,15 @@ def remove_lab(name: str, folder: Path | None) -> None:
             stack.enter_context(registry.working_on(place))
         if (place / "target").is_dir():
             stack.callback(TargetLock(place / "target" / "lock", f"lab:{name}").release)
-            _put_back_kernel_values(place / "target" / "journal.jsonl", name)
+            _restore_kernel_values(place / "target" / "journal.jsonl", name)
         if throttle is not None and record is not None:
             clear_forgotten([Path(device) for device in record.devices.values()], throttle)
         remove_all(place, throttle)
         registry.release(name)
 
 
-def _put_back_kernel_values(file: Path, name: str) -> None:
-    """What a killed sweep left on this machine outlives the lab, and its journal alone knows what was before."""
+def _restore_kernel_values(file: Path, name: str) -> None:
+    """Restore kernel values that a killed sweep changed: they outlive the lab, and only its journal has them."""
     if not file.exists():
         return
     try:
@@ -174,9 +169,9 @@ def _put_back_kernel_values(file: Path, name: str) -> None:
         settings.restore(with_disks=False)
     except CephfitError as error:
         which = f"{error.where}: {error.what}" if error.where else error.what
-        remedy = f"{error.remedy}; then" if error.remedy else "look why; then"
+        remedy = f"{error.remedy}; then" if error.remedy else "find the cause; then"
         raise HostError(
-            f"values of this machine's kernel that a sweep changed do not go back, so the lab stays: {which}",
+            f"kernel values that a sweep changed cannot be restored, so the lab stays: {which}",
             where=f"lab {name}",
-            remedy=f"{remedy} take the lab down again. Without {file} it goes and the values stay",
+            remedy=f"{remedy} remove the lab again. If you delete {file}, the lab is removed and the values stay",
         ) from None

@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell, Op
-from cephfit.core.values.omitted_cells import LeftOut, left_out_of
+from cephfit.core.values.omitted_cells import OmittedCells, omitted_cells
 from cephfit.core.values.prediction import CellReason, Prediction, PredictionSet, Verdict
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, model_called
 from cephfit.core.values.profile import Profile

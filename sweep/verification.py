@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cephfit.ceph.environment.kernel_locks import HostLockedError
-from cephfit.core.cleanup import cleared_up_by
+from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, HostError, InputError, LackingError
 from cephfit.core.protocols import Applied, Client, Health, Progress, Target, WarmsCaches, Workload
 from cephfit.core.values.configuration import Configuration
@@ -187,7 +187,7 @@ def verify(
     refuse_other_conditions(stage.conditions, earlier, where=f"run {run_id}, workload {name}")
     order = order_of(configurations, trial)
     progress.start(f"verify with {name}", len(order))
-    with cleared_up_by(progress.done), cleared_up_by(stage.leave):
+    with cleaned_up_by(progress.done), cleaned_up_by(stage.leave):
         for repeat, configuration in order:
             _run_until_ok(stage, repeat, configuration, store=store, run_id=run_id)
             progress.advance(detail=f"{configuration.name}, repeat {repeat + 1}")
@@ -205,7 +205,7 @@ def run_once(target: Target, configuration: Configuration, trial: Trial, *, prog
         InputError: the volume does not suit the workload.
     """
     stage = _Stage(target, trial, progress, purpose="one run", settle=False)
-    with cleared_up_by(stage.leave):
+    with cleaned_up_by(stage.leave):
         return stage.attempt(_NOT_A_ROUND, 0, configuration)
 
 

@@ -1,4 +1,4 @@
-"""What tests of several rooms share: what this machine can do, and one lab for all."""
+"""Fixtures of all tests: abilities of this machine, and one shared lab."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 pytest_plugins = ["shared_fixtures"]
 
-# What a shell starts in the background ignores the interrupt, and so would every program of the tests.
+# A shell starts background programs with SIGINT ignored, which all programs of the tests would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -64,18 +64,9 @@ def _lacking(marker: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With xdist: the longest tests begin first, and those that share the lab run in one process.
-
-    So one process runs the tests on the lab, which mostly wait, and the others run the rest.
-    """
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return
-    for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if "lab_cluster" in fixtures and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("lab"))
-    items.sort(key=_usual_seconds, reverse=True)
-    items.sort(key=lambda item: item.get_closest_marker("ceph") is None)
+    """Start the longest tests first, so that parallel processes end at about the same time."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=_usual_seconds, reverse=True)
 
 
 def _usual_seconds(item: pytest.Item) -> float:
@@ -95,20 +86,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("; ".join(reasons))
 
 
-# With `-n 2` (pytest-xdist) tests run in two processes side by side, each with labs of its own. They share one
-# state folder, so that their labs know of each other and take different ports and networks.
+# With `-n 2` (pytest-xdist) tests run in two parallel processes, each with separate labs. They share one state
+# folder, so that their labs use different ports and networks.
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """All that tests write lies in one folder of this session.
+    """Put all files of the tests into one folder of this session.
 
     pytest's own numbered folders are renamed and deleted by any later session as soon as this one is interrupted,
-    before its labs are taken down: nothing finds the loop devices of a lab whose folder has another name.
+    before its labs are removed: nothing finds the loop devices of a lab whose folder has another name.
     """
     if hasattr(config, "workerinput"):
         return
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout`, and CI's end: labs are taken down
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # sent by `timeout` and CI: labs are removed
     if (config.getoption("numprocesses", None) or 0) > 1 and os.environ.get(_KEPT_LAB):
         raise pytest.UsageError(f"one process alone can use the lab that {_KEPT_LAB} names: say -n 1")
     config.stash[_FOLDER] = folder = Path(tempfile.mkdtemp(prefix="cephfit-"))
@@ -127,7 +118,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """What is left of this session goes: xdist gives its processes 10 s after an interrupt, a lab takes longer.
+    """Remove the remains of this session: xdist gives its processes 10 s after an interrupt, a lab takes longer.
 
     A second interrupt does not end this: it would leave devices behind. What failed tests wrote is kept.
     """
@@ -139,8 +130,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     state, left = folder / "state", []
-    if not os.environ.get(_KEPT_LAB):  # some of that lab's services may have been started anew by a test
-        processes.kill(_started_under(state))  # such as a `lab up` whose test is no more
+    if not os.environ.get(_KEPT_LAB):  # a test may have restarted services of that lab
+        processes.kill(_started_under(state))  # such as a `lab up` of a test that has ended
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(state))
         for name in registry.lab_names():
@@ -170,7 +161,7 @@ def _started_under(state: Path) -> list[int]:
 
 @pytest.fixture(scope="session", autouse=True)
 def state_home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The state folder of the tests: labs of the person who runs them are neither seen nor touched."""
+    """The state folder of the tests: labs of the user are neither visible nor changed."""
     shared = getattr(request.config, "workerinput", {}).get("state")
     folder = Path(shared) if shared else request.config.stash[_FOLDER] / "state"
     folder.mkdir(exist_ok=True)
@@ -227,7 +218,7 @@ def cloud_admin(openstack_lab: "Lab", monkeypatch: pytest.MonkeyPatch) -> "Itera
 
 @pytest.fixture
 def cloud_user(cloud_admin: "Connection", openstack_lab: "Lab") -> "Iterator[Connection]":
-    """An ordinary user of another project, which has in the end what it had before."""
+    """An ordinary user of another project, which is restored at the end."""
     from live_cloud import everything, until
 
     from cephfit.lab.openstack.cloud_resources import connect
@@ -236,5 +227,5 @@ def cloud_user(cloud_admin: "Connection", openstack_lab: "Lab") -> "Iterator[Con
     cloud = connect(openstack_lab.cloud.layout, openstack_lab.cloud.layout.user_cloud)
     before = everything(cloud)
     yield cloud
-    until(lambda: everything(cloud) == before)  # Heat lists a stack for a moment after it is gone
+    until(lambda: everything(cloud) == before)  # Heat lists a stack for a moment after its deletion
     cloud.close()

@@ -1,4 +1,4 @@
-"""Who installs cephfit without its extras and without Ceph gets all that does not need them."""
+"""Without extras and without Ceph, every module that does not need them can be imported."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ EXTRAS = (
     *("openstack", "optuna", "pandas", "psycopg", "pyarrow", "rados", "rbd", "tenacity"),
 )
 FOR_OPENSTACK = ("lab/openstack", "cloud/", "targets/openstack")
-"""The only places that may be impossible to load: the command line loads them when an OpenStack is named."""
+"""The only modules that may fail to import: the command line imports them when an OpenStack is named."""
 
 LOADING = """
 import importlib, sys

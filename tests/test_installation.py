@@ -40,7 +40,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]
 
 @pytest.fixture(scope="module")
 def cephfit(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Cephfit:
-    """Runs the installed `cephfit` in an empty folder, as a user without any files of cephfit's."""
+    """Runs the installed `cephfit` in an empty folder, as a user without files of cephfit."""
     folder = tmp_path_factory.mktemp("clean")
     run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")])
     python = folder / "venv/bin/python"
@@ -158,7 +158,7 @@ def test_what_needs_ceph_says_which_packages_to_install(cephfit: Cephfit, comman
 
 
 @pytest.mark.parametrize("command", ["lab status", "params tree"])
-def test_without_a_lab_it_is_said_how_to_get_one(cephfit: Cephfit, command: str) -> None:
+def test_without_a_lab_the_remedy_is_to_create_one(cephfit: Cephfit, command: str) -> None:
     done = cephfit(*command.split())
     assert done.returncode == 2
     assert "there is no lab 'default'" in done.stderr

@@ -1,4 +1,4 @@
-"""What is said where a module is missing that only some commands need."""
+"""The errors for missing modules that only some commands need."""
 
 import configparser
 import sys
@@ -12,7 +12,7 @@ from cephfit.core.optional_modules import _EXTRAS, optional_module
 SETUP = Path(__file__).resolve().parent.parent / "setup.cfg"
 
 
-def test_a_module_that_is_there_is_given() -> None:
+def test_an_installed_module_is_returned() -> None:
     assert optional_module("rados") is pytest.importorskip("rados", reason="needs Ceph's Python bindings")
 
 
@@ -33,7 +33,7 @@ def test_other_modules_come_from_an_extra(monkeypatch: pytest.MonkeyPatch) -> No
     assert caught.value.remedy == "install it: pip install 'cephfit[parquet]'"
 
 
-def test_a_module_that_lacks_something_itself_is_not_called_missing(
+def test_a_module_with_a_missing_dependency_is_not_reported_as_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as Ceph's bindings without librados, or python-cephclient without requests."""

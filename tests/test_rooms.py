@@ -1,4 +1,4 @@
-"""The walls of the rooms: docs/design.md has the table of who may import whom."""
+"""The imports between the rooms: docs/design.md has the table of which room may import which."""
 
 import ast
 from collections.abc import Iterator
@@ -19,6 +19,9 @@ MAY_IMPORT = {
     "mapper": {"core"},
     "lab": {"core", "ceph", "targets", "cloud"},
 }
+ABOVE = ("operations", "_api", "cli")
+"""Subpackages above the rooms: each may import every room, and the last two also ``operations``."""
+FORBIDDEN_ABOVE = {"operations": {"_api", "cli"}, "_api": {"cli"}, "cli": {"_api"}}
 
 
 def folder_of(room: str) -> Path:
@@ -40,12 +43,21 @@ def imported_rooms(source: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
-def test_a_room_imports_only_what_the_design_lets_it(room: str) -> None:
+def test_a_room_imports_only_allowed_rooms(room: str) -> None:
     modules = sorted(folder_of(room).rglob("*.py"))
     assert modules, f"{room}/ has no modules"
-    others = {*MAY_IMPORT, "cli", "_api"} - MAY_IMPORT[room] - {room}
+    others = {*MAY_IMPORT, *ABOVE} - MAY_IMPORT[room] - {room}
     for module in modules:
         forbidden = others & set(imported_rooms(module))
+        assert not forbidden, f"{module.relative_to(ROOT)} imports from {sorted(forbidden)}"
+
+
+@pytest.mark.parametrize("subpackage", ABOVE)
+def test_the_python_api_imports_nothing_of_the_command_line(subpackage: str) -> None:
+    modules = sorted((ROOT / "cephfit" / subpackage).rglob("*.py"))
+    assert modules
+    for module in modules:
+        forbidden = FORBIDDEN_ABOVE[subpackage] & set(imported_rooms(module))
         assert not forbidden, f"{module.relative_to(ROOT)} imports from {sorted(forbidden)}"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import Progress, Silence
+from cephfit.core.protocols import NullProgress, Progress
 from cephfit.core.values.access import AccessBatch
 from cephfit.traces import formats
 from cephfit.traces.description.recording import disks_of_one_level
@@ -47,7 +47,7 @@ def omitted_disks(
     Raises:
         InputError: There are several recordings, or only histograms, or the reader found an error.
     """
-    progress = progress or Silence()
+    progress = progress or NullProgress()
     recording = _only_recording(paths)
     if not all(f != STANDARD_INPUT and (f.is_file() or remote.url_of(f)) for f in recording.files):
         return {}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import Progress, Silence
+from cephfit.core.protocols import NullProgress, Progress
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
 from cephfit.core.values.profile import Profile
 from cephfit.traces import formats

@@ -1,9 +1,13 @@
 """Options that describe traces whose content does not describe itself."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
+from cephfit.traces.files import remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +44,40 @@ class ReadOptions:
                 remedy="use only one of the two options",
             )
         return implied or asked
+
+
+def read_options(assume_op: str | None, columns: str | None, blkparse_format: str | None) -> ReadOptions:
+    """Build ``ReadOptions`` from the words of a command line.
+
+    Raises:
+        InputError: two of them exclude each other.
+    """
+    if columns and blkparse_format:
+        raise InputError(
+            "--columns and --blkparse-format exclude each other", remedy="give the one that describes the file"
+        )
+    return ReadOptions(Op(assume_op) if assume_op else None, columns, blkparse_format)
+
+
+@contextmanager
+def parts_hint(files: Sequence[Path], *, parts: bool) -> Iterator[None]:
+    """Add a hint about parts to an error in one of several files.
+
+    Args:
+        files: that are read within.
+        parts: whether they are read as consecutive parts of one trace. The hint is then that a part may be missing
+            or in the wrong place; else that ``--parts`` may be missing.
+
+    Raises:
+        InputError: as raised within, with the hint in its remedy.
+    """
+    try:
+        yield
+    except InputError as error:
+        if len(files) == 1 or not error.where.startswith(tuple(map(remote.words_of, files))):
+            raise
+        if parts:
+            hint = "or, if a part is missing or in another place, name all parts in their order"
+        else:
+            hint = "or, if the files are consecutive parts of one trace, add --parts"
+        raise InputError(error.what, where=error.where, remedy=f"{error.remedy}; {hint}") from None

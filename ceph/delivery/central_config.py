@@ -8,7 +8,7 @@ from cephfit.ceph.delivery.daemon_values import Differences
 from cephfit.ceph.delivery.osd_daemons import RestartsDue
 from cephfit.ceph.options.option import as_ceph_writes, same_value
 from cephfit.ceph.options.option_catalogue import Catalogue
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import CephAdmin
 from cephfit.core.values.configuration import Configuration, Partition
@@ -62,7 +62,7 @@ class CephSettings:
         """
         daemons = running_daemons(self._admin)
         stored = stored_settings(self._admin)
-        tried = Attempts()
+        tried = ErrorCollector()
         for place, value in self._originals().items():
             tried.make(partial(self._bring, place, stored.get(place), value, daemons))
         tried.end()

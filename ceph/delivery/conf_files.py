@@ -20,7 +20,7 @@ from cephfit.ceph.delivery.osd_daemons import RestartsDue
 from cephfit.ceph.hosts.host import read_bytes, remove_draft, replace
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option import as_ceph_writes
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import CephAdmin, Progress
@@ -314,7 +314,7 @@ class ConfFiles:
         Raises:
             CephfitError: lists every file that was not restored.
         """
-        tried = Attempts()
+        tried = ErrorCollector()
         for file in self._changed(running_daemons(self._admin)):
             tried.make(partial(self._put_back, file))
         tried.end()

@@ -15,7 +15,7 @@ from cephfit.ceph.delivery.osd_daemons import RestartsDue
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option import as_ceph_writes, same_value
 from cephfit.ceph.options.option_catalogue import Catalogue
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import CephAdmin, Progress
 from cephfit.core.values.configuration import Configuration, Partition, Setting

@@ -10,7 +10,7 @@ from cephfit.ceph.admin.daemons import Daemon, running_daemons
 from cephfit.ceph.delivery.daemon_values import DaemonValues
 from cephfit.ceph.options.option import as_ceph_writes, same_value
 from cephfit.ceph.options.option_catalogue import Catalogue
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import CephAdmin, Progress
 from cephfit.core.values.preview import Undoing
@@ -97,7 +97,7 @@ class InjectedSettings:
         self._required = {place: value for place, value in self._required.items() if not is_meant(place)}
         entries = [e for e in self._journal.entries(_INJECTED) if is_meant(_place(e))]
         running = {d.name for d in running_daemons(self._admin)} if entries else set()
-        tried = Attempts()
+        tried = ErrorCollector()
         for entry in entries:
             tried.make(partial(self._forget, entry, running))
         tried.end()

@@ -17,7 +17,7 @@ from cephfit.ceph.pools.pool_plan import POOL_PREFIX
 from cephfit.core.errors import CephfitError, ClusterError, HostError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import CephAdmin, Progress
-from cephfit.core.waiting import still_amiss
+from cephfit.core.waiting import wait_until_clear
 
 _NOOUT = "noout"
 
@@ -250,10 +250,12 @@ class OneByOne:
                 if osd in there and (not there[osd]["up"] or there[osd]["up_from"] <= epoch)
             )
 
-        return still_amiss(look, seconds=self._patience_seconds, poll_seconds=_POLL_SECONDS)
+        return wait_until_clear(look, seconds=self._patience_seconds, poll_seconds=_POLL_SECONDS)
 
     def _await_clean(self, osd: int) -> None:
-        why = still_amiss(lambda: self._unclean(osd), seconds=self._patience_seconds, poll_seconds=_POLL_SECONDS)
+        why = wait_until_clear(
+            lambda: self._unclean(osd), seconds=self._patience_seconds, poll_seconds=_POLL_SECONDS
+        )
         if why:
             raise ClusterError(
                 f"not healthy {self._patience_seconds:.0f} s after the restart of osd.{osd}: {why}",

@@ -29,7 +29,7 @@ from cephfit.ceph.environment.scopes import (
 )
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option import as_ceph_writes
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import Client

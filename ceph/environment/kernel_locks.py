@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from cephfit.ceph.hosts.host import Host, HostRefusedError
 from cephfit.ceph.hosts.host_access import Hosts
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import CephfitError, HostError
 from cephfit.core.journal import Entry, Journal
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from cephfit.ceph.hosts.host import HostRefusedError
 from cephfit.ceph.hosts.host_access import Hosts
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.journal import Entry, Journal
 
 _FILE = "host file"
@@ -117,7 +117,7 @@ class HostFiles:
             is_there = below is None or entry.place.startswith(f"{below.place}/")
             if is_there and (with_disks or not file.is_of_a_disk):
                 by_host[file.host].append(entry)
-        tried = Attempts()
+        tried = ErrorCollector()
         for host, entries in by_host.items():
             if host not in without:
                 tried.make(partial(self._restore, entries))
@@ -154,7 +154,7 @@ class HostFiles:
         """
         files = {HostFile.of_place(entry.place): entry for entry in entries}
         reset = {_group(f) for f, e in files.items() if _companions(f) and now.get(f, e.was) != e.was}
-        tried = Attempts()
+        tried = ErrorCollector()
         for file in sorted(files, key=_order):
             if file in now and (now[file] != files[file].was or _group(file) in reset):
                 tried.make(partial(self._write, file, str(files[file].was)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from cephfit.ceph.hosts.host import Host, checked
 from cephfit.ceph.hosts.host_access import Hosts
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.journal import Entry, Journal
 
@@ -162,7 +162,7 @@ class Emulations:
         Args:
             without: hosts that stay unchanged and in the journal.
         """
-        tried = Attempts()
+        tried = ErrorCollector()
         for entry in reversed(self._journal.entries(_QDISC)):
             if _host(entry) not in without:
                 tried.make(partial(self._forget, entry))

@@ -35,7 +35,7 @@ from cephfit.ceph.pools.pool_readback import (
     pool_value,
     read_back_pools,
 )
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import CephfitError, ClusterError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import CephAdmin
@@ -65,7 +65,7 @@ class PoolDeletion:
         Raises:
             CephfitError: the error that ended the block, or a failure to set or restore the option; both if both.
         """
-        tried = Attempts()
+        tried = ErrorCollector()
         try:
             with tried.trying():
                 self._options.put(_SECTION, _OPTION, "true")

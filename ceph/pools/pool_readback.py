@@ -23,7 +23,7 @@ from cephfit.ceph.pools.pool_plan import PoolPlan, Role
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import CephAdmin
 from cephfit.core.values.configuration import Setting
-from cephfit.core.waiting import still_amiss
+from cephfit.core.waiting import wait_until_clear
 
 Allowed = Mapping[str, Sequence[Mapping[int, int]]]
 """Rule to the OSDs that it may use; separate primaries come first."""
@@ -205,7 +205,7 @@ def await_counted(admin: CephAdmin) -> None:
         counted = admin.command("status")["pgmap"]["num_pgs"]
         return "" if counted == expected else f"{counted} of {expected} PGs are counted"
 
-    still_amiss(look, seconds=_COUNTING_SECONDS, poll_seconds=_POLL_SECONDS)
+    wait_until_clear(look, seconds=_COUNTING_SECONDS, poll_seconds=_POLL_SECONDS)
 
 
 def _outlook(admin: CephAdmin, name: str, epoch: int) -> _Outlook:

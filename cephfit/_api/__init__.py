@@ -1,1 +1,1 @@
-"""What `import cephfit` offers to notebooks and scripts; `cephfit/__init__.py` names the public part of it."""
+"""The implementation of the public Python API; `cephfit/__init__.py` lists the public names."""

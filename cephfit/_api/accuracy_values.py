@@ -1,4 +1,4 @@
-"""How accurate predictions were: what ``cephfit.assess`` returns."""
+"""The accuracy of predictions: the values that ``cephfit.assess`` returns."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class AccuracySummary(TabularSequence[ModelAccuracy]):
     - model; n_runs: verified runs; n_configurations: compared in them, without the default;
     - median_error_pct, p90_error_pct: of the relative error, in per cent of the measured value;
     - spearman: rank correlation, -1 to 1, mean over the runs with at least three configurations;
-    - mean_regret_pct, max_regret_pct: what following the prediction costs against the best configuration run;
+    - mean_regret_pct, max_regret_pct: loss from choosing the predicted best instead of the measured best;
     - best_in_top_2: share of the runs whose predicted best is one of the two best measured, 0 to 1;
     - worst_named: share of the runs whose predicted worst is the worst measured, 0 to 1;
     - coverage: share of the configurations whose measured value is in the predicted interval, 0 to 1.
 
-    A figure is None where no run says anything of it.
+    A figure is None if no run determines it.
     """
 
     def __init__(self, models: Sequence[ModelAccuracy], notes: Sequence[str] = ()) -> None:
@@ -76,14 +76,15 @@ class Accuracy(Tabular):
 
     - run, target, simulated, workload, metric, model, configuration;
     - predicted, predicted_low, predicted_high: the default = 100; None at an open end;
-    - measured, measured_low, measured_high: likewise; None if no run gave a value, or too few for an interval;
+    - measured, measured_low, measured_high: likewise; None if no run has a value, or too few have one for an
+        interval;
     - ratio: predicted over measured; error_pct: |predicted - measured| in per cent of measured;
     - inside: whether the measured value is in the predicted interval;
-    - n: workload runs that gave a value.
+    - n: workload runs with a value.
 
     Attributes:
         verified: one prediction by one model for each verified run and workload, with its assessment.
-        notes: runs that could not be assessed, and why.
+        notes: runs that could not be assessed, with reasons.
     """
 
     verified: tuple[VerifiedPrediction, ...]

@@ -1,4 +1,4 @@
-"""The functions of ``import cephfit``. They do what the commands do, with the same messages."""
+"""The functions of the public API. They do the same as the commands, with the same messages."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from cephfit._api.accuracy_values import Accuracy
-    from cephfit.cli.options.cluster_options import ClusterOptions
     from cephfit.core.protocols import Progress
     from cephfit.mapper.accuracy import VerifiedPrediction
+    from cephfit.operations.cluster_options import ClusterOptions
 
 PathOrUrl = str | os.PathLike[str]
 _ENTERED = "measured"
-"""The metric of values that were given to ``assess`` without a name."""
+"""Default name of the metric of values given to ``assess``."""
 
 
 def open_store(url_or_path: PathOrUrl) -> Store:
-    """Open a store of results that ``cephfit sweep run`` or ``run_sweep`` wrote.
+    """Open a results store that ``cephfit sweep run`` or ``run_sweep`` wrote.
 
     Args:
         url_or_path: path of an SQLite file, or an SQLAlchemy URL such as
@@ -44,7 +44,7 @@ def open_store(url_or_path: PathOrUrl) -> Store:
         The store; a context manager that closes it.
 
     Raises:
-        StoreError: there is none, it is not a store, it has another schema version, or it is locked.
+        StoreError: it does not exist, is not a store, has another schema version, or is locked.
     """
     from cephfit.results.store.sample_store import Store as ResultsStore
 
@@ -59,7 +59,7 @@ def read_profile(path: PathOrUrl) -> Profile:
         path: of the file; ``-`` for standard input.
 
     Raises:
-        InputError: it cannot be read, or is no profile.
+        InputError: it cannot be read, or is not a profile.
     """
     return read_profile_file(Path(path))
 
@@ -103,13 +103,13 @@ def profile_trace(
         progress: show bars on standard error.
 
     Raises:
-        InputError: naming the file and the place in it, or the argument.
+        InputError: names the file and the place in it, or the argument.
         HostError: an optional package is not installed.
     """
-    from cephfit.cli.trace.trace_reading import read_options, with_parts_hint
     from cephfit.core.values.cells import Op
     from cephfit.traces import profile_files
     from cephfit.traces.files import remote
+    from cephfit.traces.read_options import parts_hint, read_options
     from cephfit.traces.readers.block_events.block_layer import Action
 
     _one_of(describe, ("fast", "full"), "describe")
@@ -119,7 +119,7 @@ def profile_trace(
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     texts = [os.fspath(path) for path in given]
     files = [remote.path_of(path) if ":" in path else Path(path) for path in texts]
-    with _progress(progress) as shown, with_parts_hint(files, parts=parts):
+    with _progress(progress) as shown, parts_hint(files, parts=parts):
         return profile_files(
             files,
             format_name=format,
@@ -147,15 +147,15 @@ def read_baselines(
         load: of the sweep file; the measurement's own unless named.
 
     Returns:
-        Rates in I/Os per second, the sum over the clients that ran together, one value for each round. ``notes``
-        has what a reader must know, such as that the figures are simulated.
+        Rates in I/Os per second, summed over concurrent clients, one value for each round. ``notes`` are caveats,
+        such as that the figures are simulated.
 
     Raises:
         InputError: no such file or load, a CSV file that cannot be used, or one with a run.
         StoreError: the store cannot be used, or there is no such run.
     """
-    from cephfit.cli.reports.run_notes import run_document, run_notes
     from cephfit.results import open_baselines
+    from cephfit.results.report.run_notes import run_document, run_notes
 
     location, run_id = location_of(store_or_csv), run_id_of(run)
     measured = run_document(location, run_id)
@@ -187,9 +187,9 @@ def predict(
     Raises:
         InputError: no such model or level, or a cell that the workload uses was not measured.
     """
-    from cephfit.cli.reports.run_notes import may_be_unfinished
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
+    from cephfit.results.report.run_notes import may_be_unfinished
 
     with may_be_unfinished({"finished": baselines.is_finished}):
         found = ranked(predictor(model, confidence=confidence), profile, baselines)
@@ -206,7 +206,7 @@ def assess(
     models: Sequence[str] | None = None,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> Accuracy:
-    """Compare predictions with what real workloads gave on the same configurations.
+    """Compare predictions with measurements of real workloads on the same configurations.
 
     Every verified run is predicted again from its baselines, by each model. Nothing is stored.
 
@@ -214,7 +214,7 @@ def assess(
         store: with the runs: open, path or URL.
         runs: ids or ``Run`` values; None: all runs with workload runs (``cephfit verify``), or with ``measured``
             the newest run.
-        measured: values of a workload that was run by other means, by configuration, one value per round in the
+        measured: values of a workload that was run by other means: by configuration, one value per round in the
             order of rounds; more is better. Needs one run, and one profile.
         metric: what ``measured`` is, such as ``tps``.
         profiles: of the workloads. One is used for every workload, several by their names; else the profile that
@@ -295,7 +295,7 @@ def _entered(
             raise InputError(
                 f"{sample.value} is not a value that can be compared",
                 where=f"measured[{sample.configuration!r}]",
-                remedy="give positive numbers; leave out what has no value",
+                remedy="give positive numbers; omit configurations without a value",
             )
     return {profiles[0].name: samples}
 
@@ -356,9 +356,9 @@ def run_sweep(
 ) -> Run:
     """Measure a sweep on one target to its end, as ``cephfit sweep run``.
 
-    Stopped at any moment (KeyboardInterrupt, an exception, SIGKILL), the same call continues the run: every sample
-    is stored when it ends. Only one process at a time may change a target: the others get a ClusterError. Do not
-    call it from two threads for one target.
+    After a stop at any moment (KeyboardInterrupt, an exception, SIGKILL), the same call continues the run: every
+    sample is stored when it ends. Only one process at a time may change a target: the others get a ClusterError.
+    Do not call it from two threads for one target.
 
     Args:
         sweep: path of a sweep file, or the name of a bundled one, such as ``quick``.
@@ -384,11 +384,11 @@ def run_sweep(
         HostError: this machine lacks something, such as fio.
         StoreError: the store cannot be used.
     """
-    from cephfit.cli.sweep.sweep_run import Request, measured
     from cephfit.mapper import predictor
+    from cephfit.operations.sweep_measurement import Request, measured
 
     if model is not None:
-        predictor(model)  # refuse a wrong one before the target is touched
+        predictor(model)  # refuse a wrong name before the target is opened
     request = Request(
         file=os.fspath(sweep),
         store=os.fspath(store),
@@ -410,7 +410,7 @@ _SPELLED = {"id": "client_id", "ssh_host": "ssh_hosts"}
 
 
 def _cluster_options(given: Mapping[str, Any]) -> ClusterOptions:
-    from cephfit.cli.options.cluster_options import ClusterOptions
+    from cephfit.operations.cluster_options import ClusterOptions
 
     field_of = {name: name for name in ClusterOptions.__slots__ if name not in _SPELLED.values()} | _SPELLED
     options: dict[str, Any] = {}
@@ -439,7 +439,7 @@ def _one_of(value: str, known: Sequence[str], argument: str) -> None:
 
 
 def _progress(shown: bool) -> AbstractContextManager[Progress]:
-    from cephfit.cli.terminal.output import progress_display
-    from cephfit.core.protocols import Silence
+    from cephfit.core.protocols import NullProgress
+    from cephfit.operations.progress_display import progress_display
 
-    return progress_display() if shown else nullcontext(Silence())
+    return progress_display() if shown else nullcontext(NullProgress())

@@ -1,4 +1,4 @@
-"""A store of results as notebooks and scripts see it: runs, samples, verified runs. It changes nothing."""
+"""The read-only results store of the public API: runs, samples, verified runs."""
 
 from __future__ import annotations
 
@@ -101,19 +101,19 @@ class WorkloadRuns(TabularSequence[tuple[str, WorkloadSample]]):
 
 
 class Store(Tabular):
-    """A store of results, open for reading. ``cephfit.open_store`` makes it; use it in a ``with`` statement.
+    """A results store, open for reading. ``cephfit.open_store`` returns it; use it in a ``with`` statement.
 
     Threads and processes may share one store: each method is one transaction or more, and waits for a writer. A
     ``Store`` object may be used by several threads. It must not be used in a process that was forked after it was
     opened: open the store there again.
 
-    Wherever a ``run`` is taken, give a run's id or a ``Run``; None is the newest run. All methods raise StoreError
-    where there is no such run, or the database does not answer.
+    Every argument ``run`` is a run's id or a ``Run``; None is the newest run. All methods raise StoreError if
+    there is no such run, or the database does not answer.
 
     ``to_frame()`` is that of ``runs()``.
 
     Attributes:
-        name: where the store is, for people: no password in it.
+        name: location of the store, without passwords.
     """
 
     def __init__(self, results: ResultsStore, location: str) -> None:
@@ -144,12 +144,12 @@ class Store(Tabular):
         return self._results.run(run_id_of(run))
 
     def samples(self, run: str | Run | None = None) -> Samples:
-        """All samples of a run, those that do not count (failed, invalid, skipped) included."""
+        """All samples of a run, including failed, invalid and skipped ones."""
         found = self.run(run)
         return Samples(self._results.samples(found.run_id), run=found)
 
     def workload_runs(self, run: str | Run | None = None) -> WorkloadRuns:
-        """What real workloads gave on the configurations of a run; empty if ``cephfit verify`` was not used."""
+        """Runs of real workloads on the configurations of a run; empty without ``cephfit verify``."""
         found = self.run(run)
         return WorkloadRuns(self._results.workload_samples(found.run_id), run=found)
 
@@ -192,12 +192,12 @@ class Store(Tabular):
 
 
 def run_id_of(run: str | Run | None) -> str | None:
-    """The id of a run that is given by either; None for the newest."""
+    """Return the id of a run given as id or ``Run``; None for the newest."""
     return run.run_id if isinstance(run, Run) else run
 
 
 def location_of(store: str | os.PathLike[str] | Store) -> str:
-    """The path or URL of a store that is given by either."""
+    """Return the path or URL of a store given as location or ``Store``."""
     return store._location if isinstance(store, Store) else os.fspath(store)
 
 

@@ -1,4 +1,4 @@
-"""`cephfit completion`: the script that teaches a shell the commands, and what bash needs besides click's own."""
+"""`cephfit completion`: the shell completion script, with additions to click's support of bash."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from click.shell_completion import (
 )
 
 VARIABLE = "_CEPHFIT_COMPLETE"
-"""The script runs cephfit with it, and cephfit answers instead of doing anything."""
+"""With this variable set, cephfit prints completions instead of running a command."""
 
 _BREAKS = re.compile("[:=]+")
 
@@ -33,7 +33,7 @@ _BASH = """\
         esac
     done
 
-    # What ends so has more to come: no space after it.
+    # These endings are continued: add no space.
     if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[:/=] ]]; then
         compopt -o nospace
     fi
@@ -52,7 +52,7 @@ class _Bash(BashComplete):
     """Completes words with a colon, such as ``lab:default``.
 
     Bash breaks words at ``:`` and ``=`` (``COMP_WORDBREAKS``) and replaces only what follows the last break, while
-    click takes each part for a word. Here parts are put together, and answers lack what stands already.
+    click treats each part as a word. Here parts are joined, and answers omit the text before the last break.
     """
 
     source_template = _BASH
@@ -82,7 +82,7 @@ class _Bash(BashComplete):
 
 
 def teach() -> None:
-    """Have click answer bash in this way."""
+    """Make click answer bash in this way."""
     add_completion_class(_Bash, "bash")
 
 

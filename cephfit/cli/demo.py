@@ -1,4 +1,4 @@
-"""`cephfit demo`: the whole loop on this machine, by the same commands that a person would type."""
+"""`cephfit demo`: the whole loop on this machine, with the same commands that a user would type."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LAB = "demo"
     type=click.IntRange(5),
     default=15,
     show_default=True,
-    help="Seconds for which the workload is measured in each run.",
+    help="Measured seconds of each run of the workload.",
 )
 @click.option(
     "--workload-repeats",
@@ -55,17 +55,17 @@ def command(
 ) -> None:
     """From nothing to a verified recommendation: lab up, sweep, trace, map, verify, report, lab down.
 
-    Shows each command as it would be typed by hand. Needs root, because the lab makes loop devices and throttles
-    them. Takes about 20 minutes on two cores; interrupted, it removes the lab and keeps what was measured.
+    Shows each command as it would be typed by hand. Needs root, because the lab creates and throttles loop
+    devices. Takes about 20 minutes on two cores; interrupted, it removes the lab and keeps the results.
     """
     if os.geteuid() != 0:
         raise HostError(
-            "the demo starts a Ceph of its own on loop devices, which needs root",
+            "the demo starts a separate Ceph on loop devices, which needs root",
             remedy="run it as root; without root, `cephfit sweep run quick --target sim` shows the sweep",
         )
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
 
-    read_sweep(find_sweep(sweep_file))  # a mistake in it is said before a Ceph is started for it
+    read_sweep(find_sweep(sweep_file))  # report mistakes in it before a Ceph is started
     started = time.monotonic()
     folder = _result_folder(folder)
     store, profile, trace = folder / "results.sqlite", folder / "profile.json", folder / "trace"
@@ -86,13 +86,13 @@ def command(
     click.echo(f"\nDone in {format_seconds(time.monotonic() - started)}. The report: {folder / 'report.html'}")
 
 
-def _result_folder(wanted: Path | None) -> Path:
-    """A folder for results that has none yet.
+def _result_folder(given: Path | None) -> Path:
+    """Return an empty folder for results.
 
     Raises:
-        HostError: it cannot be made, or is not empty.
+        HostError: it cannot be created, or is not empty.
     """
-    folder = wanted or user_data_path("cephfit") / time.strftime("demo-%Y%m%dT%H%M%S")
+    folder = given or user_data_path("cephfit") / time.strftime("demo-%Y%m%dT%H%M%S")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         is_used = any(folder.iterdir())
@@ -117,10 +117,10 @@ def _trace_files(folder: Path) -> list[Path]:
 
 @contextmanager
 def _only_demo() -> Iterator[None]:
-    """Holds the lock of the one demo that may run on this machine; a killed one lets go of it.
+    """Hold the lock of the single demo on this machine; the kernel releases it when a demo is killed.
 
     Raises:
-        HostError: another demo is at work.
+        HostError: another demo is running.
     """
     path = user_state_path("cephfit") / "demo.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def _only_demo() -> Iterator[None]:
 
 @contextmanager
 def _lab(*, keep: bool) -> Iterator[None]:
-    """The demo's lab, after what a killed demo left of it is gone; removed at the end, also after an error."""
+    """Create the demo's lab after removing one of a killed demo; remove it at the end, also after an error."""
     from cephfit.lab.registry import lab_names
 
     if _LAB in lab_names():
@@ -161,7 +161,7 @@ def _run(*arguments: str) -> None:
     """Show a command of cephfit and run it.
 
     Raises:
-        CephfitError: it failed; it has said why.
+        CephfitError: it failed, after printing its error.
     """
     click.secho(f"\n$ cephfit {shlex.join(arguments)}", bold=True)
     status = subprocess.run([sys.executable, "-m", "cephfit.cli.main", *arguments], check=False).returncode
@@ -169,5 +169,5 @@ def _run(*arguments: str) -> None:
         raise KeyboardInterrupt
     if status:
         raise CephfitError(
-            f"`cephfit {arguments[0]}` ended with exit code {status}", remedy="its own message above says why"
+            f"`cephfit {arguments[0]}` ended with exit code {status}", remedy="its message above states the reason"
         )

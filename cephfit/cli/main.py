@@ -34,7 +34,7 @@ _COMMANDS = {
         "cephfit.cli.cluster.pools_command",
         "Pools placed on chosen devices: show, example, plan, apply, remove.",
     ),
-    "restore": ("cephfit.cli.cluster.restore_command", "Put a target back as it was before cephfit changed it."),
+    "restore": ("cephfit.cli.cluster.restore_command", "Undo all changes of cephfit to a target."),
     "trace": (
         "cephfit.cli.trace.trace_commands",
         "Workload traces: capture, workload, profile, show, plot, compare, convert, jobs, replay.",
@@ -54,25 +54,25 @@ _COMMANDS = {
 }
 """Command to (module, help line). A module is imported when its command runs, so that help stays fast."""
 
-_SURROUNDINGS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
-"""What no command can foresee at every place where it writes, and a person can mend: rights and room."""
+_FIXABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+"""Errors of writing that a user can fix: missing permissions or disk space."""
 
 
-_NOBODY_READS = 128 + 13
+_OUTPUT_CLOSED = 128 + 13
 """Exit code of a Unix program whose output was closed (by `head`): a shell's for SIGPIPE."""
 
 
-class _NobodyReadsError(Exception):
-    """What the command says goes into a pipe that nobody reads any more: no fault, and nobody to be told."""
+class _OutputClosedError(Exception):
+    """The reader of the output has closed it. This is not an error, and no message is shown."""
 
 
 class _LazyGroup(click.Group):
     def make_context(self, *args: Any, **others: Any) -> click.Context:
-        with _broken_pipes_told_apart():  # `--help` is answered in here
+        with _distinguish_broken_pipes():  # handles `--help`
             return super().make_context(*args, **others)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _broken_pipes_told_apart():
+        with _distinguish_broken_pipes():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -104,9 +104,9 @@ class _LazyGroup(click.Group):
 def cephfit(context: click.Context, config: Path | None) -> None:
     """Which Ceph configuration fits an OpenStack workload, by how much, and how sure that is.
 
-    The loop: `sweep run` measures configurations, `trace profile` reads what a workload does, `map` predicts
-    the best and the worst configuration for it, `verify` runs the real workload on them, `report` shows it all.
-    Start with `cephfit demo`. On your own cluster (`--target ceph`) nothing is changed without `--apply`.
+    The loop: `sweep run` measures configurations, `trace profile` reads a workload, `map` predicts
+    the best and the worst configuration for it, `verify` runs the real workload on them, `report` shows the
+    results. Start with `cephfit demo`. On your own cluster (`--target ceph`) nothing is changed without `--apply`.
 
     Options of a cluster and the store can also come from CEPHFIT_* variables or a file: see `cephfit config`.
 
@@ -116,20 +116,20 @@ def cephfit(context: click.Context, config: Path | None) -> None:
 
 
 @contextmanager
-def _broken_pipes_told_apart() -> Iterator[None]:
-    """Before click sees them, which ends on any of them with 1 and without a word.
+def _distinguish_broken_pipes() -> Iterator[None]:
+    """Handle broken pipes before click does, which would exit with code 1 and no message.
 
     Raises:
-        _NobodyReadsError: standard output or error is closed.
-        HostError: it was another pipe or connection.
+        _OutputClosedError: standard output or error is closed.
+        HostError: another pipe or connection is closed.
     """
     try:
         yield
     except BrokenPipeError as error:
         if _is_unread():
-            raise _NobodyReadsError from None
+            raise _OutputClosedError from None
         raise HostError(
-            "a program or a service that cephfit talked to is gone", remedy="run the command again"
+            "a program or service closed its connection to cephfit", remedy="run the command again"
         ) from error
 
 
@@ -140,23 +140,23 @@ def _is_unread() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in ends.poll(0))
 
 
-def _say_nothing_more() -> None:
-    """What is still to be written at the end of the program goes nowhere instead of failing."""
+def _discard_output() -> None:
+    """Discard output that is flushed at exit, so that the flush does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for end in (1, 2):
         os.dup2(nowhere, end)
 
 
-def _open_what_is_closed() -> None:
-    """Give standard input, output and error a place where the caller closed them.
+def _open_standard_streams() -> None:
+    """Open /dev/null for standard streams that the caller closed.
 
-    Else Python has none to write to, and the next file that is opened takes the number of one of them.
+    Otherwise the next opened file would get the descriptor of a standard stream.
     """
     for end in (0, 1, 2):
         try:
             os.fstat(end)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is ``end``
     nowhere = Path(os.devnull)
     sys.stdin = sys.stdin or nowhere.open(encoding="utf-8")
     sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")
@@ -164,21 +164,25 @@ def _open_what_is_closed() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; exit with 2 on an error that a person can mend, 130 when interrupted, 141 where nobody
-    reads any more what it says, 143 when a sweep or a workload was terminated."""
-    _open_what_is_closed()
+    """Run the command line.
+
+    Exit codes: 2 for an error that the user can fix, 130 after an interrupt, 141 if the output was closed, 143 if
+        a
+    sweep or a workload was terminated.
+    """
+    _open_standard_streams()
     if "_CEPHFIT_COMPLETE" in os.environ:
         _complete(arguments)
     try:
         status = _status_of(arguments)
-    except (_NobodyReadsError, BrokenPipeError):
-        _say_nothing_more()
-        status = _NOBODY_READS
+    except (_OutputClosedError, BrokenPipeError):
+        _discard_output()
+        status = _OUTPUT_CLOSED
     sys.exit(status)
 
 
 def _complete(arguments: Sequence[str] | None) -> None:
-    """Answer a shell that completes a command line; whatever goes wrong, it gets no words and no errors.
+    """Print completions for a shell; any failure is silent.
 
     Raises:
         SystemExit: always.
@@ -204,13 +208,14 @@ def _status_of(arguments: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt) as error:
         terminated = any(isinstance(e, TerminatedError) for e in (error, error.__context__))
         how = "terminated" if terminated else "interrupted"
-        click.echo(f"cephfit: {how}; what was measured is kept", err=True)
+        click.echo(f"cephfit: {how}; all completed samples are kept", err=True)
         return TERMINATED if terminated else 130
     except OSError as error:
-        if error.errno not in _SURROUNDINGS:
+        if error.errno not in _FIXABLE:
             raise
-        room = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "make room and run the command again" if room else "choose another place, or get permission"
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        full, other = "free disk space and run the command again", "choose another place, or get permission"
+        remedy = full if is_full else other
         place = error.filename or "the output"
         click.echo(f"cephfit: {place}: {error.strerror}\n  {remedy}", err=True)
         return 2

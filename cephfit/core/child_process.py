@@ -1,4 +1,4 @@
-"""Programs started so that none of them outlives the thread that waits for it, however that ends."""
+"""Child processes that never outlive the thread that started them, even when that is killed."""
 
 import os
 import shutil
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from cephfit.core.errors import HostError, LackingError
 
-# Asks, once the kernel has been told to kill this process with its parent, whether the parent is still there: it
-# may have died in the instant before. A constant program; everything else are its arguments.
+# Checks that the parent is still alive. The parent may have died before setpriv asked the kernel to kill this
+# process with it. The program is constant; all variable parts are arguments.
 _ONLY_WITH_PARENT = 'test "$PPID" = "$1" || exit 1; shift; exec "$@"'
 
 
 def find_program(name: str, *, package: str) -> str:
-    """Path of a program.
+    """Return the path of a program.
 
     Raises:
         LackingError: it is not installed; names Debian's package.
@@ -27,7 +27,7 @@ def find_program(name: str, *, package: str) -> str:
 
 
 def find_guard() -> str:
-    """Path of the program by which others die with us.
+    """Return the path of setpriv, which makes a process die with its parent.
 
     Raises:
         HostError: it is not installed.
@@ -46,15 +46,15 @@ def start(
     folder: Path = Path("/"),
     signal_at_death: str = "KILL",
 ) -> subprocess.Popen[str]:
-    """Start a program, as a rule with pipes for what it says; the kernel kills it with the thread that calls.
+    """Start a program, by default with pipes for its output. The kernel kills it with the calling thread.
 
     Args:
         command: the program's path and its arguments.
         stdin, stdout, stderr: as ``subprocess.Popen`` takes them.
-        pass_fds: open files that it gets.
-        environment: added to this process's own.
-        folder: in which it runs.
-        signal_at_death: what the kernel sends it then: KILL, or what it ends itself by in time.
+        pass_fds: open files that it inherits.
+        environment: added to the environment of this process.
+        folder: its working directory.
+        signal_at_death: signal that the kernel sends when the thread ends: KILL, or one that the program handles.
 
     Raises:
         HostError: setpriv is missing.
@@ -77,7 +77,7 @@ def start(
 
 
 def end(process: subprocess.Popen[str], name: str) -> None:
-    """See that a process is over.
+    """Ensure that a process has ended; kill it if it runs.
 
     Raises:
         HostError: it cannot be killed.

@@ -1,9 +1,4 @@
-"""Undo several things, each attempted even when another fails.
-
-Several things tried one after the other, none of them given up because another one failed: for undoing.
-
-Clearing up after work that may have failed: what went wrong first is what is said first.
-"""
+"""Cleanup: run every step even when one fails, and keep the first error in front."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,17 +6,17 @@ from contextlib import contextmanager
 from cephfit.core.errors import CephfitError, ClusterError
 
 
-class Attempts:
-    """Gathers what went wrong.
+class ErrorCollector:
+    """Collects the errors of several steps, so that one failed step does not prevent the next.
 
-    Only errors that a person can act on are gathered; a fault of the program goes through at once.
+    Only errors that a user can fix (``CephfitError``) are collected; a bug is raised at once.
     """
 
     def __init__(self) -> None:
         self._errors: list[CephfitError] = []
 
     def make(self, step: Callable[[], object]) -> bool:
-        """Do ``step``; whether it went well."""
+        """Run ``step``, collect its error, and return whether it succeeded."""
         before = len(self._errors)
         with self.trying():
             step()
@@ -29,37 +24,39 @@ class Attempts:
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """The same for the block."""
+        """Collect the error of the block."""
         try:
             yield
         except CephfitError as error:
             self._errors.append(error)
 
     def end(self) -> None:
-        """Raises:
-        CephfitError: the one that there was; of several, one that names each.
+        """Raise what was collected; return if there was no error.
+
+        Raises:
+            CephfitError: the collected error; with several, one that names each.
         """
         if not self._errors:
             return
         first = self._errors[0]
         if len(self._errors) == 1:
             raise first
-        # A caller that can deal with every one of them can deal with all of them together.
+        # Errors of one class stay in that class, so that a caller which handles each also handles their sum.
         kinds = {type(error) for error in self._errors}
         kind = type(first) if len(kinds) == 1 else ClusterError
-        told = dict.fromkeys(f"{e.where}: {e.what}" if e.where else e.what for e in self._errors)
+        faults = dict.fromkeys(f"{e.where}: {e.what}" if e.where else e.what for e in self._errors)
         remedies = dict.fromkeys(e.remedy for e in self._errors if e.remedy)
-        raise kind(f"{len(told)} things went wrong: {'; '.join(told)}", remedy="; ".join(remedies))
+        raise kind(f"{len(faults)} steps failed: {'; '.join(faults)}", remedy="; ".join(remedies))
 
 
 @contextmanager
-def cleared_up_by(step: Callable[[], object]) -> Iterator[None]:
-    """Do ``step`` when the block is over, however it ended.
+def cleaned_up_by(step: Callable[[], object]) -> Iterator[None]:
+    """Run ``step`` when the block ends, also after an error.
 
-    The block's own error goes on; one of ``step`` after it is added to what it says.
+    The block's error is raised; an error of ``step`` is appended to its message.
 
     Raises:
-        CephfitError: of ``step``, where the block went well.
+        CephfitError: of ``step``, if the block succeeded.
     """
     try:
         yield
@@ -76,8 +73,8 @@ def _add(first: BaseException, second: Exception) -> None:
     what = str(second).partition("\n")[0] or repr(second)
     if what == str(first).partition("\n")[0]:
         return
-    sentence = f"Then clearing up failed: {what}"
-    if isinstance(first, CephfitError):  # people see its words, and no notes
+    sentence = f"Then cleanup failed: {what}"
+    if isinstance(first, CephfitError):  # the command line prints its message, not its notes
         first.what = f"{first.what}. {sentence}"
     else:
         first.add_note(sentence)

@@ -1,15 +1,15 @@
-"""Errors a person can act on: what was wrong, where, and what to do about it."""
+"""Errors that a user can fix: what was wrong, where, and what to do."""
 
 
 class CephfitError(Exception):
-    """A fault of the input or the surroundings, not of the program.
+    """A fault of the input or of the environment, not a bug of the program.
 
     The command line prints it without a traceback and exits with code 2.
 
     Args:
         what: what was wrong, one sentence without a final full stop.
         where: the place: file, line, record, byte offset, host, daemon or option.
-        remedy: what the person can do now.
+        remedy: what the user can do now.
     """
 
     def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
@@ -24,20 +24,20 @@ class CephfitError(Exception):
 
 
 class InputError(CephfitError):
-    """A file or argument that a person gave cannot be used (sweep file, trace, profile, CSV)."""
+    """A file or argument of the user cannot be used (sweep file, trace, profile, CSV)."""
 
 
 class HostError(CephfitError):
-    """Something this machine lacks: a program, a package, a privilege, room on a disk."""
+    """This machine lacks something: a program, a package, a privilege, disk space."""
 
 
 class LackingError(HostError):
-    """What no later try finds either until a person brings it: a program, a package, a privilege."""
+    """Retrying cannot help until the user supplies something: a program, a package, a privilege."""
 
 
 class ClusterError(CephfitError):
-    """A cluster refused, did not answer, is unhealthy, or did not take a setting."""
+    """A cluster refused, did not answer, is unhealthy, or did not apply a setting."""
 
 
 class StoreError(CephfitError):
-    """The store of results cannot be opened, is of another schema version, or is in use."""
+    """The results store cannot be opened, has another schema version, or is in use."""

@@ -1,4 +1,4 @@
-"""What was before cephfit changed it: an append-only file from which it can all be put back."""
+"""The journal: an append-only file of original values, from which all changes can be undone."""
 
 import json
 import os
@@ -15,11 +15,11 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change, written before it was made.
+    """One change, recorded before it is applied.
 
     Attributes:
-        kind: what sort of thing was changed; says who undoes it.
-        place: which one, unique within its kind.
+        kind: type of the changed object; selects the code that undoes the change.
+        place: identifier of the object, unique within its kind.
         was: its value before the first change; None where it did not exist. JSON values only.
     """
 
@@ -29,15 +29,15 @@ class Entry:
 
 
 class Journal:
-    """A journal in a file, one JSON object per line, each on the disk before the change it speaks of.
+    """A journal in a file, one JSON object per line, each on disk before its change is applied.
 
-    The first entry of a (kind, place) wins: it holds the original, later changes of the same place add nothing.
-    A program killed while it writes leaves a torn last line; that line's change was not made yet, so the line
-    is dropped. One process at a time may have a journal open; the target's lock sees to that.
+    The first entry of a (kind, place) holds the original value; later changes of the same place add nothing.
+    A program that is killed while it writes leaves a torn last line. That change was not applied yet, so the line
+    is dropped. Only one process at a time may open a journal for writing; the target's lock ensures this.
 
     Args:
-        path: made when the first entry is written.
-        read_only: look only; a torn line is left for the process that owns the journal.
+        path: created when the first entry is written.
+        read_only: do not write; a torn line is left for the process that owns the journal.
 
     Raises:
         StoreError: a line in the middle is damaged, or another version wrote the file.
@@ -51,13 +51,13 @@ class Journal:
             self._read()
 
     def note(self, kind: str, place: str, was: Any) -> bool:
-        """Keep what ``place`` is now, unless that is kept already. Returns after it is on the disk.
+        """Record the current value of ``place`` unless it is recorded already. Return when it is on disk.
 
         Returns:
             True if this is the first entry of the place.
 
         Raises:
-            StoreError: there is no room for it; the place must not be changed.
+            StoreError: the disk is full; the place must not be changed.
         """
         if (kind, place) in self._entries:
             return False
@@ -67,23 +67,23 @@ class Journal:
         return True
 
     def forget(self, kind: str, place: str) -> None:
-        """The place is as it was: it needs no undoing any more."""
+        """Remove an entry: the place has its original value again."""
         if (kind, place) in self._entries:
             self._append({"version": SCHEMA_VERSION, "kind": kind, "place": place, "forget": True})
             del self._entries[kind, place]
 
     def entries(self, kind: str | None = None) -> tuple[Entry, ...]:
-        """What is to be undone, oldest first."""
+        """Changes that are not undone yet, oldest first."""
         return tuple(e for e in self._entries.values() if kind in (None, e.kind))
 
     def get(self, kind: str, place: str) -> Entry | None:
         return self._entries.get((kind, place))
 
     def finish(self) -> None:
-        """Everything is as it was: the file goes.
+        """Delete the file, because everything is undone.
 
         Raises:
-            StoreError: something is still to be undone; names it.
+            StoreError: changes are not undone yet; names them.
         """
         if self._entries:
             names = ", ".join(f"{kind} {place}" for kind, place in self._entries)
@@ -107,13 +107,13 @@ class Journal:
                     left = left[file.write(left) :]
                 os.fsync(file.fileno())
             except OSError as error:
-                # Half a line would swallow the next one that this process writes, and with it an original.
+                # The next line would be appended to half a line, and its original value would be lost.
                 with suppress(OSError):
                     file.truncate(end)
                 raise StoreError(
-                    f"the journal cannot be written, so nothing more is changed: {error.strerror}",
+                    f"the journal cannot be written, so no further change is applied: {error.strerror}",
                     where=str(self.path),
-                    remedy="make room, then start again or restore: what was changed before is in the journal",
+                    remedy="free disk space, then start again or restore: earlier changes are in the journal",
                 ) from None
         if is_new:
             folder = os.open(self.path.parent, os.O_RDONLY)

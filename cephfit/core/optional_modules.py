@@ -1,4 +1,4 @@
-"""Modules that not every installation has: imported where they are needed, with the way to get them."""
+"""Optional modules: imported where they are needed, with an error that says how to install them."""
 
 from importlib import import_module
 from typing import Any
@@ -9,9 +9,8 @@ _BINDINGS = {
     "rados": "to connect to a Ceph cluster",
     "rbd": "to work with RBD images",
 }
-"""Ceph's Python bindings and their purposes. They are in no index of Python packages: distributions build them
-together with librados and librbd. Debian, Ubuntu and the RPM distributions call the packages ``python3-rados`` and
-``python3-rbd``."""
+"""Ceph's Python bindings and their purposes. They are not on PyPI: distributions build them together with librados
+and librbd. Debian, Ubuntu and the RPM distributions call the packages ``python3-rados`` and ``python3-rbd``."""
 
 _EXTRAS = {
     "asyncssh": ("ssh", "to reach other hosts by SSH"),
@@ -34,7 +33,7 @@ def optional_module(name: str, *, where: str = "") -> Any:
         where: the option, file or host that asks for it, for the message.
 
     Raises:
-        LackingError: it is not installed, or cannot be loaded; says what to install.
+        LackingError: it is not installed or cannot be loaded; names the package to install.
     """
     top = name.partition(".")[0]
     try:
@@ -53,10 +52,10 @@ def _remedy(module: str) -> str:
         return f"install it: {install_command(_EXTRAS[module][0])}"
     return (
         "install the distribution's packages: `apt install python3-rados python3-rbd`, or the same with dnf; in a "
-        "virtual environment they are visible if /usr/bin/python3 made it with --system-site-packages"
+        "virtual environment they are visible if /usr/bin/python3 created it with --system-site-packages"
     )
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra of setup.cfg to an installation."""
+    """Return the command that adds an extra of setup.cfg to an installation."""
     return f"pip install 'cephfit[{extra}]'"

@@ -1,4 +1,4 @@
-"""Profiles in files, on standard input, and the examples that come with cephfit (``example:pgbench``)."""
+"""Read profiles from files, from standard input, and from the bundled examples (``example:pgbench``)."""
 
 import sys
 from importlib import resources
@@ -8,11 +8,11 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.profile import Profile
 
 _PREFIX = "example:"
-_MAKE_ONE = "make a profile from a trace with `cephfit trace profile TRACE -o profile.json`"
+_MAKE_ONE = "create a profile from a trace with `cephfit trace profile TRACE -o profile.json`"
 
 
 def bundled_profile(path: Path) -> Path:
-    """The file of an example profile that a path such as ``example:pgbench`` names; any other path as it is.
+    """Return the file of an example profile such as ``example:pgbench``; return any other path unchanged.
 
     Raises:
         InputError: there is no example of this name.
@@ -29,10 +29,10 @@ def bundled_profile(path: Path) -> Path:
 
 
 def read_profile(path: Path) -> Profile:
-    """Read a profile from a file, from standard input (``-``) or of the examples (``example:pgbench``).
+    """Read a profile from a file, from standard input (``-``) or from the examples (``example:pgbench``).
 
     Raises:
-        InputError: it cannot be read, or is no profile.
+        InputError: it cannot be read, or is not a profile.
     """
     if str(path) == "-":
         return _profile_from_standard_input()

@@ -1,25 +1,27 @@
-"""Narrow protocols between the core and the world.
+"""Narrow protocols between the rooms and the world, and the values that they exchange.
 
-The narrow protocols between the core and the world. docs/design.md says which of them have a contract suite.
-
-The progress display that shows nothing: for libraries, tests and pipes.
+docs/design.md lists the protocols that have a contract test suite. ``NullProgress`` is the progress display that
+shows nothing. Other values are imported for type checks alone: the command line must start without NumPy.
 """
+
+from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from cephfit.core.values.access import AccessBatch
-from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.configuration import Configuration
-from cephfit.core.values.prediction import PredictionSet
-from cephfit.core.values.profile import Profile
+if TYPE_CHECKING:
+    from cephfit.core.values.access import AccessBatch
+    from cephfit.core.values.baseline import Baselines
+    from cephfit.core.values.configuration import Configuration
+    from cephfit.core.values.prediction import PredictionSet
+    from cephfit.core.values.profile import Profile
 
 
 class TraceReader(Protocol):
-    """Reads one trace format. Safe to use for many files, one after the other or at once.
+    """Reads one trace format. One reader may be used for many files, also concurrently.
 
     Memory is bounded by a constant, whatever the file's size.
     """
@@ -31,17 +33,17 @@ class TraceReader(Protocol):
         """Whether a file that begins with ``head`` (up to 64 KiB, decompressed) is of this format.
 
         Raises:
-            InputError: it is, or nearly, and says that it cannot be read.
+            InputError: the file is of this format, or nearly, but cannot be read; states why.
         """
 
     def batches(self, source: Path) -> Iterator[AccessBatch]:
-        """The accesses of a file, in order of issue as far as the format tells it.
+        """Yield the accesses of a file, in order of issue as far as the format records it.
 
         Args:
             source: a file, ``-`` for standard input, or a URL.
 
         Raises:
-            InputError: naming the file and, where one is known, the line, record or byte.
+            InputError: names the file and, where known, the line, record or byte.
         """
 
 
@@ -49,28 +51,28 @@ class CephAdmin(Protocol):
     """Sends commands to a Ceph cluster's monitors and daemons. Safe to call from several threads."""
 
     def command(self, prefix: str, /, **arguments: Any) -> Any:
-        """Send a monitor (or manager) command and return its JSON, parsed; None where it answers nothing.
+        """Send a monitor (or manager) command and return its parsed JSON; None for an empty answer.
 
         Args:
             prefix: such as ``osd pool get``.
-            arguments: by the names of Ceph's own command table.
+            arguments: named as in Ceph's command table.
 
         Raises:
-            ClusterError: the cluster refused (with its own words) or did not answer in time.
+            ClusterError: the cluster refused (with its message) or did not answer in time.
         """
 
     def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:
-        """The same for one daemon, such as ``osd.0``."""
+        """Send a command to one daemon, such as ``osd.0``; otherwise as ``command``."""
 
     def exchange(self, prefix: str, payload: bytes = b"", /, **arguments: Any) -> bytes:
-        """A monitor command whose input or answer are bytes, such as ``osd getcrushmap``; no JSON is asked for.
+        """Send a monitor command with bytes as input or answer, such as ``osd getcrushmap``; no JSON.
 
         Raises:
             ClusterError: as ``command``.
         """
 
     def close(self) -> None:
-        """Give up the connection; further calls are an error."""
+        """Close the connection; further calls are an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Health:
 
     Attributes:
         ok: whether a sample taken now can be trusted.
-        reasons: why not, in the cluster's own terms (``OSD_DOWN``, ``2 PGs active+recovering``); empty if ok.
+        reasons: why not, in the cluster's terms (``OSD_DOWN``, ``2 PGs active+recovering``); empty if ok.
         observed: raw counters behind it. JSON values only.
     """
 
@@ -90,14 +92,14 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a target found when it read a configuration back.
+    """The result of applying a configuration, as the target read it back.
 
     Attributes:
         configuration: name.
         ok: every setting took effect.
-        mismatches: one sentence per setting that did not.
-        read_back: setting (as text) to the value per daemon or pool that has it. JSON values only.
-        restarted: daemons that were restarted for it.
+        mismatches: one sentence per setting that did not take effect.
+        read_back: setting (as text) to its value per daemon or pool. JSON values only.
+        restarted: daemons that were restarted to apply it.
         seconds: how long applying took.
     """
 
@@ -111,17 +113,17 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One benchmark client: a volume that fio can reach.
+    """One benchmark client: a volume that fio can access.
 
     Attributes:
         name: ``c0``, ``c1`` ...: stable over configurations, part of a sample's key.
-        fio_options: the job options that say how fio reaches the volume, for example
+        fio_options: the job options with which fio opens the volume, for example
             ``{"filename": "/dev/loop3"}`` or ``{"ioengine": "rbd", "pool": ..., "rbdname": ...}``.
         nbytes: size of the volume.
         device: block device of the volume on this machine, if it has one: workloads mount it, and its
             kernel counters are the independent count of I/O.
-        address: where a fio server (``fio --server``) waits that does this client's I/O, as ``fio --client`` takes
-            it: ``host``, ``host,port`` or ``sock:/path``; None where fio runs on this machine. With an address,
+        address: of the fio server (``fio --server``) that does this client's I/O, as ``fio --client`` takes it:
+            ``host``, ``host,port`` or ``sock:/path``; None where fio runs on this machine. With an address,
             ``fio_options`` name the volume as that host sees it, such as ``{"filename": "/dev/vdb"}``.
     """
 
@@ -135,9 +137,9 @@ class Client:
 class Target(Protocol):
     """Where configurations are applied and measured.
 
-    The target owns what it creates and changes nothing else. Every change is journalled before it is made, so
-    that ``reset`` brings back what was there, also from another process after a crash. What a target may offer
-    besides is in ``cephfit.targets.abilities``.
+    The target owns what it creates and changes nothing else. Every change is journalled before it is applied, so
+    that ``reset`` restores the original state, also from another process after a crash. Optional abilities of
+    targets are in ``cephfit.targets.abilities``.
     """
 
     name: str
@@ -150,12 +152,11 @@ class Target(Protocol):
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
     ) -> Applied:
-        """Bring the target into ``configuration``: settings read back, volumes attached, cluster healthy.
+        """Apply ``configuration``: afterwards settings are read back, volumes attached, the cluster is healthy.
 
-        Volumes belong to a configuration and a size: they are filled with incompressible data under it when
-        first used, and kept, because what lies on the disks depends on the settings it was written under. A
-        half-filled volume is filled again. ``fill=False`` leaves the volumes as they are, for workloads that
-        bring their own data.
+        Volumes belong to a configuration and a size. They are filled with incompressible data when first used, and
+        kept, because the data on disk depends on the settings under which it was written. A partly filled volume
+        is filled again. ``fill=False`` leaves volumes unfilled, for workloads that write their own data.
 
         Raises:
             ClusterError: the cluster is unhealthy, or refuses.
@@ -163,30 +164,30 @@ class Target(Protocol):
 
     @abstractmethod
     def clients(self) -> Sequence[Client]:
-        """The clients of the configuration applied last."""
+        """The clients of the last applied configuration."""
 
     @abstractmethod
     def drop_caches(self) -> None:
-        """Make every cache between client and disk cold."""
+        """Drop every cache between client and disk."""
 
     @abstractmethod
     def health(self) -> Health:
-        """The state now; cheap, called around and during every run."""
+        """Return the current state. It is cheap: called before, during and after every run."""
 
     @abstractmethod
     def reset(self) -> None:
-        """Undo all that was journalled; detach and delete what was created. Safe to call twice."""
+        """Undo all journalled changes; detach and delete what was created. Safe to call twice."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections; changes nothing on the target."""
+        """Close connections; change nothing on the target."""
 
 
 class Workload(Protocol):
     """A real workload, run on a client's volume to verify a prediction.
 
-    Nothing of it runs and nothing is mounted between two calls, also after one that failed or was interrupted.
-    What it needs to know is on the volume: one object may prepare it, and another one, in a later process, run.
+    Between two calls no process runs and nothing is mounted, also after a failed or interrupted call. All state is
+    on the volume: one object may prepare it, and another object in a later process may run it.
     """
 
     name: str
@@ -195,35 +196,35 @@ class Workload(Protocol):
 
     @abstractmethod
     def description(self) -> Mapping[str, Any]:
-        """All options that shape its data and its runs, and the ``version`` of this list. JSON values only.
+        """Return all options that affect its data and runs, and the ``version`` of this list. JSON values only.
 
-        It is kept with every sample and every prepared volume, and runs are compared only where it is the same: a
-        name once given keeps its meaning, and where that cannot be, the version grows.
+        It is stored with every sample and every prepared volume. Only runs with equal descriptions are compared:
+        an option name keeps its meaning, or the version increases.
         """
 
     @abstractmethod
     def prepare(self, client: Client) -> None:
-        """Put the workload's data on the volume, replacing all that is there. Raises as ``run``.
+        """Write the workload's data to the volume, replacing its content. Raises as ``run``.
 
         A volume that is too small is an InputError before anything is written.
         """
 
     @abstractmethod
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
-        """Run for about ``seconds``; the metric's value and the program's own output as JSON values.
+        """Run for about ``seconds``; return the metric's value and the program's output as JSON values.
 
         Args:
             client: whose volume was prepared.
             seconds: of the measured part.
-            seed: of the workload's random choices, 0 to 2**31 - 1: the same on every configuration within a
-                round, another one in every round, because rows or files touched before are not where they were.
-                A run that is tried again has another one, too.
+            seed: of the workload's random choices, 0 to 2**31 - 1: equal for all configurations of a round, and
+                different in every round, because rows or files used before have moved. A retried run has a new
+                seed, too.
 
         Raises:
-            ClusterError: it gave no result, or the volume holds no data of this workload; another run may.
+            ClusterError: there is no result, or the volume has no data of this workload; a retry may succeed.
             HostError: likewise.
-            LackingError: this machine lacks something, so that no later run could do better.
-            InputError: the client or its volume does not suit the workload; no later run could do better either.
+            LackingError: this machine lacks something; a retry cannot succeed.
+            InputError: the client or its volume does not suit the workload; a retry cannot succeed.
         """
 
     @abstractmethod
@@ -233,64 +234,64 @@ class Workload(Protocol):
 
 @runtime_checkable
 class WarmsCaches(Protocol):
-    """What a Workload can do besides, where the volume is no device here: read it once itself before a run.
+    """Optional ability of a Workload whose volume is not a device of this machine: read the volume itself.
 
-    Asked: before each run with warm caches. Without it: the client's device is read, or no run is possible.
+    Used before each run with warm caches. Without it the client's device is read, or no run is possible.
     """
 
     @abstractmethod
     def warm(self, client: Client) -> None:
-        """Before the next run the volume is read once through."""
+        """Read the whole volume once before the next run."""
 
 
 class Predictor(Protocol):
     """Predicts every configuration's performance for a profile. Pure: no I/O, no clock, no globals.
 
-    The same question has the same answer, which does not depend on the order of the baselines, on the unit of
-    their rates or on how many accesses of the same mix the profile counts. Safe to ask from several threads.
+    The result is deterministic. It does not depend on the order of the baselines, on the unit of their rates, or
+    on the number of accesses of the same mix in the profile. Safe to call from several threads.
     """
 
     @property
     def name(self) -> str:
-        """The model that speaks, as ``--model`` takes it."""
+        """Name of the model, as ``--model`` takes it."""
 
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
-        """Rank the default and every configuration that has all the cells which the profile uses.
+        """Rank the default and every configuration that has all cells of the profile.
 
-        One that lacks a cell is left out, with a note that names both and says why.
+        A configuration without one of them is omitted, with a note that names both and the reason.
 
         Raises:
-            InputError: the profile counts no access, or the default lacks a cell that it uses.
+            InputError: the profile has no access, or the default lacks a cell of the profile.
         """
 
 
 class Progress(Protocol):
-    """The one display of long work. Rooms report to it; the command line shows it.
+    """The display of long work. Rooms report to it; the command line shows it.
 
-    All words are shown as they are written, whatever they hold. Several threads may report at once.
+    Texts are shown unchanged, without markup. Several threads may report concurrently.
     """
 
     def start(self, what: str, total: float | None = None) -> None:
-        """Begin a piece of work of ``total`` steps (or seconds, or bytes); None when that is not known.
+        """Begin a task of ``total`` steps (or seconds, or bytes); None if the total is unknown.
 
-        Within another one, where that is not done yet.
+        Within a task that is not done, this begins a subtask.
         """
 
     def advance(self, steps: float = 1.0, detail: str = "") -> None:
-        """Some of the piece that was started last is done; ``detail`` says what is going on now.
+        """Report progress of the last started task; ``detail`` describes the current step.
 
-        It may come to more than ``total``. Where nothing was started it is passed over.
+        The sum of steps may exceed ``total``. Without a started task the call is ignored.
         """
 
     def note(self, message: str) -> None:
-        """A lasting line, such as a sample that must be taken again."""
+        """Show a permanent line, such as a sample that must be repeated."""
 
     def done(self) -> None:
-        """The piece of work that was started last is over."""
+        """End the last started task."""
 
 
-class Silence:
-    """Implements ``protocols.Progress`` by saying nothing."""
+class NullProgress:
+    """Implements ``Progress`` and shows nothing: for libraries, tests and pipes."""
 
     def start(self, what: str, total: float | None = None) -> None:
         pass

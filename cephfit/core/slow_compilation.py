@@ -1,6 +1,6 @@
-"""Says when loops are compiled and that takes a while, which happens once per machine and version.
+"""A message when compiling loops takes long, which happens once per machine and version.
 
-Numba is not loaded by this module: a command announces the message, and ``compiled`` reports if it comes to that.
+This module does not load Numba. A command registers the message; ``traces/compiled.py`` reports the compilations.
 """
 
 import threading
@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable
 
 SLOW_SECONDS = 1.0
-"""Compilation that takes less in all is not worth a line."""
+"""No message is shown while the total compilation time is below this."""
 
 _announcers: list[Callable[[], None]] = []
 
 
 def announce_slow_compilation(say: Callable[[], None]) -> None:
-    """Have ``say`` called, at most once and from another thread, when compiling takes longer than a moment."""
+    """Register ``say``: called at most once, from another thread, when compiling exceeds ``SLOW_SECONDS``."""
     _announcers[:] = [say]
 
 
 class CompilationClock:
-    """Adds up the time in which anything is compiled; nested and concurrent compilations count once."""
+    """Measures the total time of compilation; nested and concurrent compilations count once."""
 
     def __init__(self, limit_seconds: float = SLOW_SECONDS) -> None:
         self._left = limit_seconds

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 _SHOWN_ROWS = 40
-"""Rows that a person is shown; the data frame has all of them."""
+"""Rows shown in a terminal or notebook; the data frame has all rows."""
 _NAME = 16
-"""Characters of a text that are not folded in a narrow terminal."""
+"""Shortest width, in characters, to which a text column is folded in a narrow terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Table:
     Attributes:
         title: one line.
         columns: names, with the unit where one is needed (``iops``, ``error_pct``).
-        rows: one value per column; None where a value is not known.
-        notes: what a reader must know, shown below the rows.
+        rows: one value per column; None where a value is unknown.
+        notes: caveats for the reader, shown below the rows.
         shown: the columns that fit a terminal; empty: all. The data frame has all columns.
     """
 
@@ -43,7 +43,7 @@ class Table:
     shown: tuple[str, ...] = ()
 
     def as_shown(self) -> Table:
-        """The columns for people."""
+        """The table with only its ``shown`` columns."""
         if not self.shown:
             return self
         places = [self.columns.index(name) for name in self.shown]
@@ -61,7 +61,7 @@ class Tabular:
         """The table: all rows, unrounded."""
 
     def to_frame(self) -> pandas.DataFrame:
-        """All rows as a pandas data frame, unrounded. Values that are not known are missing values.
+        """All rows as a pandas data frame, unrounded. Unknown values are missing values.
 
         The title is ``frame.attrs["title"]``, the notes are ``frame.attrs["notes"]``.
 
@@ -160,7 +160,7 @@ def _is_number(value: object) -> bool:
 
 
 def _text(value: object) -> str:
-    """A value for people: floats of four digits, or all before the point."""
+    """Format a value for display: floats with four significant digits, or as whole numbers from 1000."""
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""One process at a time changes a target."""
+"""A lock that lets only one process at a time change a target."""
 
 import fcntl
 import os
@@ -8,10 +8,10 @@ from cephfit.core.errors import ClusterError
 
 
 class TargetLock:
-    """An advisory lock on a file; the kernel gives it up when its process dies, however it dies.
+    """An advisory lock on a file; the kernel releases it when its process ends, also when that is killed.
 
     Raises:
-        ClusterError: another process holds it; says which.
+        ClusterError: another process holds it; names that process.
     """
 
     def __init__(self, path: Path, target: str) -> None:
@@ -22,9 +22,9 @@ class TargetLock:
             holder = os.pread(self._descriptor, 32, 0).decode().strip()
             os.close(self._descriptor)
             raise ClusterError(
-                f"another cephfit{f' (process {holder})' if holder else ''} is at work on this target",
+                f"another cephfit{f' (process {holder})' if holder else ''} is using this target",
                 where=target,
-                remedy="wait for it, or stop it with Ctrl-C: two at once would measure each other",
+                remedy="wait for it, or stop it with Ctrl-C: concurrent sweeps would disturb each other's results",
             ) from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)

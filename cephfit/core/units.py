@@ -1,7 +1,4 @@
-"""How much room data wants on storage, and how that is said.
-
-Sizes, rates and times as people write them. Sizes are powers of two: 4K = 4096 bytes.
-"""
+"""Units: parse and format sizes and durations. Sizes are powers of two: 4K = 4096 bytes."""
 
 import re
 
@@ -24,7 +21,7 @@ def parse_nbytes(text: str | int, *, where: str = "") -> int:
     """Read a size such as ``4096``, ``4K``, ``512M`` or ``1.5GiB`` as bytes.
 
     Raises:
-        InputError: the text is no size, or is not a whole number of bytes.
+        InputError: the text is not a size, or not a whole number of bytes.
     """
     match = _SIZE.match(str(text))
     if match is None:
@@ -36,7 +33,7 @@ def parse_nbytes(text: str | int, *, where: str = "") -> int:
 
 
 def format_nbytes(nbytes: int) -> str:
-    """Write bytes the short way that reads back the same: 4096 is ``4K``, 4097 is ``4097``."""
+    """Format bytes in the shortest form that parses to the same value: 4096 is ``4K``, 4097 is ``4097``."""
     for suffix in ("T", "G", "M", "K"):
         if nbytes and nbytes % _FACTORS[suffix] == 0:
             return f"{nbytes // _FACTORS[suffix]}{suffix}"
@@ -44,7 +41,7 @@ def format_nbytes(nbytes: int) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Write a duration for a person: ``0.4 s``, ``52 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Format a duration: ``0.4 s``, ``52 s``, ``3 min 20 s``, ``2 h 5 min``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -57,14 +54,14 @@ def format_seconds(seconds: float) -> str:
 
 
 _MARGIN = 1.1
-"""Room wanted beyond the data: metadata, the write-ahead log, and OSDs that do not fill evenly."""
+"""Required capacity per byte of data: metadata, the write-ahead log, and OSDs that do not fill evenly."""
 
 
 def with_margin(nbytes: int) -> int:
-    """Bytes that must be free before so many are written."""
+    """Return the free capacity in bytes that writing ``nbytes`` requires."""
     return int(nbytes * _MARGIN)
 
 
 def about(nbytes: int) -> str:
-    """A size for people, in whole MiB."""
+    """Format a size in whole MiB."""
     return format_nbytes(max(MIB, nbytes - nbytes % MIB))

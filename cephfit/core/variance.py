@@ -1,13 +1,11 @@
-"""Variances of repeated measurements: rounds as randomised blocks, moderated over configurations. Pure.
+"""Variances of log IOPS: rounds as randomised blocks, moderated over configurations. Pure.
 
-Measurements in rounds as randomised blocks: log value = configuration + round + noise. Pure.
+The model is log value = configuration + round + noise.
 
-Rounds are interleaved: each is one pass over all configurations, so that a slow hour hits all values of a round
-alike. Configurations are therefore compared within rounds. With values missing (a repeat that failed, a race that
-dropped somebody, trials that have rounds of their own) the least squares of a two-way layout do that, and bring in
-whatever a third configuration tells about two that share few rounds (Scheffe 1959, The Analysis of Variance, 4.4).
-
-How unsteady the measurements of a sweep are: variances of log IOPS, moderated over configurations.
+Rounds are interleaved: each is one pass over all configurations, so that a slow hour affects all values of a round
+alike. Configurations are therefore compared within rounds. Values may be missing: a repeat failed, a race dropped
+a configuration, or trials have separate rounds. Then least squares of a two-way layout are used. They include what
+a third configuration shows about two that share few rounds (Scheffe 1959, The Analysis of Variance, 4.4).
 
 With two or three repeats a cell's own variance says little (one or two degrees of freedom), so it borrows from
 the same cell under the other configurations, in the manner of Smyth (2004, "Linear models and empirical Bayes
@@ -29,11 +27,11 @@ Booleans = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Which of J configurations have a value in which of R rounds, and what can be compared by that.
+    """Which of J configurations have a value in which of R rounds, and which comparisons that allows.
 
     Attributes:
         present: shape (J, R).
-        information: of the configurations once the rounds are taken out, shape (J, J); singular.
+        information: matrix of the configurations after eliminating the rounds, shape (J, J); singular.
         inverse: its pseudo-inverse: the covariance of the configurations' effects for a noise variance of 1.
     """
 
@@ -55,7 +53,7 @@ class Blocks:
 
     @property
     def df(self) -> int:
-        """Degrees of freedom that are left for the noise."""
+        """Residual degrees of freedom."""
         rank = round(float(np.trace(self.inverse @ self.information)))
         return int(self.present.sum()) - int(self.present.any(axis=0).sum()) - rank
 
@@ -65,22 +63,22 @@ class Blocks:
         The sum of their squares is the variance of that for a noise variance of 1. Where nothing is missing they
         are 1 / R for the one and -1 / R for the other. None where no chain of common rounds connects the two.
         """
-        wanted = np.zeros(len(self.present))
-        wanted[one] += 1
-        wanted[other] -= 1
-        solved = self.inverse @ wanted
-        if np.abs(self.information @ solved - wanted).max() > 1e-6:
+        unit = np.zeros(len(self.present))
+        unit[one] += 1
+        unit[other] -= 1
+        solved = self.inverse @ unit
+        if np.abs(self.information @ solved - unit).max() > 1e-6:
             return None
         return self._within(solved[:, None])
 
     def residuals(self, logs: Floats) -> Floats:
-        """What configurations and rounds do not explain of log values, shape (J, R); 0 where there is none."""
+        """Residuals of log values after configurations and rounds, shape (J, R); 0 where a value is missing."""
         within = self._within(logs)
         effects = self.inverse @ within.sum(axis=1)
         return within - self._within(effects[:, None])
 
     def _within(self, values: Floats) -> Floats:
-        """Values, shape (J, R) or (J, 1), less the mean of their round; 0 where there is none."""
+        """Values, shape (J, R) or (J, 1), less the mean of their round; 0 where one is missing."""
         sums = np.where(self.present, values, 0.0).sum(axis=0)
         return np.where(self.present, values - sums / np.maximum(self.present.sum(axis=0), 1), 0.0)
 
@@ -133,16 +131,16 @@ class Table:
 
 
 PRIOR_DF = 4.0
-"""Degrees of freedom that the pooled variance of a cell counts for beside a configuration's own."""
+"""Weight of a cell's pooled variance, in degrees of freedom, relative to a configuration's own variance."""
 LARGEST_LOG = 700.0
-"""Half widths of log ratios are cut here, or taken as infinite above it: a double overflows at exp(709.8)."""
+"""Upper limit of half widths of log ratios; larger ones are infinite: a double overflows at exp(709.8)."""
 _STEADY_DF = 10.0
-"""Degrees of freedom with which a configuration is held to be as steady as the others, before its own are seen."""
+"""Prior degrees of freedom for the assumption that a configuration is as steady as the others."""
 _RESOLUTION = 1e-3
-"""Standard deviation of log IOPS below which no measurement is believed: fio counts whole I/Os over a time known
+"""Lower limit of the standard deviation of log IOPS: fio counts whole I/Os over a time known
 to the millisecond, so that repeats equal to the last digit do not mean that there is no noise."""
 _MIN_CELLS_FOR_ROUNDS = 4
-"""Cells measured more than once that are needed to tell a round's own shift from the noise of single cells."""
+"""Repeated cells that are required to distinguish a round's shift from the noise of single cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +150,16 @@ class Spread:
     Attributes:
         n: repeats, shape (J, C); 0 where not measured.
         own: variance from the configuration's own repeats, shape (J, C).
-        target: what ``own`` is drawn towards: the cell's pooled variance x the configuration's unsteadiness.
-        moderated: the mean of both by their degrees of freedom, shape (J, C).
+        target: value towards which ``own`` is shrunk: the cell's pooled variance x the configuration's
+            unsteadiness.
+        moderated: mean of both, weighted by their degrees of freedom, shape (J, C).
         unsteadiness: variance of each configuration as a multiple of the pooled one, shape (J,).
         applied: variance between times that the same configuration was applied, common to all cells of a round.
         applied_raw: the mean square from which it was estimated, 0 if ``applied`` is 0.
         applied_df: degrees of freedom of that mean square.
-        notes: what a reader must know.
-        prior_df: degrees of freedom that ``target`` counts for in ``moderated``.
-        steady_df: degrees of freedom that hold ``unsteadiness`` at 1.
+        notes: caveats for the reader.
+        prior_df: weight of ``target`` in ``moderated``, in degrees of freedom.
+        steady_df: prior degrees of freedom for an ``unsteadiness`` of 1.
     """
 
     n: NDArray[np.int64]
@@ -204,13 +203,13 @@ class Spread:
 
 
 def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = True) -> Spread | None:
-    """The spread of a sweep's measurements; None if nothing was measured twice.
+    """Estimate the variances of a sweep's measurements; None if nothing was measured twice.
 
     Args:
         table: what was measured.
-        with_shifts: whether what all cells of a round share is taken out, and what all cells of an application
-            share is told; without, both stay in the variance of every cell.
-        prior_df: degrees of freedom that a cell's pooled variance counts for beside a configuration's own.
+        with_shifts: eliminate the shift common to all cells of a round, and estimate that of one application of a
+            configuration; else both stay in the variance of every cell.
+        prior_df: weight of a cell's pooled variance, in degrees of freedom, relative to a configuration's own.
     """
     n = table.present.sum(axis=2)
     df = np.maximum(n - 1, 0)
@@ -237,7 +236,7 @@ def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = T
     once = [str(cell) for cell, measured in zip(table.cells, repeated, strict=True) if not measured]
     if once:
         notes.append(
-            f"measured only once under every configuration: {', '.join(once)}; their spread is taken to be that "
+            f"measured only once under every configuration: {', '.join(once)}; their spread is assumed to be that "
             "of the most unsteady cell"
         )
 
@@ -273,16 +272,16 @@ def _pooled(squares: Floats, df: NDArray[np.int64]) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Shifts:
-    """What all cells share: of a round, and of one configuration in one round.
+    """Shifts that all cells share: of a round, and of one configuration in one round.
 
-    Rounds are interleaved, so a round's shift (a slower hour) is in every configuration alike and cancels in every
-    comparison. What belongs to one configuration in one round (a restart with another layout of caches) does not
-    cancel, and does not average out over cells either.
+    Rounds are interleaved, so a round's shift (a slower hour) is equal in every configuration and cancels in every
+    comparison. A shift of one configuration in one round (a restart with another layout of caches) neither cancels
+    nor averages out over cells.
 
     The model is residual = round + application + noise, each cell weighted by its precision. Every (configuration,
-    cell) has a mean of its own, of the rounds that it has: with some missing, the means of two cells are not those
-    of the same rounds, and the information matrices below know that. Where nothing is missing all this comes down
-    to the weighted mean of each application over its cells, less that of its round.
+    cell) has a separate mean over its rounds. If values are missing, the means of two cells are over different
+    rounds; the information matrices below account for that. If nothing is missing, the estimate is the weighted
+    mean of each application over its cells, less the mean of its round.
 
     Attributes:
         present: shape (J, C, R).
@@ -307,13 +306,13 @@ class _Shifts:
         rounds = own.sum(axis=0)
         common, rank = _inverse(rounds)
         df = int(np.maximum(present.sum(axis=2) - 1, 0).sum())
-        # Two configurations share half of every shift of their own: there, a round's shift cannot be taken out.
+        # With two configurations, half of each individual shift is common: a round's shift cannot be eliminated.
         if len(present) < 3 or df < 2 * rank:
             common, rank = np.zeros_like(rounds), 0
         return cls(present, precision, own, pull, common, rank)
 
     def without_rounds(self, residuals: Floats) -> Floats:
-        """The residuals less what is common to a round, and as large again as they were for what that took."""
+        """The residuals less the shift of their round, rescaled for the degrees of freedom that this removed."""
         rounds = np.where(self.present, self.common @ self.pull.sum(axis=0), 0.0)
         n = self.present.sum(axis=2)
         rounds -= np.where(self.present, (rounds.sum(axis=2) / np.maximum(n, 1))[..., None], 0.0)
@@ -321,7 +320,7 @@ class _Shifts:
         return np.asarray((residuals - rounds) * (df / (df - self.common_df)) ** 0.5)
 
     def applied(self, variance: Floats) -> tuple[float, float, int]:
-        """The variance that the cells of one application have in common.
+        """Estimate the variance that the cells of one application share.
 
         By the method of moments (Henderson's third): the sum of squares that applications explain beyond rounds,
         less what it would be by the cells' own noise, over what a variance of 1 would add to it.

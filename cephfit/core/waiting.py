@@ -1,24 +1,24 @@
-"""Waiting for something that has to come about by itself."""
+"""Wait for a condition by polling."""
 
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
-_Amiss = TypeVar("_Amiss", str, tuple[int, ...])
+_Problems = TypeVar("_Problems", str, tuple[int, ...])
 
 
-def still_amiss(look: Callable[[], _Amiss], *, seconds: float, poll_seconds: float) -> _Amiss:
-    """Look until nothing is amiss any more, or the time is up.
+def wait_until_clear(problems: Callable[[], _Problems], *, seconds: float, poll_seconds: float) -> _Problems:
+    """Poll until no problem is left, or the time is up.
 
     Args:
-        look: what is amiss now; empty if nothing is.
-        seconds: how long to wait at most; it is looked once in any case.
-        poll_seconds: between two looks.
+        problems: returns the current problems; empty if there are none.
+        seconds: how long to wait at most; ``problems`` is called at least once.
+        poll_seconds: between two calls.
 
     Returns:
-        What was amiss at the last look; empty if it came about.
+        The problems at the last call; empty if none is left.
     """
     deadline = time.monotonic() + seconds
-    while (why := look()) and time.monotonic() < deadline:
+    while (left := problems()) and time.monotonic() < deadline:
         time.sleep(poll_seconds)
-    return why
+    return left

@@ -1,7 +1,7 @@
-"""YAML read into values that remember their line, so that an error can name it.
+"""Read YAML into values that keep their line number, so that errors can name it.
 
-Errors name ``file:line``, the wrong word and the nearest right one. Keys that stand twice in one mapping are
-refused: YAML itself would silently keep the last.
+Errors name ``file:line``, the wrong word and the nearest correct one. Duplicate keys in a mapping are refused;
+YAML itself would silently keep the last one.
 """
 
 import difflib
@@ -16,13 +16,13 @@ from cephfit.core.units import parse_nbytes
 from cephfit.core.values.configuration import Value
 
 MOST = 2**63 - 1
-"""The largest whole number that a store of results takes."""
+"""The largest whole number that a results store can hold."""
 _MOST_VALUES = 1_000_000
-"""Of a file. No person writes so many, but aliases of aliases make more of a few lines than memory holds."""
+"""Limit per file. Nested aliases can expand a few lines beyond the memory of the machine."""
 
 
 def nearest(word: str, right: Iterable[str]) -> str:
-    """A remedy for a wrong word: the nearest right one, or all of them where none is near."""
+    """Return a remedy for a wrong word: the nearest correct one, or all of them if none is similar."""
     words = [str(w) for w in right]
     lowered = {w.lower(): w for w in words}
     close = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
@@ -33,13 +33,13 @@ def nearest(word: str, right: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A YAML value and where it stands.
+    """A YAML value and its place in the file.
 
     Attributes:
         value: a scalar, a list of Located, or a dict of str to Located.
         file: name of the file, for messages.
         line: counts from 1.
-        what: what the value is called in messages, such as ``measurement.clients``.
+        what: name of the value in messages, such as ``measurement.clients``.
         key_line: line of each key of a mapping.
     """
 
@@ -110,8 +110,8 @@ class Located:
         if self.value < least:
             self.refuse(f"{self.what} must be at least {least}, not {self.value}")
         if self.value > most:
-            said = str(self.value) if self.value <= MOST else "a larger number"
-            self.refuse(f"{self.what} must be at most {most}, not {said}")
+            shown = str(self.value) if self.value <= MOST else "a larger number"
+            self.refuse(f"{self.what} must be at most {most}, not {shown}")
         return self.value
 
     def seconds(self, *, positive: bool = False) -> float:
@@ -149,7 +149,7 @@ class Located:
         """One of a few words.
 
         Raises:
-            InputError: another word, naming the nearest.
+            InputError: another word; names the nearest correct one.
         """
         words = tuple(right)
         given = str(self.value)
@@ -181,10 +181,10 @@ def _kind(value: object) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 as PyYAML reads it, but `on`, `off`, `yes` and `no` stay words: Ceph has options that take them."""
+    """YAML 1.1 as PyYAML reads it, but `on`, `off`, `yes` and `no` stay text: some Ceph options take them."""
 
     n_located = 0
-    """Values that were read so far, those behind aliases each time."""
+    """Number of values read so far; an aliased value counts each time."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -207,7 +207,7 @@ def read_yaml(text: str, *, file: str) -> Located:
         file: its name, for messages.
 
     Raises:
-        InputError: not YAML, empty, a key twice, or keys that are no text.
+        InputError: not YAML, empty, a duplicate key, or a key that is not text.
     """
     loader: _Loader | None = None
     try:
@@ -229,7 +229,7 @@ def read_yaml(text: str, *, file: str) -> Located:
         ) from None
     except RecursionError:
         raise InputError(
-            "lists or mappings lie too deep within each other",
+            "lists or mappings are nested too deeply",
             where=file,
             remedy="close each bracket where it ends",
         ) from None
@@ -247,7 +247,7 @@ def _locate(loader: _Loader, node: yaml.Node, file: str, what: str, within: tupl
         raise InputError(
             "aliases (*) repeat this value without end",
             where=f"{file}:{line}",
-            remedy="write out what they stand for",
+            remedy="write out the values that the aliases name",
         )
     within = (*within, node)
     value: Any

@@ -10,7 +10,7 @@ from platformdirs import user_cache_path
 
 from cephfit.cloud.image import initramfs
 from cephfit.core.errors import HostError, InputError
-from cephfit.core.protocols import Progress, Silence
+from cephfit.core.protocols import NullProgress, Progress
 
 SCHEMA_VERSION = 1
 N_STEPS = 3
@@ -107,7 +107,7 @@ def build(folder: Path, *, database: bool = False, progress: Progress | None = N
     Raises:
         HostError: a program is missing or fails, or the folder cannot be created.
     """
-    progress = progress or Silence()
+    progress = progress or NullProgress()
     initramfs.require_all()
     version = initramfs.find_binaries().parent.name if database else ""
     progress.start("guest image", N_STEPS)

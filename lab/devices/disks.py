@@ -11,12 +11,14 @@ from cephfit.lab.processes import mentions
 
 _SYS_BLOCK = Path("/sys/block")
 _QUEUE = {"scheduler": "none", "nr_requests": "128", "read_ahead_kb": "128"}
-"""Of a loop device that was just made (Linux 5 and 6)."""
+"""Queue values of a new loop device (Linux 5 and 6)."""
 
 
 def require_loop() -> None:
-    """Raises:
-    HostError: the kernel has no loop devices.
+    """Check that the kernel has loop devices.
+
+    Raises:
+        HostError: it has none.
     """
     if not Path("/dev/loop-control").exists():
         raise HostError(
@@ -27,13 +29,13 @@ def require_loop() -> None:
 
 
 def make_sparse(file: Path, nbytes: int) -> None:
-    """Make ``file`` exactly ``nbytes`` long; nothing is written."""
+    """Create a sparse file of ``nbytes``."""
     with file.open("ab") as stream:
         os.truncate(stream.fileno(), nbytes)
 
 
 def _backing_file(name: str) -> str | None:
-    """Full path of what is behind a loop device, None if nothing is. A deleted file keeps its old path."""
+    """Return the path of a loop device's backing file, None if there is none. A deleted file keeps its path."""
     try:
         text = (_SYS_BLOCK / name / "loop" / "backing_file").read_text().rstrip("\n")
     except OSError:
@@ -42,7 +44,7 @@ def _backing_file(name: str) -> str | None:
 
 
 def _is_abandoned(name: str) -> bool:
-    """Whether a device's file is deleted and the device goes at its last close; see ``abandon``."""
+    """Whether a device's file is deleted and the device detaches at its last close; see ``abandon``."""
     loop = _SYS_BLOCK / name / "loop"
     try:
         deleted = (loop / "backing_file").read_text().rstrip("\n").endswith(" (deleted)")
@@ -52,7 +54,7 @@ def _is_abandoned(name: str) -> bool:
 
 
 def loops_of(place: Path) -> dict[Path, Path]:
-    """The attached loop devices whose file is ``place`` or lies below it: device to file."""
+    """Return the attached loop devices with a file at or below ``place``: device to file."""
     found = {}
     for entry in _SYS_BLOCK.glob("loop*"):
         backing = None if _is_abandoned(entry.name) else _backing_file(entry.name)
@@ -62,12 +64,12 @@ def loops_of(place: Path) -> dict[Path, Path]:
 
 
 def is_attached(device: Path) -> bool:
-    """Whether a loop device has a file behind it."""
+    """Whether a loop device has a backing file."""
     return _backing_file(device.name) is not None
 
 
 def attach_loop(file: Path) -> Path:
-    """A loop device with direct I/O over ``file``, the one it has already if there is one.
+    """Attach a loop device with direct I/O to ``file``, or return the existing one.
 
     Raises:
         HostError: no loop device is free, or the file system below cannot do direct I/O.
@@ -88,16 +90,16 @@ def attach_loop(file: Path) -> Path:
 
 
 def _forget_queue(device: Path) -> None:
-    """Give the queue the kernel's values: a loop device keeps what it was set to for another file."""
+    """Reset the queue to the kernel's values: a loop device keeps values set for an earlier file."""
     queue = _SYS_BLOCK / device.name / "queue"
     for key, value in _QUEUE.items():
-        with suppress(OSError):  # not every kernel has each
+        with suppress(OSError):  # not every kernel has all of them
             if f"[{value}]" not in (now := (queue / key).read_text()) and now.strip() != value:
                 (queue / key).write_text(value)
 
 
 def detach_loop(device: Path, *, seconds: float = 10.0) -> None:
-    """Take the file away from a loop device; back when it is gone.
+    """Detach a loop device from its file; return when it is detached.
 
     Raises:
         HostError: something holds the device open for longer than ``seconds``.
@@ -107,8 +109,8 @@ def detach_loop(device: Path, *, seconds: float = 10.0) -> None:
     if file is None:
         return
     run(["losetup", "--detach", str(device)])
-    # With users, the kernel lets go at the last close. The next file that is seen is another lab's, which took the
-    # number at once.
+    # A device in use is detached at its last close. Another file seen afterwards belongs to another lab, which
+    # reused the number immediately.
     while _backing_file(device.name) == file:
         if time.monotonic() > until:
             raise HostError(
@@ -120,9 +122,9 @@ def detach_loop(device: Path, *, seconds: float = 10.0) -> None:
 
 
 def abandon(device: Path) -> None:
-    """Leave a device to whoever has it mounted in another mount namespace; its file is deleted.
+    """Leave a device that is mounted in another mount namespace; its file is deleted.
 
-    The kernel detaches it when that namespace ends, and frees the file's room then.
+    The kernel detaches it when that namespace ends, and then frees the file's space.
     """
     file = Path(_backing_file(device.name) or "/nonexistent")
     run(["losetup", "--detach", str(device)])
@@ -136,18 +138,18 @@ def device_number(device: Path) -> str:
 
 
 def device_nbytes(device: Path) -> int:
-    """Size of a block device; the kernel counts in 512-byte sectors whatever the device's own are."""
+    """Size of a block device; the kernel counts 512-byte sectors for all devices."""
     return int((_SYS_BLOCK / device.name / "size").read_text()) * 512
 
 
 def set_rotational(device: Path, rotational: bool) -> None:
-    """What the kernel says of the disk; BlueStore chooses its ``*_hdd`` or ``*_ssd`` defaults by it.
+    """Mark a disk as spinning or not; BlueStore chooses its ``*_hdd`` or ``*_ssd`` defaults by it.
 
-    Loop devices forget it when they are detached.
+    Loop devices lose the mark when they are detached.
     """
     (_SYS_BLOCK / device.name / "queue" / "rotational").write_text(str(int(rotational)))
 
 
 def is_rotational(device: Path) -> bool:
-    """Whether the kernel takes a block device for a spinning disk."""
+    """Whether the kernel treats a block device as a spinning disk."""
     return (_SYS_BLOCK / device.name / "queue" / "rotational").read_text().strip() == "1"

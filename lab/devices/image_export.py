@@ -1,30 +1,24 @@
-"""RBD images as block devices of this machine.
+"""RBD images as block devices of this machine, so that file systems, workloads and fio access them alike.
 
-What every way from an RBD image to a block device has in common.
+There are three paths: the kernel's rbd client, librbd behind the kernel's nbd client (rbd-nbd), and librbd behind
+    FUSE
+and a loop device where the kernel has neither rbd nor nbd.
 
-An RBD image as a block device where the kernel has neither rbd nor nbd: FUSE and a loop device.
+``rbd device list`` shows all mappings of the machine without their cluster, and two clusters may have pools and
+images of the same names. So a device counts as an image's only if its mapping is of this cluster. It is changed
+only if it is the device that was printed and recorded when the image was attached. This follows rbd(8) and
+rbd-nbd(8) of Ceph 16; no kernel with these modules was available, so it is tested with a simulated ``rbd``.
 
-An RBD image as a block device by the kernel: its own rbd client, or librbd behind nbd.
-
-``rbd device list`` tells what the whole machine has mapped, without the cluster: two clusters may have pools and
-images of the same names. So a device counts as an image's only if its mapping is of this cluster, and is worked on
-only if it is the one that was printed, and written down, when the image was attached.
-
-Written after rbd(8) and rbd-nbd(8) of Ceph 16; the kernel at hand had neither module, so this is tested with an
-``rbd`` that answers as it does.
-
-An RBD image as a block device of this machine, so that a file system, a workload and fio reach it alike.
-
-What a direct write to the device means. A virtual machine with ``cache=none`` opens its disk past the host's page
-cache, and QEMU then switches librbd's own cache off; a guest's flush reaches the OSDs. So it is here: the lab's
-config store has ``rbd_cache = false`` for clients, the loop device and the export work without a page cache, and a
-direct write has reached the OSDs when it returns. QEMU sets ``rbd_cache`` itself after it has read the conf: on
-unless ``cache.direct``, off with it. Therefore the value that the client's conf and the config store give is asked
-first and ``cache.direct`` is chosen to keep it: with ``rbd_cache = true``, the device is what a virtual machine
-with ``cache=writeback`` has. All other client options reach librbd untouched. They are read when a device is
-attached: after a change, detach and attach again.
-
-Volumes of any Ceph cluster as block devices of this machine, for targets.
+Meaning of a direct write to the device. A virtual machine with ``cache=none`` opens its disk without the host's
+page cache, and QEMU then disables librbd's cache; a guest's flush reaches the OSDs. Here it is the same: the lab's
+config store has ``rbd_cache = false`` for clients, loop device and export work without a page cache, and a direct
+write has reached the OSDs when it returns. QEMU sets ``rbd_cache`` itself after reading the conf: on without
+``cache.direct``, off with it. Therefore the value from the client's conf and the config store is queried first,
+and ``cache.direct`` is set to keep it: with ``rbd_cache = true`` the device behaves as in a virtual machine with
+``cache=writeback``. All
+    other
+client options reach librbd unchanged. They are read when a device is attached: after a change, detach and attach
+again.
 """
 
 import hashlib
@@ -52,7 +46,7 @@ from cephfit.lab.machine import find_program, require_programs, require_root, ru
 
 @dataclass(frozen=True, slots=True)
 class ImageAddress:
-    """How to reach an image.
+    """The address of an image.
 
     Attributes:
         pool: name.
@@ -73,10 +67,10 @@ class ImageAddress:
 
 
 class ExportPath(ABC):
-    """One way. An instance stands for one image; all state is on disk and in the kernel.
+    """One export path. An instance belongs to one image; all state is on disk and in the kernel.
 
     Args:
-        home: folder of this image's own; whoever calls makes and removes it.
+        home: folder of this image only, created and removed by the caller.
         address: the image.
     """
 
@@ -95,11 +89,11 @@ class ExportPath(ABC):
 
     @abstractmethod
     def device(self) -> Path | None:
-        """The block device if the image is attached and everything behind it lives; None otherwise."""
+        """The block device if the image is attached and all parts of its export are alive; else None."""
 
     @abstractmethod
     def attach(self) -> Path:
-        """Attach; nothing of this image is attached before.
+        """Attach the image, which must not be attached.
 
         Raises:
             HostError: this machine lacks something.
@@ -108,7 +102,7 @@ class ExportPath(ABC):
 
     @abstractmethod
     def detach(self) -> None:
-        """Detach whatever there is, whole or in pieces; also if there is nothing."""
+        """Detach all parts of the export, also if it is incomplete or missing."""
 
 
 _APPEAR_SECONDS = 10.0
@@ -121,8 +115,8 @@ def _json_argument(**values: object) -> str:
 class FuseExport(ExportPath):
     """librbd in qemu-storage-daemon, its FUSE export as a file, a loop device with direct I/O over the file.
 
-    The daemon takes further requests up while earlier ones wait, so that a queue depth reaches librbd: with 4K
-    random writes at depth 8 on the lab, 66 IOPS this way and 61 through fio's own rbd engine.
+    The daemon accepts further requests while earlier ones wait, so that the queue depth reaches librbd: 4K random
+    writes at depth 8 on the lab have 66 IOPS here and 61 with fio's rbd engine.
     """
 
     name = "fuse"
@@ -130,7 +124,7 @@ class FuseExport(ExportPath):
 
     @classmethod
     def usable(cls) -> bool:
-        return True  # what is missing is said by attach, as there is no way after this one
+        return True  # the last path: ``attach`` reports what is missing
 
     def _pid(self) -> int | None:
         return processes.from_pid_file(self._home / "pid", self._home)
@@ -141,7 +135,7 @@ class FuseExport(ExportPath):
         return next(iter(loops_of(self._home / "disk")), None)
 
     def _rbd_cache(self) -> bool:
-        """What the client's conf and the config store say, before QEMU says something else."""
+        """The value in the client's conf and the config store, before QEMU overrides it."""
         admin = RadosAdmin(self._address.conf, client_id=self._address.client_id)
         try:
             return str(admin.cluster.conf_get("rbd_cache")) == "true"
@@ -152,7 +146,7 @@ class FuseExport(ExportPath):
         require_programs("qemu-storage-daemon", "losetup", "fusermount3")
         if not Path("/dev/fuse").exists():
             raise HostError(
-                "this kernel cannot make a block device of an RBD image: it has neither rbd nor nbd nor FUSE",
+                "this kernel cannot provide an RBD image as a block device: it has neither rbd nor nbd nor FUSE",
                 where="kernel",
                 remedy="load one of the modules: modprobe rbd, nbd or fuse",
             )
@@ -178,7 +172,7 @@ class FuseExport(ExportPath):
             raise ClusterError(
                 f"the image cannot be attached: {error.what}",
                 where=str(address),
-                remedy="if the driver 'rbd' is unknown, install qemu-block-extra; otherwise look whether the "
+                remedy="if the driver 'rbd' is unknown, install qemu-block-extra; otherwise check that the "
                 "image and its pool exist and the cluster is healthy",
             ) from None
         self._await_size(point)
@@ -188,7 +182,7 @@ class FuseExport(ExportPath):
 
     def _await_size(self, point: Path) -> None:
         until = time.monotonic() + _APPEAR_SECONDS
-        while point.stat().st_size == 0:  # the empty file below the mount
+        while point.stat().st_size == 0:  # still the empty file below the mount
             if time.monotonic() > until or self._pid() is None:
                 raise ClusterError("the export did not appear", where=str(self._address))
             time.sleep(0.02)
@@ -196,11 +190,11 @@ class FuseExport(ExportPath):
     def detach(self) -> None:
         point = self._home / "disk"
         if self._pid() is not None:
-            # While the daemon serves, what the loop device still has to flush gets there.
+            # Detach the loop device first, while the daemon can still take its flushed data.
             for device in loops_of(point):
                 detach_loop(device)
         processes.stop(processes.of_folder(self._home))
-        # Without it, open requests fail at once, and a device that nobody could let go of is free.
+        # Without the daemon, open requests fail at once, and a blocked device becomes free.
         for device in loops_of(point):
             detach_loop(device)
         unmount_under(point)
@@ -211,13 +205,13 @@ _RBD_BUS = Path("/sys/bus/rbd/devices")
 
 
 def mappings_of(listing: str, address: ImageAddress) -> list[Mapping[str, Any]]:
-    """What has the names of an image in what ``rbd device list --format json`` prints; of any cluster."""
-    wanted = (address.pool, address.image)
-    return [m for m in json.loads(listing or "[]") if (m["pool"], m.get("image", m.get("name"))) == wanted]
+    """Return the mappings with the names of an image from ``rbd device list --format json``, of any cluster."""
+    names = (address.pool, address.image)
+    return [m for m in json.loads(listing or "[]") if (m["pool"], m.get("image", m.get("name"))) == names]
 
 
 class _MappedExport(ExportPath):
-    """What ``rbd device`` can do for both kinds."""
+    """Base of the two paths that use ``rbd device``."""
 
     _device_type: str
 
@@ -227,7 +221,7 @@ class _MappedExport(ExportPath):
 
     @abstractmethod
     def _is_of_this_cluster(self, mapping: Mapping[str, Any]) -> bool:
-        """Whether a mapping of this image's names is of the cluster that ``conf`` leads to."""
+        """Whether a mapping with this image's names is of the cluster of ``conf``."""
 
     def _mapped(self) -> list[Path]:
         """The devices of this image of this cluster."""
@@ -252,16 +246,16 @@ class _MappedExport(ExportPath):
 
     def detach(self) -> None:
         try:
-            # Also one whose making was cut short before it was written down.
+            # Also a mapping that was interrupted before it was recorded.
             mapped = self._mapped()
         except CephfitError:
-            return  # no rbd program: nothing can be mapped through it any more
+            return  # without the rbd program nothing can be mapped
         for device in mapped:
             self._rbd("unmap", "--device-type", self._device_type, "--options", "force", str(device))
 
 
 class KrbdExport(_MappedExport):
-    """The kernel's rbd client. librbd and its options play no part."""
+    """The kernel's rbd client. librbd and its options are not used."""
 
     name = "krbd"
     reads_client_options = False
@@ -272,7 +266,7 @@ class KrbdExport(_MappedExport):
         return Path("/sys/bus/rbd").exists() and find_program("rbd") is not None
 
     def _is_of_this_cluster(self, mapping: Mapping[str, Any]) -> bool:
-        """By the cluster's identifier, which the kernel keeps with the mapping, and the client's conf has."""
+        """Compare the cluster's identifier in the kernel's mapping with that in the client's conf."""
         with suppress(OSError):
             mapped = (_RBD_BUS / str(mapping["id"]) / "cluster_fsid").read_text().strip()
             said = re.search(r"^\s*fsid\s*=\s*(\S+)", self._address.conf.read_text(errors="replace"), re.MULTILINE)
@@ -292,7 +286,7 @@ class NbdExport(_MappedExport):
         return Path("/dev/nbd0").exists() and find_program("rbd-nbd") is not None
 
     def _is_of_this_cluster(self, mapping: Mapping[str, Any]) -> bool:
-        """By the conf that its rbd-nbd, whose process id the list gives, was started with."""
+        """Compare the conf with which its rbd-nbd was started; the list has the process id."""
         return processes.mentions(processes.command_line(int(mapping["id"])), self._address.conf)
 
 
@@ -304,14 +298,14 @@ _RECORD = "attached.json"
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What was attached, on disk before it is, so that ``detach`` works from another process.
+    """The record of an export, written before attaching, so that another process can detach it.
 
     Attributes:
-        path: which way.
+        path: export path.
         pool: of the image.
         image: name.
         conf: of the client.
-        conf_sha256: its content, as client options are read only when attaching.
+        conf_sha256: digest of its content, because client options are read only when attaching.
         client_id: such as ``admin``.
         nbytes: size of the image.
     """
@@ -330,11 +324,11 @@ class _Record:
 
 
 def export_path(*, librbd: bool = False) -> str:
-    """The way that this machine's kernel allows: ``krbd``, ``rbd-nbd`` or ``fuse``.
+    """Return the export path that this machine's kernel supports: ``krbd``, ``rbd-nbd`` or ``fuse``.
 
     Args:
-        librbd: only the ways that have librbd in them, as a virtual machine has: client options take effect, and
-            images of all features can be attached.
+        librbd: only paths with librbd, as in a virtual machine: client options take effect, and images with all
+            features can be attached.
     """
     ways = (path for path in _PATHS.values() if path.reads_client_options or not librbd)
     return next(path.name for path in ways if path.usable())
@@ -361,13 +355,13 @@ def attach(
     nbytes: int,
     path: str | None = None,
 ) -> Path:
-    """Attach an image and return its block device; the one it has already if nothing has changed since.
+    """Attach an image and return its block device; return the existing one if nothing has changed.
 
     Args:
-        conf: ceph.conf of the client; librbd takes its options from there and from the config store. Not so
-            krbd, which has no librbd: ask for ``path="rbd-nbd"`` or ``"fuse"`` where client options matter.
-        folder: the lab's, or any folder of the caller's; what is needed lies under ``exports`` in it.
-        nbytes: size of the image; the device must have it exactly.
+        conf: ceph.conf of the client; librbd takes its options from there and from the config store. krbd
+            does not: use ``path="rbd-nbd"`` or ``"fuse"`` if client options matter.
+        folder: of the lab, or any folder of the caller; state is in its subfolder ``exports``.
+        nbytes: size of the image; the device must have exactly this size.
         path: ``krbd``, ``rbd-nbd`` or ``fuse``; by default the first that this kernel has.
 
     Raises:
@@ -399,7 +393,7 @@ def attach(
 
 
 def device_of(image: str, *, pool: str, folder: Path) -> Path | None:
-    """The block device of an attached image if everything behind it lives; None otherwise."""
+    """Return the block device of an attached image if all parts of its export are alive; else None."""
     home = _home(folder, pool, image)
     record = _read_record(home)
     return None if record is None else _PATHS[record.path](home, record.address).device()
@@ -409,11 +403,11 @@ def detach(image: str, *, pool: str, folder: Path) -> None:
     """Detach an image, also after any part of its export was killed. Safe to call twice.
 
     Raises:
-        HostError: somebody holds the device open.
+        HostError: a process holds the device open.
     """
     home = _home(folder, pool, image)
     record = _read_record(home)
-    if record is None:  # its writing was cut short: before anything was attached
+    if record is None:  # writing it was interrupted, before anything was attached
         way, address = FuseExport.name, ImageAddress(pool, image, Path(), "admin", 0)
     else:
         way, address = record.path, record.address
@@ -422,19 +416,19 @@ def detach(image: str, *, pool: str, folder: Path) -> None:
 
 
 def attached(folder: Path) -> list[tuple[str, str]]:
-    """(pool, image) of everything that was attached from this folder and not detached since."""
+    """Return (pool, image) of all images attached from this folder."""
     records = [_read_record(file.parent) for file in sorted((folder / "exports").glob(f"*/{_RECORD}"))]
     return [(record.pool, record.image) for record in records if record is not None]
 
 
 def detach_all(folder: Path) -> None:
-    """Detach everything that was attached from this folder."""
+    """Detach all images attached from this folder."""
     for pool, image in attached(folder):
         detach(image, pool=pool, folder=folder)
 
 
 class ImageDevices:
-    """Implements ``ExportsDevices`` by whatever this machine's kernel has."""
+    """Implements ``ExportsDevices`` with the export path that this machine's kernel supports."""
 
     def attach(self, volume: Volume, *, conf: Path, client_id: str, folder: Path) -> Path:
         return attach(
@@ -444,7 +438,7 @@ class ImageDevices:
             client_id=client_id,
             folder=folder,
             nbytes=volume.nbytes,
-            # All configurations are measured through one path, and it must be one that each of them can use.
+            # All configurations are measured through the same path, which must support each of them.
             path=export_path(librbd=True),
         )
 

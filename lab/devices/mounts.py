@@ -30,7 +30,7 @@ def _unescape(text: str) -> str:
 
 
 def mounts() -> Iterator[Mount]:
-    """All mounts, in the order in which they were made."""
+    """Yield all mounts, in mount order."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         fields, kind_source_options = before.split(), after.split(" ")
@@ -43,7 +43,7 @@ def mounts() -> Iterator[Mount]:
 
 
 def is_mounted_elsewhere(device: Path) -> bool:
-    """Whether another mount namespace has a block device mounted: made of ours while it was mounted here.
+    """Whether another mount namespace, created while a block device was mounted here, has it mounted.
 
     Such a mount cannot be undone from here; it ends with the namespace's last process.
     """

@@ -1,4 +1,4 @@
-"""Making disks slow: the kernel's block I/O throttle."""
+"""The kernel's block I/O throttle, which limits the speed of disks."""
 
 import fcntl
 import hashlib
@@ -16,41 +16,41 @@ from cephfit.lab.lab_spec import DiskLimits
 GROUPS_PREFIX = "cephfit-"
 _LABS_PREFIX = f"{GROUPS_PREFIX}lab-"
 _SWITCH = f"{GROUPS_PREFIX}switched-io-on"
-"""An empty control group: the io controller was off for the root's children until a lab switched it on."""
+"""An empty control group that records that a lab enabled the io controller for the root's children."""
 _REMOVE_SECONDS = 5.0
-"""A process that was killed leaves its group when it is waited for."""
+"""Time limit: a killed process leaves its group only after it is waited for."""
 
 
 class Throttle(ABC):
     """Limits I/Os and bytes per second of block devices, for reads and writes each.
 
-    A limit belongs to a device number, not to what is attached there: it outlives a detached loop device and
-    would slow the next one of that number. So whoever attaches or detaches a device clears it.
+    A limit belongs to a device number, not to the attached file: it outlives a detached loop device and would
+    slow the next device of that number. So limits are cleared when a device is attached or detached.
     """
 
     @abstractmethod
     def set(self, device: str, limits: DiskLimits) -> None:
-        """Limit ``device`` (``major:minor``) from now on; takes effect at once, also on open files."""
+        """Limit ``device`` (``major:minor``) from now on; takes effect immediately, also on open files."""
 
     @abstractmethod
     def clear(self, device: str) -> None:
-        """No limits for ``device``; also where there were none."""
+        """Remove all limits of ``device``, if any."""
 
     @abstractmethod
     def limits(self, device: str) -> DiskLimits | None:
-        """The limits in force, None if there are none."""
+        """Return the current limits, None if there are none."""
 
     @abstractmethod
     def place(self, pids: Iterable[int]) -> None:
-        """Bring processes under the limits; new children inherit it."""
+        """Apply the limits to processes; new child processes inherit them."""
 
     @abstractmethod
     def remove(self) -> None:
-        """Remove what was created for the lab as a whole; its processes are gone. Safe to call twice."""
+        """Remove what was created for the lab; its processes must have ended. Safe to call twice."""
 
 
 class BlkioThrottle(Throttle):
-    """The blkio controller of control groups v1, in the root group: whoever uses the device is limited.
+    """The blkio controller of control groups v1, in the root group: all users of the device are limited.
 
     Tested on Linux 6.18 with Debian 12.
 
@@ -77,7 +77,7 @@ class BlkioThrottle(Throttle):
 
     def clear(self, device: str) -> None:
         for kind, _ in self._FILES:
-            # The kernel refuses a device that no longer exists; then it has dropped the limit as well.
+            # The kernel refuses a device that no longer exists; it has then dropped the limit as well.
             with suppress(OSError):
                 self._file(kind).write_text(f"{device} 0")
 
@@ -100,14 +100,14 @@ class BlkioThrottle(Throttle):
 
 
 class IoMaxThrottle(Throttle):
-    """``io.max`` of control groups v2, which the root group lacks: the lab's OSDs get a group of their own.
+    """``io.max`` of control groups v2, which the root group lacks: the lab's OSDs get a separate group.
 
-    Tested only against files in a folder, for want of a machine with the io controller on v2; the format is
-    the kernel's Documentation/admin-guide/cgroup-v2.rst.
+    Tested only against files in a folder, because no machine with the io controller on v2 was available; the
+    format is that of the kernel's Documentation/admin-guide/cgroup-v2.rst.
 
     Args:
         root: where the unified hierarchy is mounted.
-        folder: of the lab; labs of the same name may lie under different homes.
+        folder: of the lab; labs of the same name may exist under different homes.
     """
 
     def __init__(self, root: Path, folder: Path) -> None:
@@ -117,12 +117,12 @@ class IoMaxThrottle(Throttle):
 
     @property
     def group(self) -> Path:
-        """The lab's control group; there once a limit was set."""
+        """The lab's control group; it exists after a limit was set."""
         return self._group
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One lab of this machine at a time: the last one must not switch off what the next one counts on."""
+        """Lock against other labs: the last one must not disable the controller while the next one starts."""
         hierarchy = os.open(self._root, os.O_RDONLY)
         try:
             fcntl.flock(hierarchy, fcntl.LOCK_EX)
@@ -155,7 +155,7 @@ class IoMaxThrottle(Throttle):
     def limits(self, device: str) -> DiskLimits | None:
         try:
             text = (self._group / "io.max").read_text()
-        except OSError:  # none was set, or the lab is taken down at this moment
+        except OSError:  # none was set, or the lab is being removed
             return None
         for line in text.splitlines():
             number, *pairs = line.split()
@@ -166,15 +166,15 @@ class IoMaxThrottle(Throttle):
 
     def place(self, pids: Iterable[int]) -> None:
         for pid in pids:
-            self._make()  # for somebody only: of a lab that is taken down at this moment none runs
+            self._make()  # only for existing processes: a lab that is being removed has none
             with suppress(ProcessLookupError):
                 (self._group / "cgroup.procs").write_text(str(pid))
 
     def remove(self) -> None:
-        """Also what was switched on for labs, with the last of them.
+        """Remove the group; with the last lab, also disable the controller.
 
         Raises:
-            HostError: a process is in the group still.
+            HostError: a process is still in the group.
         """
         until = time.monotonic() + _REMOVE_SECONDS
         while True:
@@ -188,27 +188,27 @@ class IoMaxThrottle(Throttle):
                     continue
                 try:
                     inside = " ".join((self._group / "cgroup.procs").read_text().split())
-                except OSError:  # gone at this moment
+                except OSError:  # just removed
                     break
                 raise HostError(
                     f"the lab's control group cannot be removed: {error.strerror}",
                     where=str(self._group),
-                    remedy=f"end its processes ({inside or 'in groups below it'}), then take the lab down again",
+                    remedy=f"end its processes ({inside or 'in groups below it'}), then remove the lab again",
                 ) from None
         switch = self._root / _SWITCH
         with self._alone():
             if switch.is_dir() and not any(self._root.glob(f"{_LABS_PREFIX}*")):
-                with suppress(OSError):  # somebody else needs it by now
+                with suppress(OSError):  # another user needs it now
                     (self._root / "cgroup.subtree_control").write_text("-io")
                 with suppress(OSError):
                     switch.rmdir()
 
 
 def clear_forgotten_limit(device: str) -> None:
-    """Take off what an earlier user of a device number left on it, where limits hold for whoever uses a device.
+    """Remove limits that an earlier user of a device number left, where limits apply to all users of a device.
 
     Args:
-        device: ``major:minor``, just attached, of nobody's lab.
+        device: ``major:minor``, just attached, of no lab.
     """
     with suppress(HostError):  # no throttle, no limit
         throttle = find_throttle(Path("/"))
@@ -217,7 +217,7 @@ def clear_forgotten_limit(device: str) -> None:
 
 
 def find_throttle(folder: Path) -> Throttle:
-    """The throttle that this kernel has, for the lab of this folder, which need not exist.
+    """Return the throttle that this kernel supports, for the lab of this folder, which may not exist.
 
     Raises:
         HostError: it has none.

@@ -1,1 +1,1 @@
-"""A real OpenStack beside the lab's Ceph: Keystone, Glance, Placement, Nova, Neutron, Cinder and Heat."""
+"""A real OpenStack on the lab's Ceph: Keystone, Glance, Placement, Nova, Neutron, Cinder and Heat."""

@@ -1,9 +1,4 @@
-"""The contents of the lab's OpenStack: service users, catalogue, flavors, image, network, volume types.
-
-Keystone's contents: service users, the catalogue, a project with a quota, Heat's domain.
-
-What people find in the lab's OpenStack when it is up: flavors, an image, a network, volume types.
-"""
+"""The contents of the lab's OpenStack: users, catalogue, quota, flavors, image, network, volume types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,18 +45,18 @@ NETWORK_QUOTA: Mapping[str, int] = {"port": 60, "security_group": 20, "security_
 
 
 def connect(layout: Layout, cloud: str | None = None) -> Connection:
-    """A connection to the lab's OpenStack, as its admin unless another cloud of its clouds.yaml is named."""
+    """Connect to the lab's OpenStack as its administrator, or as another cloud of its clouds.yaml."""
     loader = openstack.config.OpenStackConfig(config_files=[str(layout.clouds_yaml)], load_envvars=False)
     return Connection(config=loader.get_one(cloud=cloud or layout.admin_cloud))
 
 
 def _identity(cloud: Connection) -> Any:
-    """Keystone's API; untyped, because to the SDK it may be version 2, which has other calls."""
+    """Keystone's API; untyped, because the SDK's type includes version 2, which has other calls."""
     return cloud.identity
 
 
 def register(layout: Layout) -> None:
-    """Fill a Keystone that was just bootstrapped."""
+    """Create users, catalogue and projects in a new Keystone."""
     cloud = connect(layout)
     identity = _identity(cloud)
     role = {known.name: known for known in identity.roles()}
@@ -93,7 +88,7 @@ def register(layout: Layout) -> None:
 
 
 def set_quotas(layout: Layout) -> None:
-    """Give the ordinary project its quota, in every service that keeps one."""
+    """Set the quota of the ordinary project in every service with quotas."""
     cloud = connect(layout)
     project_id: str = next(_identity(cloud).projects(name="cephfit")).id
     compute, volumes, network = dict[str, Any](COMPUTE_QUOTA), dict[str, Any](VOLUME_QUOTA), dict(NETWORK_QUOTA)
@@ -106,11 +101,11 @@ def set_quotas(layout: Layout) -> None:
 NETWORK = "lab"
 SUBNET = "lab-v4"
 FLAVOURS: Mapping[str, int] = {"cephfit.tiny": 384, "cephfit.small": 512, "cephfit.medium": 1024}
-"""Name to MiB of memory; one processor and 1 GiB of disk each."""
+"""Flavor to memory in MiB; each has one processor and 1 GiB of disk."""
 
 
 def create(layout: Layout, image: GuestImage) -> None:
-    """Make them, for everybody. Safe to call twice."""
+    """Create public flavors, image, network and volume types. Safe to call twice."""
     cloud = connect(layout)
     flavors = {flavor.name for flavor in cloud.compute.flavors()}
     for name, ram in FLAVOURS.items():

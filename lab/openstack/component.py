@@ -1,4 +1,4 @@
-"""What a part of OpenStack is made of, declared."""
+"""Declarations of OpenStack's components: files, databases, migrations and daemons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ _WSGI_SCRIPT = Path(__file__).with_name("wsgi_script.py")
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A program that is run once, when the lab is made.
+    """A program that is run once, when the lab is created.
 
     Attributes:
         argv: what to run.
-        environment: beside what every program gets; secrets go here, where others cannot read them.
+        environment: additional variables; secrets go here, where other users cannot read them.
     """
 
     argv: tuple[str, ...]
@@ -25,16 +25,16 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One part: Keystone, Glance, ...
+    """One component: Keystone, Glance, ...
 
     Attributes:
-        name: its service user's, too.
+        name: of the component and of its service user.
         files: template below ``templates/openstack`` to the file below ``etc`` (``Layout.conf``).
         folders: below ``var``.
         databases: names.
         migrations: in order.
-        apis: daemons that need the databases only.
-        agents: daemons that need the APIs of all parts.
+        apis: daemons that need only the databases.
+        agents: daemons that need the APIs of all components.
     """
 
     name: str
@@ -64,8 +64,8 @@ def uwsgi(
 
     Args:
         program: the WSGI script.
-        arguments: what it finds on its command line.
-        for_guests: listen on this machine's address in the guests' network, too.
+        arguments: of its command line.
+        for_guests: also listen on this machine's address in the guests' network.
     """
     hosts = ("127.0.0.1", layout.gateway) if for_guests else ("127.0.0.1",)
     return Service(

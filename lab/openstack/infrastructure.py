@@ -1,4 +1,4 @@
-"""What OpenStack stands on: MariaDB, RabbitMQ, memcached and libvirt, each the lab's own."""
+"""The infrastructure of OpenStack: MariaDB, RabbitMQ, memcached and libvirt, separate for each lab."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ def _mariadb(layout: Layout) -> Service:
         (
             *("mariadbd", "--no-defaults", "--user=root", f"--datadir={layout.home(MARIADB)}"),
             *(f"--socket={layout.database_socket}", "--pid-file=/run/mariadb.pid", "--skip-networking"),
-            # A lab that loses power is made anew: nothing is worth waiting for the disk.
+            # A lab is created again after a power failure: no need to wait for the disk.
             *("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--skip-log-bin"),
             *("--innodb-buffer-pool-size=64M", "--key-buffer-size=1M", "--aria-pagecache-buffer-size=1M"),
             *("--performance-schema=0", "--max-connections=400", "--character-set-server=utf8mb3"),
@@ -53,7 +53,7 @@ def _rabbitmq(layout: Layout) -> Service:
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(layout.ports["epmd"]),
             "RABBITMQ_DIST_PORT": str(layout.ports["rabbitmq_distribution"]),
-            # One scheduler that does not spin: a lab's few messages may not take time from what is measured.
+            # One scheduler without busy waiting, so that few messages do not disturb measurements.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
                 "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1 +A 8 +sbwt none"
             ),
@@ -72,13 +72,13 @@ def _memcached(layout: Layout) -> Service:
 
 
 def _libvirtd(layout: Layout) -> Service:
-    # libvirtd asks every QEMU that it finds on its PATH what it can do; all of Debian's take a minute.
+    # libvirtd queries every QEMU on its PATH for capabilities; all of Debian's take a minute.
     path = f"{layout.home('libvirt/bin')}:/usr/sbin:/sbin"
     return Service(LIBVIRTD, ("libvirtd", "-f", str(layout.conf("libvirtd.conf"))), {"PATH": path})
 
 
 def prepare(layout: Layout) -> None:
-    """Write the files of the four. The namespace is not furnished yet."""
+    """Write the files of the four daemons, before the namespace is set up."""
     for folder in (MARIADB, RABBITMQ, "libvirt/bin", "libvirt/etc"):
         layout.home(folder).mkdir(parents=True, exist_ok=True)
     layout.home(MARIADB).chmod(0o700)
@@ -93,7 +93,7 @@ def prepare(layout: Layout) -> None:
 
 
 def install_database(layout: Layout, namespace: MountNamespace) -> None:
-    """An empty MariaDB in which root is who the kernel says is root."""
+    """Create an empty MariaDB that authenticates root by the kernel's user id."""
     if (layout.home(MARIADB) / "mysql").is_dir():
         return
     namespace.call(
@@ -112,15 +112,15 @@ def sql(layout: Layout, namespace: MountNamespace, statement: str) -> str:
 
 
 def create_databases(layout: Layout, namespace: MountNamespace, names: Iterable[str]) -> None:
-    """Make empty databases."""
+    """Create empty databases."""
     sql(layout, namespace, "".join(f"CREATE DATABASE IF NOT EXISTS {name};" for name in names))
 
 
 def start(layout: Layout, running: Services, namespace: MountNamespace) -> None:
-    """Start the four side by side; back when all of them answer.
+    """Start the four daemons concurrently; return when all of them answer.
 
     Raises:
-        ClusterError: one does not; with its last words.
+        ClusterError: one does not answer; with the end of its log.
     """
     mariadb, rabbitmq, memcached, libvirtd = services(layout)
     for service in (rabbitmq, libvirtd, memcached):

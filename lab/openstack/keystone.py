@@ -1,4 +1,4 @@
-"""Keystone: who people and services are, and where the APIs are."""
+"""Keystone: identities of users and services, and the addresses of the APIs."""
 
 from cephfit.lab.openstack.component import Component, Migration, uwsgi
 from cephfit.lab.openstack.layout import Layout

@@ -1,4 +1,4 @@
-"""What was chosen for one lab's OpenStack: folders, ports, names and secrets. Its journal."""
+"""The layout of one lab's OpenStack (folders, ports, names and secrets), stored as its journal."""
 
 import hashlib
 import json
@@ -29,13 +29,13 @@ PORT_NAMES = (
     "epmd",
     "memcached",
 )
-"""What listens on 127.0.0.1."""
+"""Services that listen on 127.0.0.1."""
 
 N_STEPS = 11
-"""How often making an OpenStack advances the progress."""
+"""Number of progress steps when an OpenStack is created."""
 
 FREE_NBYTES = 3 * GIB
-"""What the folder's disk must have free beside what Ceph needs: databases, logs, images, guests' root disks."""
+"""Free disk space required in addition to that of Ceph: databases, logs, images, guests' root disks."""
 
 SECRET_NAMES = ("service", "admin", "user", "metadata", "rabbitmq", "heat_domain", "heat_encryption")
 
@@ -50,17 +50,18 @@ _API_PATHS = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One lab's OpenStack, as it was laid out before anything of it was made.
+    """The layout of one lab's OpenStack, chosen before any part is created.
 
     Attributes:
-        name: the lab's.
-        lab_folder: the lab's.
+        name: of the lab.
+        lab_folder: of the lab.
         ports: on 127.0.0.1, by ``PORT_NAMES``.
         secrets: by ``SECRET_NAMES``; never in an argument or a log.
-        rbd_secret_uuid: under which libvirt keeps the key of ``client.cinder``.
+        rbd_secret_uuid: id of libvirt's secret with the key of ``client.cinder``.
         network: the first three bytes of the guests' network, a /24: ``10.77.0``.
-        pools: device class to the Ceph pool of its Cinder back end; the class names back end and volume type.
-        ready: it was whole once.
+        pools: device class to the Ceph pool of its Cinder back end; back end and volume type have the name of the
+            class.
+        ready: it was complete once.
     """
 
     name: str
@@ -82,11 +83,11 @@ class Layout:
 
     @property
     def host(self) -> str:
-        """The name of the only host, the same after a change of the machine's own."""
+        """The name of the only host, independent of the machine's name."""
         return f"cephfit-{self.name}"
 
     def home(self, service: str) -> Path:
-        """Where a service keeps its state."""
+        """Folder with the state of a service."""
         return self.folder / "var" / service
 
     def conf(self, name: str) -> Path:
@@ -124,19 +125,19 @@ class Layout:
     def bridge_end(self) -> str:
         return interface_names(self.lab_folder)[1]
 
-    # How services find each other.
+    # Addresses of services.
 
     def url(self, service: str) -> str:
-        """Of an API, as the catalogue has it."""
+        """URL of an API, as in the catalogue."""
         return f"http://127.0.0.1:{self.ports[service]}{_API_PATHS.get(service, '')}"
 
     @property
     def database_socket(self) -> str:
-        """In the private /run, whose paths are short whatever the lab's folder is called."""
+        """In the private /run, whose paths are short for every lab folder."""
         return "/run/mariadb.sock"
 
     def database_url(self, name: str) -> str:
-        """For SQLAlchemy. No password: the server asks the kernel who is at the other end of the socket."""
+        """For SQLAlchemy. Without password: the server gets the user of the socket's peer from the kernel."""
         return f"mysql+pymysql://root@localhost/{name}?unix_socket={quote(self.database_socket)}&charset=utf8"
 
     @property
@@ -146,7 +147,7 @@ class Layout:
     # The journal.
 
     def write(self) -> None:
-        """Write the journal as a whole or not at all."""
+        """Write the journal atomically."""
         document = {**asdict(self), "lab_folder": str(self.lab_folder), "schema_version": SCHEMA_VERSION}
         file = _journal(self.lab_folder)
         temporary = file.with_suffix(".new")
@@ -170,7 +171,7 @@ class Layout:
                 raise InputError(
                     f"schema version {version}, this cephfit knows {SCHEMA_VERSION}",
                     where=str(file),
-                    remedy="use the cephfit that made this lab to take it down",
+                    remedy="remove this lab with the version of cephfit that created it",
                 )
             return cls(**{**document, "lab_folder": lab_folder})
         except FileNotFoundError:
@@ -180,7 +181,7 @@ class Layout:
 
 
 def folder_of(lab_folder: Path) -> Path:
-    """All of a lab's OpenStack but its clouds.yaml lies here."""
+    """Return the folder of a lab's OpenStack, which holds everything except its clouds.yaml."""
     return lab_folder / "openstack"
 
 
@@ -189,9 +190,10 @@ def _journal(lab_folder: Path) -> Path:
 
 
 def interface_names(lab_folder: Path) -> tuple[str, str]:
-    """The two ends of the cable between this machine and the guests' bridge: the host's, the bridge's.
+    """Return the veth pair between this machine and the guests' bridge: the host's end, the bridge's end.
 
-    They follow from the folder alone, so that they are found also when the folder is gone. Linux allows 15 bytes.
+    The names depend only on the folder's path, so that they can be found after the folder is deleted. Linux allows
+    15 bytes.
     """
     digest = hashlib.sha256(os.fsencode(lab_folder)).hexdigest()[:10]
     return f"cf{digest}h", f"cf{digest}b"

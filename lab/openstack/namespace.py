@@ -1,8 +1,8 @@
 """A mount namespace of the lab's OpenStack: its own /run, its own libvirt, its own network namespaces' names.
 
-libvirt's folders cannot be chosen, and neutron's agents, dnsmasq and haproxy leave mounts and sockets in /run. In
-a namespace of its own all of it is the lab's: nothing on this machine is changed, and the kernel clears it away
-with the last process, however that ends.
+libvirt's folders cannot be configured, and neutron's agents, dnsmasq and haproxy leave mounts and sockets in /run.
+In a separate namespace all of them belong to the lab: nothing on this machine is changed, and the kernel removes
+them with the last process, also after a kill.
 """
 
 import time
@@ -24,7 +24,7 @@ _SHADOWED = {
     "/var/log/libvirt": "libvirt/log",
     "/etc/ceph": "ceph",
 }
-"""Folder of this machine to the one below the lab's ``var`` that services see in its place."""
+"""Folder of this machine to the folder below the lab's ``var`` that is mounted over it for services."""
 
 _SEPARATE_SECONDS = 10.0
 
@@ -33,21 +33,21 @@ TEMPORARY = "/run/tmp"
 
 
 def environment_of(layout: Layout, extra: Mapping[str, str]) -> dict[str, str]:
-    """What a program of the lab's OpenStack finds in its environment; nothing of the caller's."""
+    """Return the environment of programs of the lab's OpenStack, without variables of the caller."""
     return {
         processes.MARK: str(layout.lab_folder),
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "LANG": "C.UTF-8",
         "HOME": str(layout.folder / "var"),
         "TMPDIR": TEMPORARY,
-        # Neutron gives its processes titles; without this they would be written over the mark in /proc.
+        # Neutron sets process titles; without this they would overwrite the mark in /proc.
         "SPT_NOENV": "1",
         **extra,
     }
 
 
 class MountNamespace:
-    """Holds the namespace by one sleeping process.
+    """A mount namespace, held by one sleeping process.
 
     Args:
         layout: of the lab's OpenStack.
@@ -60,15 +60,15 @@ class MountNamespace:
 
     @staticmethod
     def holder_argv() -> tuple[str, ...]:
-        """What the holder runs."""
+        """Command line of the holder."""
         return (find_program("unshare") or "unshare", "--mount", "--propagation", "private", "sleep", "infinity")
 
     def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
-        """The same program, run inside."""
+        """Return the command that runs a program inside."""
         return (find_program("nsenter") or "nsenter", f"--mount=/proc/{self._holder}/ns/mnt", "--", *argv)
 
     def call(self, argv: Sequence[str], *, seconds: float = 60.0) -> str:
-        """Run a program inside to its end; see ``machine.run``."""
+        """Run a program inside and return its output; see ``machine.run``."""
         return run(self.wrap(argv), seconds=seconds, environment=environment_of(self._layout, {}))
 
     def wait_separate(self) -> None:
@@ -85,12 +85,12 @@ class MountNamespace:
                     return
             if time.monotonic() > until:
                 raise HostError(
-                    "this kernel gives no mount namespace of its own (unshare --mount)", where="kernel"
+                    "this kernel provides no separate mount namespace (unshare --mount)", where="kernel"
                 )
             time.sleep(0.01)
 
     def furnish(self) -> None:
-        """Put the lab's own folders in place of the machine's; let go of disks that labs here have mounted."""
+        """Mount the lab's folders over those of the machine; unmount disks that labs have mounted."""
         for mount in mounts():
             if mount.kind in FILE_SYSTEMS and mount.point.name.startswith("osd."):
                 self.call(["umount", "--lazy", str(mount.point)])

@@ -1,4 +1,4 @@
-"""The cable between this machine and the guests' bridge, and clearing away both."""
+"""The veth pair between this machine and the guests' bridge: creation and removal of both."""
 
 import ipaddress
 import json
@@ -21,30 +21,30 @@ link add cephfit0 type veth peer name cephfit1
 link add cephfit2 type bridge
 tuntap add dev cephfit3 mode tap
 """
-"""All kinds that guests' networks are made of, for ``ip -batch``."""
+"""All kinds of interfaces in guests' networks, for ``ip -batch``."""
 
 
 def require_links() -> None:
-    """Try all that a network of guests is made of, in namespaces that nobody else sees and that are gone at once.
+    """Create all kinds of required interfaces in a temporary private namespace, to check that it is possible.
 
     Raises:
-        HostError: this machine's kernel, or the container this runs in, has no such thing; with its words.
+        HostError: the kernel, or the container, does not support one; with its error.
     """
     try:
         run(["unshare", "--mount", "--net", "ip", "-batch", "-"], stdin=_LINKS)
     except HostError as error:
         raise HostError(
-            f"no network for guests can be made here: {error.what}",
-            where="namespaces, cables, bridges and taps of the kernel",
-            remedy="take a machine, not an unprivileged container, whose kernel has veth, bridge and tun",
+            f"no network for guests can be created here: {error.what}",
+            where="namespaces, veth, bridges and taps of the kernel",
+            remedy="use a machine, not an unprivileged container, whose kernel has veth, bridge and tun",
         ) from None
 
 
 def pick_network(taken: Iterable[str] = ()) -> str:
-    """The first three bytes of a /24 that no route of this machine goes into.
+    """Return the first three bytes of a /24 without a route on this machine.
 
     Raises:
-        HostError: all of 10.77.0.0/16 is taken.
+        HostError: all of 10.77.0.0/16 is in use.
     """
     routes = json.loads(run(["ip", "-json", "-4", "route", "show", "table", "all"]) or "[]")
     known = [net for route in routes for net in [_network(route.get("dst", ""))] if net is not None]
@@ -64,12 +64,12 @@ def _network(destination: str) -> ipaddress.IPv4Network | None:
 
 
 def create_cable(layout: Layout) -> None:
-    """Make both ends, up, this machine's with its address. Safe to call twice."""
+    """Create both ends, set them up, and give this machine's end its address. Safe to call twice."""
     host, bridge = layout.host_end, layout.bridge_end
     if not (_SYS_NET / host).exists():
         run(["ip", "link", "add", host, "type", "veth", "peer", "name", bridge])
     for end in (host, bridge):
-        # No address of its own accord: nothing but this lab may hear of these ends.
+        # No automatic address: only this lab may use these ends.
         with suppress(OSError):
             Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text("1")
         run(["ip", "link", "set", end, "up"])
@@ -77,10 +77,10 @@ def create_cable(layout: Layout) -> None:
 
 
 def create_bridge(layout: Layout, network_id: str) -> None:
-    """Make the bridge that neutron's agent would make for a network, and put our end into it at once.
+    """Create the bridge that neutron's agent would create for a network, and add our end to it immediately.
 
-    Whoever finds our end finds the bridge, whenever what happens; the agent takes a bridge that is there. Call it
-    before the network has a subnet, because until then the agent has no reason to make one.
+    The bridge can then always be found from our end; the agent uses an existing bridge. Call this before the
+    network has a subnet, because until then the agent creates none.
     """
     bridge = f"brq{network_id[:11]}"
     if not (_SYS_NET / bridge).exists():
@@ -96,14 +96,14 @@ def _links(*words: str) -> list[dict[str, Any]]:
 
 
 def interfaces_there(lab_folder: Path) -> list[str]:
-    """The interfaces of a lab that still exist."""
+    """Return the existing interfaces of a lab."""
     return [end for end in interface_names(lab_folder) if (_SYS_NET / end).exists()]
 
 
 def remove(lab_folder: Path) -> None:
-    """Take away the cable of a lab, the bridge it is plugged into, and what else is plugged in there.
+    """Remove the veth pair of a lab, its bridge, and all other interfaces of that bridge.
 
-    Its processes are gone. Safe to call twice, and where there never was a network.
+    Its processes must have ended. Safe to call twice, and without a network.
     """
     host, bridge_end = interface_names(lab_folder)
     bridges = [link["master"] for link in _links("dev", bridge_end) if "master" in link]
@@ -118,5 +118,5 @@ def remove(lab_folder: Path) -> None:
 
 def _delete(interface: str) -> None:
     if (_SYS_NET / interface).exists():
-        with suppress(HostError):  # the other end of a cable goes with the first
+        with suppress(HostError):  # the other end of a veth pair is deleted with the first
             run(["ip", "link", "delete", "dev", interface])

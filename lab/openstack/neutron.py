@@ -22,7 +22,7 @@ def component(layout: Layout) -> Component:
             Service(
                 "neutron-linuxbridge-agent",
                 ("neutron-linuxbridge-agent", *ml2),
-                # Its rules against ARP spoofing would stand in this machine's own tables; see `shadow_programs`.
+                # Its rules against ARP spoofing would be in this machine's tables; see `shadow_programs`.
                 {"PATH": f"{layout.home('neutron/bin')}:/usr/sbin:/usr/bin:/sbin:/bin"},
             ),
             Service("neutron-dhcp-agent", ("neutron-dhcp-agent", *dhcp)),
@@ -32,7 +32,7 @@ def component(layout: Layout) -> Component:
 
 
 def shadow_programs(layout: Layout) -> None:
-    """Give the bridge agent an ``ebtables`` that knows no rules and sets none."""
+    """Give the bridge agent an ``ebtables`` that has no rules and sets none."""
     link = layout.home("neutron/bin") / "ebtables"
     if not link.is_symlink():
         link.symlink_to("/bin/true")

@@ -1,7 +1,4 @@
-"""The lab's OpenStack as a whole: making, starting, stopping and asking.
-
-The pools of Cinder's back ends, and the key with which Cinder and the guests open them.
-"""
+"""The lab's OpenStack as a whole: create, start, stop and query; and the Ceph pools and key that Cinder uses."""
 
 import secrets
 import shutil
@@ -48,7 +45,7 @@ def pool_name(device_class: str) -> str:
 
 
 def create(layout: Layout, *, conf: Path, fsid: str, mon_port: int) -> None:
-    """Make a pool for each back end by the CRUSH rule of its device class, and the files of their user.
+    """Create a pool for each back end with the CRUSH rule of its device class, and the files of their user.
 
     Args:
         conf: the lab's ceph.conf.
@@ -58,7 +55,7 @@ def create(layout: Layout, *, conf: Path, fsid: str, mon_port: int) -> None:
         for device_class, pool in layout.pools.items():
             admin.command("osd pool create", pool=pool, pg_num=PG_NUM, pgp_num=PG_NUM, rule=device_class)
             admin.command("osd pool application enable", pool=pool, app="rbd")
-        # Pools that are made later, by a sweep, are open to it as well: the lab is one person's.
+        # Pools that a sweep creates later are accessible as well: a lab has one user.
         caps = ["mon", "profile rbd", "osd", "profile rbd", "mgr", "profile rbd"]
         (entry,) = admin.command("auth get-or-create", entity=CLIENT, caps=caps)
     finally:
@@ -77,7 +74,7 @@ _MIGRATION_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class CephAccess:
-    """What the OpenStack must know of the lab's Ceph."""
+    """Access of the OpenStack to the lab's Ceph."""
 
     conf: Path
     fsid: str
@@ -87,7 +84,7 @@ class CephAccess:
 class LabCloud:
     """The OpenStack of one lab.
 
-    Like the lab, it is found again from its folder alone; an object of this class holds nothing open.
+    Like that of the lab, its state is in its folder; an object of this class holds nothing open.
 
     Args:
         layout: its journal.
@@ -111,7 +108,7 @@ class LabCloud:
     def lay_out(
         cls, name: str, lab_folder: Path, ports: Sequence[int], device_classes: Sequence[str]
     ) -> "LabCloud":
-        """Choose what can be chosen and write the journal; nothing is made yet.
+        """Choose ports, names and secrets, and write the journal; nothing is created yet.
 
         Args:
             ports: free ones, as many as ``PORT_NAMES``.
@@ -122,7 +119,7 @@ class LabCloud:
         """
         if Path("/run") in lab_folder.parents:
             raise InputError(
-                "a lab with an OpenStack cannot lie below /run, which its services see as a folder of their own",
+                "a lab with an OpenStack cannot be below /run, because its services see a private /run",
                 where=str(lab_folder),
                 remedy="choose another --folder",
             )
@@ -139,7 +136,7 @@ class LabCloud:
                 pools={device_class: pool_name(device_class) for device_class in device_classes},
             )
             layout.folder.mkdir(exist_ok=True)
-            # dnsmasq, which is not root, must pass through; secrets lie in what only root can read.
+            # dnsmasq, which is not root, must enter it; secrets are in files that only root can read.
             layout.folder.chmod(0o711)
             layout.write()
         return cls(layout)
@@ -157,10 +154,10 @@ class LabCloud:
     # Making.
 
     def make(self, ceph: CephAccess, progress: Progress) -> None:
-        """Make it from nothing beside a Ceph that is whole; back when every part can be used.
+        """Create it on a healthy Ceph; return when every component is ready.
 
         Raises:
-            CephfitError: a part did not come up; what was made stays for the caller to remove.
+            CephfitError: a component did not start; the caller must remove what was created.
         """
         service_configuration.write_all(self.layout, self.components)
         infrastructure.prepare(self.layout)
@@ -188,10 +185,10 @@ class LabCloud:
         progress.advance(detail="flavors, image, network, volume types")
 
     def _make_components(self, namespace: MountNamespace, progress: Progress) -> GuestImage:
-        """Migrate and start the parts side by side; Keystone's users and catalogue as soon as it runs.
+        """Migrate and start the components concurrently; create Keystone's users and catalogue as soon as it runs.
 
         Returns:
-            the guests' image, which is built meanwhile.
+            The guests' image, which is built meanwhile.
         """
         identity, *others = self.components
         with ThreadPoolExecutor(max_workers=3) as pool:
@@ -203,7 +200,7 @@ class LabCloud:
                     future.result()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                processes.kill(self.pids())  # what the other threads wait for
+                processes.kill(self.pids())  # so that the other threads stop waiting
                 raise
         progress.advance(detail="databases and APIs")
         self._start_agents(namespace)
@@ -234,7 +231,7 @@ class LabCloud:
                 self._running.start(service, namespace)
 
     def _hold_namespace(self) -> MountNamespace:
-        """The namespace, made anew unless its holder lives."""
+        """Return the namespace; create it again if its holder has died."""
         known = self._running.pid(_HOLDER)
         if known is not None:
             return MountNamespace(self.layout, known)
@@ -247,13 +244,13 @@ class LabCloud:
     # Starting and stopping.
 
     def start(self) -> None:
-        """Start what does not run, for example after a reboot. Guests stay off until they are started.
+        """Start all daemons that do not run, for example after a reboot. Guests stay off until they are started.
 
         Raises:
-            ClusterError: a part does not become ready.
+            ClusterError: a component does not become ready.
         """
         if self._running.pid(_HOLDER) is None:
-            self.stop()  # what is left of a namespace without its holder cannot be joined by what is new
+            self.stop()  # new processes cannot join the old namespace without its holder
         network.create_cable(self.layout)
         namespace = self._hold_namespace()
         infrastructure.start(self.layout, self._running, namespace)
@@ -268,7 +265,7 @@ class LabCloud:
         service_readiness.wait_ready(self.layout, alive=self.require_alive)
 
     def stop(self) -> None:
-        """End all of it, the guests too, and take its network away; volumes, images and databases stay."""
+        """Stop all daemons and guests, and remove the network; volumes, images and databases stay."""
         agents = [service.name for part in self.components for service in part.agents]
         self._running.stop(agents)
         self._running.stop([service.name for part in self.components for service in part.apis])
@@ -277,7 +274,7 @@ class LabCloud:
         network.remove(self.layout.lab_folder)
 
     def pids(self) -> list[int]:
-        """All living processes of it, guests too, and none of the lab's Ceph."""
+        """All its living processes, including guests, without those of the lab's Ceph."""
         folder = self.layout.lab_folder
         marked = [pid for pid in processes.of_folder(folder) if processes.is_marked(pid, folder)]
         return sorted({*marked, *processes.of_folder(self.layout.folder)})
@@ -285,15 +282,17 @@ class LabCloud:
     # Asking.
 
     def require_alive(self) -> None:
-        """Raises:
-        ClusterError: a daemon died; with its last words.
+        """Check that all daemons run.
+
+        Raises:
+            ClusterError: a daemon died; with the end of its log.
         """
         dead = [name for name in self._service_names if self._running.pid(name) is None]
         if dead:
             raise self._running.failure(dead[0], "died")
 
     def status(self) -> CloudStatus:
-        """It as it is now."""
+        """Return the current status."""
         return CloudStatus(
             ready=self.layout.ready,
             clouds_yaml=str(self.layout.clouds_yaml),

@@ -1,4 +1,4 @@
-"""What Debian has of OpenStack, and that it is installed."""
+"""The Debian packages of OpenStack, and the check that they are installed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,12 +46,14 @@ _PROGRAMS: Mapping[str, str] = {
     "nsenter": "util-linux",
     "unshare": "util-linux",
 }
-"""Program to the Debian package that has it."""
+"""Program to its Debian package."""
 
 
 def require_packages() -> None:
-    """Raises:
-    HostError: naming what is missing and how to install all of it.
+    """Check that all packages are installed.
+
+    Raises:
+        HostError: names the missing ones and the command that installs all.
     """
     missing = dict.fromkeys(
         package
@@ -62,6 +64,6 @@ def require_packages() -> None:
         raise HostError(
             f"Debian packages of OpenStack are missing: {' '.join(missing)}",
             where="programs on this machine",
-            remedy=f"install all it needs with `make setup-openstack` (the list is {PACKAGE_LIST})",
+            remedy=f"install all required packages with `make setup-openstack` (the list is {PACKAGE_LIST})",
         )
     optional_module("openstack")

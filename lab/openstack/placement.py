@@ -1,4 +1,4 @@
-"""Placement: what the compute host has left."""
+"""Placement: the free resources of the compute host."""
 
 from cephfit.lab.openstack.component import Component, Migration, uwsgi
 from cephfit.lab.openstack.layout import Layout

@@ -27,7 +27,7 @@ def _environment() -> jinja2.Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """A template below ``templates/openstack`` as text; a name it needs and does not get is an error."""
+    """Render a template below ``templates/openstack``; a missing value is an error."""
     return _environment().get_template(f"openstack/{template}.j2").render(**values)
 
 
@@ -38,7 +38,7 @@ def write(layout: Layout, file: Path, template: str, **values: Any) -> None:
 
 
 def write_all(layout: Layout, components: Iterable[Component]) -> None:
-    """Make the folders of all parts and write their files, and the clouds.yaml."""
+    """Create the folders of all components; write their files and the clouds.yaml."""
     for folder in ("etc", "log", "run"):
         (layout.folder / folder).mkdir(exist_ok=True)
     (layout.folder / "etc").chmod(0o700)

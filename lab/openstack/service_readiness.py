@@ -1,4 +1,4 @@
-"""Waiting until every service really does what it is for; "up" alone says little."""
+"""Wait until every service is ready to use, which is more than being "up"."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -35,12 +35,12 @@ def _neutron(cloud: Connection, layout: Layout) -> str:
 
 
 def _cinder(cloud: Connection, layout: Layout) -> str:
-    # The scheduler puts the first volume into `error` if it has not heard from its back end, though that is "up".
+    # Until the scheduler has a report from a back end that is "up", it sets the first volume to `error`.
     pools = cloud.block_storage.get("/scheduler-stats/get_pools?detail=true").json().get("pools", [])
     known = {pool["capabilities"].get("volume_backend_name") for pool in pools}
     missing = set(layout.pools) - known
     if missing:
-        return f"the scheduler has not heard of the back ends {', '.join(sorted(missing))}"
+        return f"the scheduler has no report from the back ends {', '.join(sorted(missing))}"
     down = [s.binary for s in cloud.block_storage.services() if s.state != "up"]
     return f"{', '.join(down)} not up" if down else ""
 
@@ -66,7 +66,7 @@ _CHECKS: Mapping[str, Callable[[Connection, Layout], str]] = {
 
 
 def why_not_ready(cloud: Connection, layout: Layout) -> dict[str, str]:
-    """What every part still lacks; nothing when all of them can be used."""
+    """Return why each component is not ready; empty if all are ready."""
     reasons = {}
     for name, check in _CHECKS.items():
         try:
@@ -89,14 +89,14 @@ def wait_ready(
     alive: Callable[[], None] = lambda: None,
     heard: Callable[[str], None] = lambda name: None,
 ) -> None:
-    """Wait until every part can be used.
+    """Wait until every component is ready.
 
     Args:
-        alive: called in between; raises if there is no hope, because a daemon died.
-        heard: called once with the name of every part that became ready.
+        alive: called between polls; raises if a daemon died.
+        heard: called once with the name of each component that became ready.
 
     Raises:
-        ClusterError: it takes too long; says what is still amiss.
+        ClusterError: it takes too long; states the remaining reasons.
     """
     until = time.monotonic() + _READY_SECONDS
     waiting = set(_CHECKS)
@@ -111,9 +111,9 @@ def wait_ready(
         if not reasons:
             return
         if time.monotonic() > until:
-            told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+            faults = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             raise ClusterError(
-                f"not ready within {_READY_SECONDS:g} s: {told}",
+                f"not ready within {_READY_SECONDS:g} s: {faults}",
                 where=f"OpenStack of lab {layout.name}",
                 remedy=f"the logs are in {layout.folder / 'log'}",
             )

@@ -1,7 +1,4 @@
-"""What the lab's OpenStack says of itself.
-
-The daemons of the lab's OpenStack: starting one, stopping all, who runs and what they use.
-"""
+"""The daemons of the lab's OpenStack: start, stop, state and memory use."""
 
 import re
 import socket
@@ -28,9 +25,9 @@ class Service:
 
     Attributes:
         name: unique in the lab: ``nova-conductor``.
-        argv: what it runs, in the foreground.
-        environment: beside what every service gets.
-        port: on 127.0.0.1, on which it listens when it can be used; None if it listens on none.
+        argv: command line, in the foreground.
+        environment: additional variables.
+        port: on 127.0.0.1, on which it listens when it is ready; None if it listens on none.
     """
 
     name: str
@@ -40,9 +37,9 @@ class Service:
 
 
 class Services:
-    """Starts and stops the daemons of one lab's OpenStack; none of another.
+    """Starts and stops the daemons of one lab's OpenStack.
 
-    Every daemon leads a session of its own, so that its memory is told with that of its children.
+    Every daemon leads a separate session, so that its memory can be summed with that of its children.
 
     Args:
         layout: of the lab's OpenStack.
@@ -58,19 +55,19 @@ class Services:
         return processes.from_pid_file(self._pid_file(name), self._layout.lab_folder)
 
     def start(self, service: Service, namespace: MountNamespace | None) -> int:
-        """Start a daemon unless it runs; it may not be ready yet. Its process id.
+        """Start a daemon unless it runs; return its process id. It may not be ready yet.
 
         Args:
-            namespace: the one it runs in; None for the namespace's holder itself.
+            namespace: in which it runs; None for the namespace's holder itself.
         """
         running = self.pid(service.name)
         return self._spawn(service, namespace).pid if running is None else running
 
     def run_to_end(self, service: Service, namespace: MountNamespace, *, seconds: float) -> None:
-        """Run a program that ends by itself; like a daemon, it is found and ended with the others.
+        """Run a program to its end; like a daemon, it is found and killed with the others.
 
         Raises:
-            ClusterError: it failed or takes longer; with its last words.
+            ClusterError: it failed or takes longer; with the end of its log.
         """
         process = self._spawn(service, namespace)
         try:
@@ -102,7 +99,7 @@ class Services:
         """Wait until a daemon listens on its port.
 
         Raises:
-            ClusterError: it ended, or takes longer; with its last words.
+            ClusterError: it ended, or takes longer; with the end of its log.
         """
         if service.port is None:
             return
@@ -117,20 +114,20 @@ class Services:
             time.sleep(_POLL_SECONDS)
 
     def failure(self, name: str, what: str) -> ClusterError:
-        """An error about a daemon, with the end of its log."""
+        """Return an error about a daemon, with the end of its log."""
         log = self._layout.log(name)
         words = (
             [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
         )
-        told = [line for line in words if " ERROR " in line or " CRITICAL " in line] or words
+        errors = [line for line in words if " ERROR " in line or " CRITICAL " in line] or words
         return ClusterError(
-            f"{name} {what}: {' / '.join(told[-_LAST_LINES:]) or 'it said nothing'}",
+            f"{name} {what}: {' / '.join(errors[-_LAST_LINES:]) or 'no output'}",
             where=f"OpenStack of lab {self._layout.name}",
             remedy=f"its log is {log}",
         )
 
     def stop(self, names: Iterable[str], *, seconds: float = 15.0) -> None:
-        """Stop daemons and their children side by side; those that do not run are passed over."""
+        """Stop daemons and their children concurrently; those that do not run are ignored."""
         leaders = [pid for name in names if (pid := self.pid(name)) is not None]
         sessions = _sessions()
         members = [pid for leader in leaders for pid in sessions.get(leader, []) if pid != leader]
@@ -138,7 +135,7 @@ class Services:
         processes.stop(members, seconds=1.0)
 
     def states(self, names: Iterable[str]) -> tuple[DaemonState, ...]:
-        """Daemons as they are now; their memory is their sessions' proportional set size."""
+        """Return the states of daemons; memory is the proportional set size of their sessions."""
         sessions = _sessions()
         return tuple(
             DaemonState(name, pid, sum(_pss_nbytes(member) for member in sessions.get(pid or 0, [])))
@@ -148,14 +145,14 @@ class Services:
 
 
 def listens(port: int) -> bool:
-    """Whether something takes connections there, on 127.0.0.1."""
+    """Whether a process accepts connections on this port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _sessions() -> dict[int, list[int]]:
-    """Every session of this machine: the leader's id to its members'."""
+    """Return all sessions of this machine: id of the leader to ids of the members."""
     found: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -167,7 +164,7 @@ def _sessions() -> dict[int, list[int]]:
 
 
 def _pss_nbytes(pid: int) -> int:
-    """Memory of a process, what it shares divided among those that share it (proc(5), smaps_rollup)."""
+    """Return the proportional set size of a process (proc(5), smaps_rollup)."""
     try:
         found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
     except OSError:
@@ -177,16 +174,16 @@ def _pss_nbytes(pid: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CloudStatus:
-    """A lab's OpenStack as it is now.
+    """The current state of a lab's OpenStack.
 
     Attributes:
-        ready: it was whole once.
+        ready: it was complete once.
         clouds_yaml: file for ``OS_CLIENT_CONFIG_FILE``.
         clouds: names in it for ``OS_CLOUD``: the administrator's, the ordinary project's.
         keystone: address of the identity API.
         guests_network: the flat network; this machine has its first address.
-        volume_types: to the Ceph pool behind each.
-        daemons: all of them, dead ones too; memory is the proportional set size, children included.
+        volume_types: volume type to its Ceph pool.
+        daemons: all daemons, including dead ones; memory is the proportional set size including children.
     """
 
     ready: bool

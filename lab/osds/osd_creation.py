@@ -1,4 +1,4 @@
-"""Making OSDs: identity and key, what lies on the disk, ``ceph-osd --mkfs``; new ones, and existing ones anew."""
+"""Create and recreate OSDs: identity and key, disk layout, ``ceph-osd --mkfs``."""
 
 import json
 import uuid
@@ -16,14 +16,14 @@ from cephfit.lab.osds.osd_disks import OsdDisks
 from cephfit.lab.osds.osd_layout import lay_out, require_store, take_off
 
 _JOURNAL_MIB = 512
-"""Size of FileStore's journal where it is a file; Ceph's own 5 GiB would fill up the folder of a lab."""
+"""Size of FileStore's journal if it is a file; Ceph's default of 5 GiB would fill the folder of a lab."""
 
 
 class OsdMaker:
-    """Makes the OSDs of one lab. None is started here.
+    """Creates the OSDs of one lab; does not start them.
 
     Args:
-        folder: the lab's.
+        folder: of the lab.
         conf: its ceph.conf.
         disks: attached.
         throttle: of the lab.
@@ -38,14 +38,14 @@ class OsdMaker:
         self._admin = admin
 
     def register(self, osd: int, *, again: bool = False) -> tuple[str, str]:
-        """Give the OSD its id with the monitor; its UUID and key.
+        """Register the OSD with the monitor; return its UUID and key.
 
         Args:
-            osd: the id; a new one must be the next that is free.
-            again: the id has been in use; whoever had it is shut out.
+            osd: the id; that of a new OSD must be the next free one.
+            again: the id was in use; the previous OSD can no longer connect.
 
         Raises:
-            ClusterError: the monitor gives another id.
+            ClusterError: the monitor assigns another id.
         """
         given: dict[str, object] = {}
         if again:
@@ -59,13 +59,13 @@ class OsdMaker:
         return osd_uuid, key
 
     def make(self, osd: int, store: OsdStore, osd_uuid: str, key: str) -> None:
-        """Lay out the OSD's disk, which is empty, and make its object store.
+        """Lay out the OSD's empty disk, and create its object store.
 
         Raises:
             HostError: a program failed.
         """
         home = self._folder / osd_name(osd)
-        side = self._disks.attach_side(osd, store, self._throttle, anew=True)
+        side = self._disks.attach_side(osd, store, self._throttle, again=True)
         lay_out(home, store, self._disks.device(osd), side)
         write_secret(home / "keyring", keyring_entry(osd_name(osd), key, {}))
         argv = ["ceph-osd", "-c", str(self._conf), "-i", str(osd), "--mkfs", "--osd-uuid", osd_uuid]
@@ -80,21 +80,21 @@ class OsdMaker:
             self._disks.renew(osd, self._throttle)
 
 
-def make_anew(
+def recreate(
     maker: OsdMaker, admin: RadosAdmin, daemons: Daemons, stores: Mapping[int, OsdStore], keep: Collection[str]
 ) -> None:
-    """Make existing OSDs anew: what they hold is gone, and so are all pools. May be called again after a kill.
+    """Recreate existing OSDs; their data and all pools are lost. May be called again after a kill.
 
     Args:
         maker: of the lab.
         admin: of the lab.
         daemons: the OSDs run afterwards; they may not have come up yet when this returns.
         stores: by OSD.
-        keep: pools whose loss is no loss if they hold no object; any other pool is in the way.
+        keep: pools that may be lost if they have no objects; any other pool is an error.
 
     Raises:
-        ClusterError: a pool is in the way.
-        HostError: this machine cannot make such a store.
+        ClusterError: a pool would be lost.
+        HostError: this machine cannot create such a store.
     """
     for store in stores.values():
         require_store(store)
@@ -103,14 +103,14 @@ def make_anew(
             raise ClusterError(
                 f"the OSDs would be recreated, and pool {pool['name']} would be lost",
                 where=f"pool {pool['name']}",
-                remedy="delete the pool, or use a lab of its own for this",
+                remedy="delete the pool, or use a separate lab",
             )
     for pool in keep:
         if pool in {entry["poolname"] for entry in admin.command("osd lspools")}:
             admin.command("osd pool delete", pool=pool, pool2=pool, yes_i_really_really_mean_it=True)
     daemons.stop_all([osd_name(osd) for osd in stores])
     ids = [str(osd) for osd in stores]
-    # Out first: Pacific's monitor counts a destroyed OSD that is in once for each root it hangs in, and aborts.
+    # Out first: Pacific's monitor counts a destroyed OSD that is in once per CRUSH root, and aborts.
     admin.command("osd out", ids=ids)
     admin.command("osd down", ids=ids)
     identities = {osd: maker.register(osd, again=True) for osd in stores}

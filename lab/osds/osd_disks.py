@@ -1,4 +1,4 @@
-"""The disks of a lab's OSDs: sparse files, loop devices, what the kernel says of them, and their limits."""
+"""The disks of a lab's OSDs: sparse files, loop devices, their kernel attributes and limits."""
 
 import fcntl
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from cephfit.ceph.environment.osd_store import OsdStore
-from cephfit.core.cleanup import cleared_up_by
+from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.units import GIB, MIB
 from cephfit.lab.ceph_daemons import osd_name
@@ -18,7 +18,7 @@ from cephfit.lab.lab_status import OsdDisk
 from cephfit.lab.osds.osd_layout import reconnect
 
 _SIDE_NBYTES = {"journal": 512 * MIB, "db": GIB, "wal": 512 * MIB}
-"""Sizes of disks for what does not lie with the data; sparse."""
+"""Sizes of side disks, for journals, DBs and WALs; sparse."""
 
 
 class OsdDisks:
@@ -43,8 +43,10 @@ class OsdDisks:
         return next(iter(disks.loops_of(self._image(osd))), None)
 
     def device(self, osd: int) -> Path:
-        """Raises:
-        ClusterError: it is not attached.
+        """Return the block device of an OSD.
+
+        Raises:
+            ClusterError: it is not attached.
         """
         device = self._loop(osd)
         if device is None:
@@ -59,35 +61,37 @@ class OsdDisks:
         return all(self._loop(osd) is not None for osd in range(len(self._spec.osds)))
 
     def make(self) -> None:
-        """Make the files; they take room as they are written."""
+        """Create the sparse files."""
         for osd in range(len(self._spec.osds)):
             disks.make_sparse(self._image(osd), self._spec.osd_nbytes)
 
     def attach(self, throttle: Throttle) -> dict[int, Path]:
-        """Attach what is not attached and set what loop devices forget; the device of each OSD."""
+        """Attach all disks, set attributes that loop devices lose, and return the device of each OSD."""
         return {
             osd: self._attach(self._image(osd), device_class, throttle)
             for osd, (_, device_class) in enumerate(self._spec.osds)
         }
 
     def renew(self, osd: int, throttle: Throttle) -> None:
-        """An empty disk in place of one that another mount namespace holds."""
+        """Replace a disk that another mount namespace holds by an empty one."""
         device = self.device(osd)
         throttle.clear(disks.device_number(device))
         disks.abandon(device)
         disks.make_sparse(self._image(osd), self._spec.osd_nbytes)
         self._attach(self._image(osd), self._spec.osds[osd][1], throttle)
 
-    def attach_side(self, osd: int, store: OsdStore, throttle: Throttle, *, anew: bool = False) -> dict[str, Path]:
-        """Attach the disks of what a store keeps elsewhere than its data: role to device.
+    def attach_side(
+        self, osd: int, store: OsdStore, throttle: Throttle, *, again: bool = False
+    ) -> dict[str, Path]:
+        """Attach the side disks of a store; return role to device.
 
         Args:
-            osd: whose.
+            osd: its id.
             store: of this OSD.
             throttle: of the lab.
-            anew: first remove all such disks that the OSD ever had.
+            again: first remove all side disks that the OSD ever had.
         """
-        if anew:
+        if again:
             for role in _SIDE_NBYTES:
                 image = self._side_image(osd, role)
                 for device in disks.loops_of(image):
@@ -102,7 +106,7 @@ class OsdDisks:
         return side
 
     def reconnect(self, osd: int, store: OsdStore, throttle: Throttle) -> None:
-        """After a reboot: mount the file system of an OSD, point its links to the devices of now."""
+        """After a reboot: mount the file system of an OSD, and point its links to the current devices."""
         side = self.attach_side(osd, store, throttle)
         reconnect(self._folder / osd_name(osd), store, self.device(osd), side)
 
@@ -110,7 +114,7 @@ class OsdDisks:
         return self._folder / f"osd.{osd}.{role}.img"
 
     def _side_disks(self) -> Iterator[tuple[Path, str]]:
-        """Attached disks of journals, DBs and WALs, and the device class they are to be as fast as."""
+        """Yield attached disks of journals, DBs and WALs, and the device class that determines their limits."""
         for osd in range(len(self._spec.osds)):
             for role in _SIDE_NBYTES:
                 for device in disks.loops_of(self._side_image(osd, role)):
@@ -120,12 +124,12 @@ class OsdDisks:
         device = next(iter(disks.loops_of(image)), None)
         if device is None:
             device = disks.attach_loop(image)
-            throttle.clear(disks.device_number(device))  # of whoever had the number before
+            throttle.clear(disks.device_number(device))  # limits of an earlier device of this number
         disks.set_rotational(device, device_class == "hdd")
         return device
 
     def slow_down(self, throttle: Throttle) -> None:
-        """Put the limits in force."""
+        """Set the limits."""
         for osd, (_, device_class) in enumerate(self._spec.osds):
             throttle.set(disks.device_number(self.device(osd)), self._spec.limits[device_class])
         for device, device_class in self._side_disks():
@@ -133,10 +137,10 @@ class OsdDisks:
 
     @contextmanager
     def full_speed(self, throttle: Throttle) -> Iterator[None]:
-        """Without limits inside the block; one process at a time.
+        """Lift the limits within the block; one process at a time.
 
         Raises:
-            HostError: another process is at it.
+            HostError: another process has lifted them.
         """
         with self._lifted.open("w") as stream:
             try:
@@ -147,7 +151,7 @@ class OsdDisks:
                     where=f"lab {self._lab}",
                     remedy="wait until it is done",
                 ) from None
-            with cleared_up_by(partial(self.slow_down, throttle)):
+            with cleaned_up_by(partial(self.slow_down, throttle)):
                 for osd in range(len(self._spec.osds)):
                     throttle.clear(disks.device_number(self.device(osd)))
                 for device, _ in self._side_disks():
@@ -155,10 +159,10 @@ class OsdDisks:
                 yield
 
     def reassert_limits(self, throttle: Throttle) -> None:
-        """Put the limits in force, unless a living process has lifted them: the kernel drops a dead one's lock.
+        """Set the limits unless a living process has lifted them: the kernel releases a dead process's lock.
 
-        Without the lock's file nobody has lifted them yet, or the lab is taken down at this moment: a file made
-        in its folder now would be left there.
+        If the lock's file is missing, the limits were never lifted, or the lab is being removed: a file created in
+        its folder now would remain.
         """
         try:
             stream = self._lifted.open("r+")
@@ -172,7 +176,7 @@ class OsdDisks:
             self.slow_down(throttle)
 
     def states(self, throttle: Throttle) -> tuple[OsdDisk, ...]:
-        """All disks as they are now."""
+        """Return the current state of all disks."""
         return tuple(self._state(osd, throttle) for osd in range(len(self._spec.osds)))
 
     def _state(self, osd: int, throttle: Throttle) -> OsdDisk:

@@ -1,4 +1,4 @@
-"""What lies on an OSD's disk: nothing but BlueStore, or a file system with FileStore on it."""
+"""The layout of an OSD's disk: BlueStore alone, or a file system with FileStore."""
 
 import errno
 import fcntl
@@ -15,8 +15,8 @@ from cephfit.lab.devices.mounts import is_mounted_elsewhere, mounts, unmount_und
 from cephfit.lab.machine import require_programs, run
 
 _MKFS: Mapping[str, tuple[str, ...]] = {
-    # What Ceph's own tools gave these file systems (osd_mkfs_options_xfs). All is written at once: what ext4
-    # leaves for later, its kernel thread would write while something is measured.
+    # Options of Ceph's tools for these file systems (osd_mkfs_options_xfs). Everything is initialised at once:
+    # otherwise ext4's kernel thread would write during measurements.
     "xfs": ("mkfs.xfs", "-q", "-f", "-i", "size=2048"),
     "btrfs": ("mkfs.btrfs", "-q", "-f"),
     "ext4": ("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
@@ -28,16 +28,16 @@ _MOUNT: Mapping[str, str] = {
     "ext4": "rw,noatime",
 }
 _LINKS = {"journal": "journal", "db": "block.db", "wal": "block.wal"}
-"""Role of a disk of its own to its name in the OSD's folder."""
+"""Role of a side disk to its name in the OSD's folder."""
 _UNMOUNT_SECONDS = 300.0
-"""A full page cache is written out at the speed of the disk below the lab, which may be busy otherwise."""
+"""Time limit: a full page cache is written at the speed of the lab's disk, which may have other users."""
 _FS_IOC_SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = (2).to_bytes(4, "little")
-"""ioctl of linux/fs.h that xfs and ext4 have, and its hardest flag."""
+"""Shutdown ioctl of xfs and ext4 (linux/fs.h), and its flag that discards the log."""
 
 
 def require_store(store: OsdStore) -> None:
-    """See that this machine can make a store.
+    """Check that this machine can create a store.
 
     Raises:
         HostError: a program or a file system is missing.
@@ -59,7 +59,7 @@ def lay_out(home: Path, store: OsdStore, device: Path, side: Mapping[str, Path])
 
     Args:
         home: the OSD's folder; its file system is mounted there.
-        store: wanted.
+        store: to create.
         device: the disk.
         side: disks of ``store.placed()`` by role.
 
@@ -73,25 +73,25 @@ def lay_out(home: Path, store: OsdStore, device: Path, side: Mapping[str, Path])
 
 
 def reconnect(home: Path, store: OsdStore, device: Path, side: Mapping[str, Path]) -> None:
-    """Mount a disk that was laid out before, and point the links to the devices as they are called now."""
+    """Mount a disk with a layout, and point the links to the current device names."""
     if store.objectstore == FILESTORE:
         if not os.path.ismount(home):
             options = store.mount_options or _MOUNT[store.filesystem]
             run(["mount", "-t", store.filesystem, "-o", options, str(device), str(home)], seconds=300)
     else:
         _link(home / "block", device)
-    for role, beside in side.items():
-        _link(home / _LINKS[role], beside)
+    for role, side_device in side.items():
+        _link(home / _LINKS[role], side_device)
 
 
 def take_off(home: Path, device: Path) -> bool:
-    """Leave an empty folder and an empty disk, whatever they held; the OSD does not run.
+    """Empty the folder and the disk of an OSD that does not run.
 
     Returns:
-        False if another mount namespace has the disk mounted, so that it can be had no more.
+        False if another mount namespace has the disk mounted, so that it cannot be reused.
 
     Raises:
-        HostError: somebody holds the file system busy.
+        HostError: a process uses the file system.
     """
     _shut_down(home)
     ours = _unmount(home, device)
@@ -103,7 +103,7 @@ def take_off(home: Path, device: Path) -> bool:
 
 
 def _shut_down(home: Path) -> None:
-    """Keep the kernel from writing out what will be thrown away, where the file system can be told so."""
+    """Prevent the kernel from writing data that will be discarded, if the file system supports it."""
     if os.path.ismount(home):
         descriptor = os.open(home, os.O_RDONLY)
         try:
@@ -114,16 +114,16 @@ def _shut_down(home: Path) -> None:
 
 
 def _unmount(home: Path, device: Path) -> bool:
-    """Unmount until nobody has the device: unmounts are lazy, and a program left by a kill may mount it again.
+    """Unmount until the device is free: unmounts are lazy, and a program left by a kill may mount it again.
 
     Returns:
-        False if another mount namespace keeps it.
+        False if another mount namespace has it mounted.
     """
     until = time.monotonic() + _UNMOUNT_SECONDS
     while True:
         unmount_under(home)
         try:
-            # For block devices O_EXCL means: nobody has it mounted or otherwise in use.
+            # For block devices, O_EXCL fails while it is mounted or otherwise in use.
             os.close(os.open(device, os.O_RDWR | os.O_EXCL))
             return True
         except OSError as error:
@@ -139,7 +139,7 @@ def _unmount(home: Path, device: Path) -> bool:
 
 
 def drop_page_cache(home: Path) -> None:
-    """Write out a FileStore's file system and drop its files from the page cache; nobody else's are touched."""
+    """Flush a FileStore's file system and drop its files from the page cache; other files are not affected."""
     run(["sync", "--file-system", str(home)], seconds=300)
     for folder, _, names in os.walk(home / "current"):
         for name in names:
@@ -154,7 +154,7 @@ def drop_page_cache(home: Path) -> None:
 
 
 def filesystem_at(home: Path) -> str:
-    """Type of the file system mounted there; empty if none is."""
+    """Return the type of the mounted file system; empty if none is mounted."""
     return next((mount.kind for mount in mounts() if mount.point == home), "")
 
 

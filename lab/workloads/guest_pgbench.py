@@ -1,7 +1,7 @@
-"""pgbench inside a guest of a cloud, on its Cinder volume: what ``pgbench.py`` does, where guests are measured.
+"""pgbench inside a guest of a cloud, on its Cinder volume: the counterpart of ``pgbench.py`` for guests.
 
-The guest is booted anew for every run, so that nothing of the run before is in its memory, and runs the script
-``heat/pgbench.sh``, which `heat/verification.yaml` runs, too.
+The guest is rebooted for every run, so that its memory holds no data of earlier runs. It runs the script
+``heat/pgbench.sh``, which ``heat/verification.yaml`` also runs.
 """
 
 import re
@@ -25,13 +25,13 @@ _WAL_SEGMENT_NBYTES = 32 * MIB
 _SLOWEST_LOADING_NBYTES_PER_S = MIB // 4
 _PREPARING_SECONDS = 600.0
 _WITHOUT_POSTGRESQL = 3
-"""With this the script ends where there is none."""
+"""Exit code of the script if PostgreSQL is missing."""
 
 
 def spec_of(scale: int | None) -> PgBenchSpec:
-    """How pgbench runs in guests: as on a cluster, with memory and log that follow a smaller database.
+    """Return the specification for guests: as on a cluster, with memory and log scaled to a smaller database.
 
-    The database is larger than the memory, whatever the scale, so that it is the volume that is measured.
+    The database is larger than the memory at every scale, so that the volume is measured.
     """
     spec = PgBenchSpec(warmup_seconds=10)
     if scale is None or scale >= spec.scale:
@@ -53,7 +53,7 @@ class GuestPgBench(Workload, WarmsCaches):
     Args:
         guests: where scripts are run.
         spec: how pgbench runs.
-        collect: hears what the guest's kernel was asked to do on the volume in each run; None: nobody asks.
+        collect: receives a trace of the volume's accesses in the guest for each run; None: no traces are recorded.
     """
 
     name = "pgbench"
@@ -80,7 +80,7 @@ class GuestPgBench(Workload, WarmsCaches):
         seconds = _PREPARING_SECONDS + self.spec.database_nbytes / _SLOWEST_LOADING_NBYTES_PER_S
         output, _ = self._ran(client, "prepare", run_seconds=0, seed=0, seconds=seconds)
         if "CEPHFIT-PREPARED" not in output:
-            raise ClusterError(f"the database was not made: {_end_of(output)}", where=f"client {client.name}")
+            raise ClusterError(f"the database was not created: {_end_of(output)}", where=f"client {client.name}")
 
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
         whole_seconds = max(1, round(seconds))
@@ -104,7 +104,7 @@ class GuestPgBench(Workload, WarmsCaches):
         }
 
     def cleanup(self, client: Client) -> None:
-        """Nothing is left: the script takes the file system off, and a boot whatever a broken one left."""
+        """Do nothing: the script unmounts the file system, and a reboot removes the rest after a failure."""
 
     def _ran(
         self, client: Client, steps: str, *, run_seconds: int, seed: int, seconds: float
@@ -119,7 +119,7 @@ class GuestPgBench(Workload, WarmsCaches):
             raise LackingError(
                 "the guests' image has no PostgreSQL",
                 where=f"client {client.name}",
-                remedy="make one that has it: cephfit image build --with postgresql",
+                remedy="build an image with it: cephfit image build --with postgresql",
             )
         if said.code != 0:
             raise ClusterError(
@@ -134,7 +134,7 @@ class GuestPgBench(Workload, WarmsCaches):
 
 
 def script_of(spec: PgBenchSpec, client: Client, steps: str, *, run_seconds: int, seed: int) -> str:
-    """The shell script of one step: what is wanted, as the environment of ``heat/pgbench.sh``, and that."""
+    """Return the shell script of one step: variables for ``heat/pgbench.sh``, and that script."""
     settings = {
         key: value
         for key, value in spec.server_settings().items()
@@ -169,7 +169,7 @@ def _device(client: Client) -> str:
 
 
 def measured_part(output: str) -> str:
-    """What pgbench said of the measured run, without the warm-up before it.
+    """Return pgbench's output of the measured run, without the warm-up.
 
     Raises:
         ClusterError: it was not run.
@@ -183,9 +183,9 @@ def measured_part(output: str) -> str:
 def _marked(output: str, mark: str) -> str:
     found = re.search(rf"^CEPHFIT-{mark} (.*)$", output, re.M)
     if found is None:
-        raise ClusterError(f"the guest did not say its {mark.lower()}: {_end_of(output)}")
+        raise ClusterError(f"the guest did not report its {mark.lower()}: {_end_of(output)}")
     return found[1].strip()
 
 
 def _end_of(output: str) -> str:
-    return " / ".join(output.strip().splitlines()[-3:]) or "it said nothing"
+    return " / ".join(output.strip().splitlines()[-3:]) or "no output"

@@ -1,4 +1,4 @@
-"""pgbench on PostgreSQL on ext4 on a client's block device: a real workload to verify predictions with."""
+"""pgbench on PostgreSQL on ext4 on a client's block device: a real workload that verifies predictions."""
 
 import re
 import time
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cephfit.core.cleanup import cleared_up_by
+from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Client, Workload
 from cephfit.core.units import MIB, format_nbytes
@@ -18,10 +18,10 @@ _NBYTES_PER_SCALE = 16 * MIB
 """Tables and indexes of one unit of scale: 100,000 accounts are 15.0 MiB in PostgreSQL 15."""
 
 _SEGMENT_NBYTES = 16 * MIB
-"""Of PostgreSQL's write-ahead log."""
+"""Segment size of PostgreSQL's write-ahead log."""
 
 _OVERHEAD_NBYTES = 128 * MIB
-"""An empty database cluster, the file system's own and some air."""
+"""Space for an empty database cluster, file system metadata, and a margin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class PgBenchSpec:
         scale: database size in units of 100,000 accounts, about 15 MiB each.
         clients: connections.
         warmup_seconds: run before the measured run, from the same cold start, as fio's ramp time.
-        memory_limit_nbytes: of the server with all the page cache it fills; less than the database, so that the
-            disk is measured and not the memory.
-        shared_buffers_nbytes: PostgreSQL's own cache, within the limit.
-        max_wal_nbytes: bound of the write-ahead log.
+        memory_limit_nbytes: of the server including its page cache; less than the database, so that the disk is
+            measured instead of the memory.
+        shared_buffers_nbytes: PostgreSQL's cache, within the limit.
+        max_wal_nbytes: limit of the write-ahead log.
         script: pgbench's built-in script: ``tpcb-like``, ``simple-update`` or ``select-only``.
         settings: further settings of PostgreSQL.
     """
@@ -49,7 +49,7 @@ class PgBenchSpec:
     script: str = "tpcb-like"
     settings: Mapping[str, str] = field(
         default_factory=lambda: {
-            # Nothing may happen on its own in one run and not in another.
+            # No background work may run in one run and not in another.
             "autovacuum": "off",
             "bgwriter_lru_maxpages": "0",
             "checkpoint_timeout": "1h",
@@ -60,12 +60,14 @@ class PgBenchSpec:
 
     @property
     def database_nbytes(self) -> int:
-        """Room on the volume that is needed."""
+        """Required space on the volume."""
         return self.scale * _NBYTES_PER_SCALE + self.max_wal_nbytes + _OVERHEAD_NBYTES
 
     def require_room(self, client: Client) -> None:
-        """Raises:
-        InputError: the database would fill the client's volume.
+        """Check the size of the client's volume.
+
+        Raises:
+            InputError: the database would fill it.
         """
         if client.nbytes < self.database_nbytes:
             raise InputError(
@@ -76,7 +78,7 @@ class PgBenchSpec:
             )
 
     def description(self) -> dict[str, Any]:
-        """See ``protocols.Workload``. Version 1; stored descriptions have these names, also those of before."""
+        """See ``protocols.Workload``. Version 1; stored descriptions have these names, also in older stores."""
         return {
             "version": 1,
             "scale": self.scale,
@@ -93,7 +95,7 @@ class PgBenchSpec:
         return {
             "shared_buffers": f"{self.shared_buffers_nbytes // MIB}MB",
             "max_wal_size": f"{self.max_wal_nbytes // MIB}MB",
-            # Segments of the log are kept and written again: making one anew costs more than using it.
+            # Segments of the log are kept and reused, because creating one costs more.
             "min_wal_size": f"{self.max_wal_nbytes // MIB}MB",
             "max_connections": str(self.clients + 10),
             **self.settings,
@@ -112,22 +114,22 @@ def parse_tps(output: str) -> float:
         re.M,
     )
     if found is None:
-        raise ClusterError(f"no tps in what pgbench printed: {output.strip()[-300:]!r}", where="pgbench")
+        raise ClusterError(f"no tps in the output of pgbench: {output.strip()[-300:]!r}", where="pgbench")
     return float(found[1])
 
 
 class PgBench(Workload):
     """pgbench on this machine.
 
-    Every run starts alike: server started anew (its buffers empty), a checkpoint with everything on the disk,
-    page cache without the database, a warm-up, then the measured run. Nothing runs and
-    nothing is mounted between runs.
+    Every run has the same steps: start the server (with empty buffers), checkpoint so that all data is on disk,
+        drop
+    the database from the page cache, warm up, then measure. Between runs no process runs and nothing is mounted.
 
     Args:
         spec: how it runs.
-        unmeasured: entered around all that is not measured (loading, starting, stopping): the lab lifts the
-            limits of its disks there, which would only make people wait.
-        observe: entered around the measured run with the client's device, for example to trace it.
+        unmeasured: context manager around all steps that are not measured (loading, starting, stopping): the lab
+            lifts the limits of its disks there, which would only cost time.
+        observe: context manager around the measured run, called with the client's device, for example to trace it.
     """
 
     name = "pgbench"
@@ -153,10 +155,10 @@ class PgBench(Workload):
         server.remove()
         with self._unmeasured():
             server.format()
-            with cleared_up_by(server.remove):
+            with cleaned_up_by(server.remove):
                 server.mount(spec.memory_limit_nbytes)
                 server.initialise()
-                # Loading is not measured: it need not wait for the disk at every commit.
+                # Loading is not measured, so commits need not wait for the disk.
                 server.start(
                     {**spec.server_settings(), "fsync": "off", "wal_level": "minimal", "max_wal_senders": "0"}
                 )
@@ -173,7 +175,7 @@ class PgBench(Workload):
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
         spec, server = self.spec, PostgresServer(_device(client))
         server.remove()
-        with cleared_up_by(server.remove):
+        with cleaned_up_by(server.remove):
             with self._unmeasured():
                 server.mount(spec.memory_limit_nbytes)
                 server.start(spec.server_settings())
@@ -201,7 +203,7 @@ class PgBench(Workload):
         return parse_tps(output), evidence
 
     def _settle(self, server: PostgresServer) -> None:
-        """Write the log until all its segments are there, so that the first measured run is like the later ones.
+        """Write the log until all its segments exist, so that the first measured run equals later ones.
 
         Each step ends a segment with a transaction in it; a segment has 16 MiB.
         """
@@ -212,8 +214,11 @@ class PgBench(Workload):
         PostgresServer(_device(client)).remove()
 
     def _bench(self, server: PostgresServer, seconds: float, seed: int) -> str:
-        """One run of pgbench. It first truncates the history and vacuums the two small tables, as it does by
-        default, so that runs start with tables of the same size."""
+        """Run pgbench once and return its output.
+
+        By default pgbench first truncates the history and vacuums the two small tables, so that all runs start
+        with tables of the same size.
+        """
         whole_seconds = max(1, round(seconds))
         threads = min(self.spec.clients, 2)
         return server.call(

@@ -1,7 +1,4 @@
-"""A PostgreSQL server of our own on a file system of its own on one block device.
-
-A memory control group: so much page cache and no more for one workload.
-"""
+"""A separate PostgreSQL server on a file system on one block device, in a control group that limits its memory."""
 
 import errno
 import os
@@ -24,7 +21,7 @@ from cephfit.lab.machine import PACKAGES, find_program, require_programs, requir
 
 
 class MemoryGroup:
-    """One control group with a memory limit, on v1 or v2, whichever has the memory controller.
+    """A control group with a memory limit, on v1 or v2, depending on where the memory controller is.
 
     Tested on v1 with Linux 6.18; v2 only against the kernel's documentation.
 
@@ -52,7 +49,7 @@ class MemoryGroup:
         return None
 
     def create(self, limit_nbytes: int) -> None:
-        """Make the group, or set its limit if it is there.
+        """Create the group, or set the limit of an existing one.
 
         Raises:
             LackingError: this kernel has no memory controller.
@@ -72,13 +69,13 @@ class MemoryGroup:
         (folder / ("memory.limit_in_bytes" if version == 1 else "memory.max")).write_text(str(limit_nbytes))
 
     def add(self, pid: int) -> None:
-        """Put a process into the group; its later children are in it too."""
+        """Add a process; its later child processes are added too."""
         place = self._place()
         assert place is not None, "created before"
         (place[0] / "cgroup.procs").write_text(str(pid))
 
     def pids(self) -> list[int]:
-        """The processes in it; none if there is no group."""
+        """Processes in the group; none if it does not exist."""
         place = self._place()
         try:
             return [int(pid) for pid in (place[0] / "cgroup.procs").read_text().split()] if place else []
@@ -90,10 +87,10 @@ class MemoryGroup:
         return place is not None and place[0].is_dir()
 
     def remove(self, *, seconds: float = 5.0) -> None:
-        """Remove the group once its processes are gone. Safe to call twice.
+        """Remove the group after its processes ended. Safe to call twice.
 
         Raises:
-            HostError: there are processes in it still.
+            HostError: there are still processes in it.
         """
         place = self._place()
         if place is None or not place[0].is_dir():
@@ -113,8 +110,8 @@ class MemoryGroup:
 
 
 _RUN = Path("/run/cephfit")
-"""Only root can write in /run, so the fixed names below it cannot be taken by others; a database started by
-another user must pass through it, which the XDG folders of root do not allow."""
+"""Only root can write in /run, so other users cannot occupy the fixed names below it. The database runs as another
+user, who must be able to enter the folder; the XDG folders of root do not allow that."""
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 120.0
@@ -123,7 +120,7 @@ _BACKEND_SECONDS = 10.0
 
 
 def find_binaries() -> Path:
-    """The folder with PostgreSQL's programs, of the newest version that is installed.
+    """Return the folder with PostgreSQL's programs, of the newest installed version.
 
     Raises:
         LackingError: there is none.
@@ -146,7 +143,7 @@ def find_binaries() -> Path:
 
 
 def _account() -> pwd.struct_passwd:
-    """PostgreSQL refuses root: its own user, else nobody."""
+    """Return the user ``postgres``, else ``nobody``: PostgreSQL refuses to run as root."""
     for name in ("postgres", "nobody"):
         with suppress(KeyError):
             return pwd.getpwnam(name)
@@ -154,13 +151,13 @@ def _account() -> pwd.struct_passwd:
 
 
 class PostgresServer:
-    """A server on one block device: in a memory control group of its own, with a unix socket and no TCP.
+    """A server on one block device: in a separate memory control group, with a Unix socket and no TCP.
 
-    Everything of it is found again from the device alone, also after a crash of this program or the server. The
-    server and its clients die with the process that started them (and the thread: start it from one that stays).
+    All its parts can be found from the device alone, also after a crash of this program or the server. The server
+    and its clients die with the process and thread that started them, so that thread must stay alive.
 
     Args:
-        device: block device; it holds a file system and nothing else.
+        device: block device with only a file system.
     """
 
     def __init__(self, device: Path) -> None:
@@ -172,15 +169,15 @@ class PostgresServer:
         self.socket = self._place / "socket"
 
     def format(self) -> None:
-        """Make a new, empty file system; nothing of it is initialised later, when it would disturb a run."""
+        """Create an empty file system, initialised completely, so that no later initialisation disturbs a run."""
         require_programs("mkfs.ext4", "setpriv", "mount")
         _on_volume(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(self._device)])
 
     def mount(self, memory_limit_nbytes: int) -> None:
-        """Mount the file system and make the control group.
+        """Mount the file system and create the control group.
 
         Raises:
-            ClusterError: the device holds no file system, or cannot be read.
+            ClusterError: the device has no file system, or cannot be read.
             HostError: the kernel lacks something.
         """
         require_root("a workload on a block device")
@@ -196,7 +193,7 @@ class PostgresServer:
     def spawn(
         self, program: str, *arguments: str, output: int, signal_at_death: str = "KILL"
     ) -> subprocess.Popen[str]:
-        """Start one of PostgreSQL's programs as its user; it ends with us."""
+        """Start one of PostgreSQL's programs as its user; it dies with this process."""
         account = _account()
         argv = [
             *(find_program("setpriv") or "setpriv", "--reuid", str(account.pw_uid)),
@@ -208,10 +205,10 @@ class PostgresServer:
         )
 
     def call(self, program: str, *arguments: str, seconds: float, in_group: bool = False) -> str:
-        """Run one of PostgreSQL's programs to its end and return what it printed.
+        """Run one of PostgreSQL's programs and return its output.
 
         Raises:
-            ClusterError: it failed; with its last words.
+            ClusterError: it failed; with its last lines of output.
         """
         process = self.spawn(program, *arguments, output=subprocess.PIPE)
         if in_group:
@@ -229,7 +226,7 @@ class PostgresServer:
         return output
 
     def initialise(self) -> None:
-        """A new database cluster in ``data``; nobody but its own user reaches the socket's folder."""
+        """Create a database cluster in ``data``; only its user can access the socket's folder."""
         self.call(
             "initdb",
             *("--pgdata", str(self.data), "--username", "postgres", "--auth", "trust", "--locale", "C"),
@@ -239,10 +236,10 @@ class PostgresServer:
         )
 
     def start(self, settings: Mapping[str, str]) -> None:
-        """Start the server; back when it takes connections.
+        """Start the server; return when it accepts connections.
 
         Raises:
-            ClusterError: it does not come up; with the last lines of its log.
+            ClusterError: it does not start; with the last lines of its log.
         """
         fixed = {"listen_addresses": "", "unix_socket_directories": str(self.socket)}
         options = [word for key, value in {**settings, **fixed}.items() for word in ("-c", f"{key}={value}")]
@@ -261,12 +258,12 @@ class PostgresServer:
             time.sleep(0.05)
 
     def query(self, text: str, *, seconds: float = 300.0) -> str:
-        """Run one SQL statement; its result, unaligned."""
+        """Run one SQL statement and return its unaligned result."""
         at = ("--host", str(self.socket), "--username", "postgres", "--dbname", "postgres")
         return self.call("psql", *at, "--no-psqlrc", "-AtX", "-c", text, seconds=seconds).strip()
 
     def drop_page_cache(self) -> None:
-        """Write the database's dirty pages out and drop its clean ones from the page cache; no other file's."""
+        """Flush the database's files and drop them from the page cache; other files are not affected."""
         _on_volume(["sync", "--file-system", str(self.disk)])
         for file in self.data.rglob("*"):
             with suppress(FileNotFoundError):
@@ -293,9 +290,9 @@ class PostgresServer:
         self.remove()
 
     def remove(self) -> None:
-        """Whatever there is, whole or in pieces: end processes, unmount, remove folder and control group."""
+        """Remove all parts, also of an incomplete server: processes, mount, folder and control group."""
         pids = self._pids()
-        # SIGQUIT is PostgreSQL's immediate stop: it gives its shared memory back, which SIGKILL would not.
+        # SIGQUIT is PostgreSQL's immediate stop: it releases shared memory, which SIGKILL would not.
         processes.send(pids, signal.SIGQUIT)
         processes.kill(processes.wait_gone(pids, 5.0))
         self._await_backends()
@@ -308,7 +305,7 @@ class PostgresServer:
             _RUN.rmdir()
 
     def _await_backends(self) -> None:
-        """A killed server's backends go by themselves, and hold the file system open until then."""
+        """Wait for the backends of a killed server, which hold the file system open until they exit."""
         until = time.monotonic() + _BACKEND_SECONDS
         while self._group.pids() and time.monotonic() < until:
             time.sleep(0.05)
@@ -316,10 +313,10 @@ class PostgresServer:
 
 
 def _on_volume(argv: Sequence[str]) -> None:
-    """Run a program that works on the volume: that it fails speaks of the storage, not of this machine.
+    """Run a program on the volume; a failure is attributed to the storage, not to this machine.
 
     Raises:
-        ClusterError: it failed, in its own words.
+        ClusterError: it failed; with its output.
         HostError: it is not installed.
     """
     require_programs(argv[0])
@@ -330,5 +327,5 @@ def _on_volume(argv: Sequence[str]) -> None:
 
 
 def server_version() -> str:
-    """What ``postgres --version`` prints."""
+    """Return the output of ``postgres --version``."""
     return run([str(find_binaries() / "postgres"), "--version"]).strip()

@@ -1,4 +1,4 @@
-"""A program of a person's own as the workload to verify predictions with (docs/workloads.md)."""
+"""A program of the user as the workload that verifies predictions (docs/workloads.md)."""
 
 import hashlib
 import json
@@ -15,37 +15,37 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.core.child_process import end, start
-from cephfit.core.cleanup import cleared_up_by
+from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, InputError, LackingError
 from cephfit.core.protocols import Client, Workload
 from cephfit.core.units import format_nbytes, parse_nbytes
 
 _NOTHING_BETTER = 2
-"""Exit code by which a program says that no later run could do better."""
+"""Exit code with which a program states that a retry cannot succeed."""
 
 _DESCRIBE_SECONDS = 60.0
 _PREPARE_SECONDS = 4 * 3600.0
 _CLEANUP_SECONDS = 600.0
 _AROUND_RUN_SECONDS = 900.0
-"""What a run may take besides the seconds that are measured: starting up, warming up, ending."""
+"""Allowed time of a run in addition to the measured seconds: start, warm-up, end."""
 
 _MAX_KEPT_CHARS = 64 * 1024
-"""Of what a run says, its end is kept with the sample."""
+"""The end of a run's output, of this length, is stored with the sample."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _EXAMPLE = '{"name": "myapp", "metric": "requests/s", "volume": "4G"}'
 
 
 class ProgramWorkload(Workload):
-    """An executable of a person's own, that is called with one step: describe, prepare, run or cleanup.
+    """An executable of the user, called with one step: describe, prepare, run or cleanup.
 
     Args:
-        program: path of the executable; its folder is where it runs.
-        unmeasured: entered while the volume is prepared.
-        observe: entered around each run with the client's device.
+        program: path of the executable; its folder is the working directory.
+        unmeasured: context manager around the preparation of a volume.
+        observe: context manager around each run, called with the client's device.
 
     Raises:
-        InputError: it is no executable file, or does not describe itself.
+        InputError: it is not an executable file, or does not describe itself.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class ProgramWorkload(Workload):
         self._observe = observe
         if not program.is_file() or not os.access(program, os.X_OK):
             raise InputError(
-                "there is no program that can be run" if not program.exists() else "it cannot be run as a program",
+                "this program does not exist" if not program.exists() else "this is not an executable file",
                 where=f"--workload program:{program}",
-                remedy="give the path of an executable file (chmod +x); docs/workloads.md says what it has to do",
+                remedy="give the path of an executable file (chmod +x); docs/workloads.md describes its steps",
             )
         self._digest = hashlib.sha256(program.read_bytes()).hexdigest()
         self._described = self._describe()
@@ -80,10 +80,10 @@ class ProgramWorkload(Workload):
                 f"{self.name} needs {format_nbytes(self.volume_nbytes)}, the volume has "
                 f"{format_nbytes(client.nbytes)}",
                 where=f"client {client.name}",
-                remedy="make the volume larger, or what the program's `describe` says smaller",
+                remedy="use a larger volume, or a smaller size in the program's `describe`",
             )
         self.cleanup(client)
-        with self._unmeasured(), cleared_up_by(lambda: self.cleanup(client)):
+        with self._unmeasured(), cleaned_up_by(lambda: self.cleanup(client)):
             self._step("prepare", self._environment(device, client), seconds=_PREPARE_SECONDS)
 
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
@@ -94,7 +94,7 @@ class ProgramWorkload(Workload):
             "CEPHFIT_SEED": str(seed),
         }
         self.cleanup(client)
-        with cleared_up_by(lambda: self.cleanup(client)), self._observe(device):
+        with cleaned_up_by(lambda: self.cleanup(client)), self._observe(device):
             started_ns = time.time_ns()
             output = self._step("run", environment, seconds=seconds + _AROUND_RUN_SECONDS)
             finished_ns = time.time_ns()
@@ -128,10 +128,12 @@ class ProgramWorkload(Workload):
                 f"what it prints is no JSON: {error}", where=where, remedy=f"print such as {_EXAMPLE}"
             ) from None
         if not isinstance(described, dict):
-            raise InputError("what it prints is no JSON object", where=where, remedy=f"print such as {_EXAMPLE}")
+            raise InputError("its output is not a JSON object", where=where, remedy=f"print such as {_EXAMPLE}")
         for key in ("name", "metric", "volume"):
             if not isinstance(described.get(key), str) or not described[key]:
-                raise InputError(f"{key!r} is missing or no text", where=where, remedy=f"print such as {_EXAMPLE}")
+                raise InputError(
+                    f"{key!r} is missing or not text", where=where, remedy=f"print such as {_EXAMPLE}"
+                )
         if not _NAME.fullmatch(described["name"]) or described["name"] == "pgbench":
             raise InputError(
                 f"{described['name']!r} cannot be its name",
@@ -148,21 +150,22 @@ class ProgramWorkload(Workload):
             value = math.nan
         if not (math.isfinite(value) and value > 0):
             raise ClusterError(
-                f"its last line is no number above 0: {last[:80]!r}",
+                f"its last line is not a number above 0: {last[:80]!r}",
                 where=f"{self._program} run",
-                remedy=f"print how fast it was, in {self.metric}, as the last line; more is better",
+                remedy=f"print its speed, in {self.metric}, as the last line; more is better",
             )
         return value
 
     def _step(self, step: str, environment: Mapping[str, str], *, seconds: float) -> str:
-        """What the program printed in one step.
+        """Run one step and return its output.
 
         Raises:
-            ClusterError: it failed, or was killed because it took longer than ``seconds``; with its last words.
-            LackingError: it cannot be started, or said by its exit code that no later run could do better.
+            ClusterError: it failed, or was killed because it took longer than ``seconds``; with its last lines of
+                output.
+            LackingError: it cannot be started, or its exit code states that a retry cannot succeed.
         """
         where = f"{self._program} {step}"
-        # Into files and not pipes: what the program leaves running would keep these open.
+        # Files instead of pipes, which processes that the program leaves running would keep open.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             try:
                 process = start(
@@ -174,7 +177,9 @@ class ProgramWorkload(Workload):
                 )
             except OSError as error:
                 raise LackingError(
-                    f"cannot be started: {error.strerror}", where=where, remedy="make it a program that runs here"
+                    f"cannot be started: {error.strerror}",
+                    where=where,
+                    remedy="use a program that runs on this machine",
                 ) from None
             try:
                 code = process.wait(timeout=seconds)
@@ -189,19 +194,19 @@ class ProgramWorkload(Workload):
             err.seek(0)
             printed, complained = (file.read().decode(errors="replace") for file in (out, err))
         if code != 0:
-            words = " / ".join((complained or printed).strip().splitlines()[-3:])[:500] or "it said nothing"
+            words = " / ".join((complained or printed).strip().splitlines()[-3:])[:500] or "no output"
             if code in (_NOTHING_BETTER, 126, 127):
                 raise LackingError(
                     f"ended with code {code}: {words}",
                     where=where,
-                    remedy="bring what it lacks: it says that no other run would do better",
+                    remedy="supply what it lacks: by its exit code, a retry cannot succeed",
                 )
             raise ClusterError(f"ended with code {code}: {words}", where=where)
         return printed
 
 
 def _no_number(name: str) -> float:
-    """NaN and Infinity, which no JSON has, and of which the first is never like itself."""
+    """Refuse NaN and Infinity, which are not JSON; NaN is also not equal to itself."""
     raise ValueError(f"{name} is not a number")
 
 

@@ -24,7 +24,7 @@ from cephfit.core.errors import CephfitError
 from cephfit.core.optional_modules import optional_module
 from cephfit.core.protocols import CephAdmin, Client
 from cephfit.core.values.cells import Op
-from cephfit.core.waiting import still_amiss
+from cephfit.core.waiting import wait_until_clear
 from cephfit.measure.ceph_bench.bench_process import Image, image_of
 from cephfit.measure.counters.block_device import window_count
 from cephfit.measure.counters.osd_watch import admin_of

@@ -8,7 +8,7 @@ import numpy as np
 
 from cephfit.core.values.baseline import Baselines, MeasuredLoad
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.omitted_cells import left_out_of
+from cephfit.core.values.omitted_cells import omitted_cells
 from cephfit.core.values.profile import Profile
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import Absolute, AgainstDefault

@@ -9,7 +9,7 @@ from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Target
 from cephfit.core.values.configuration import Partition
 from cephfit.core.values.measurement import CacheCondition
-from cephfit.core.waiting import still_amiss
+from cephfit.core.waiting import wait_until_clear
 from cephfit.sweep.sweep_plan import Sweep
 from cephfit.targets.abilities import (
     HasCatalogue,
@@ -95,7 +95,7 @@ def await_healthy(target: Target, *, seconds: float | None = None) -> None:
     Raises:
         ClusterError: the cluster does not become healthy in time; states why.
     """
-    if why := still_amiss(
+    if why := wait_until_clear(
         lambda: "; ".join(target.health().reasons),
         seconds=_SETTLING_SECONDS if seconds is None else seconds,
         poll_seconds=1.0,

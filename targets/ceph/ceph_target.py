@@ -24,10 +24,10 @@ from cephfit.ceph.pools.osd_capacity import MEMORY_TARGET, memory_targets
 from cephfit.ceph.pools.pool_plan import POOL_PREFIX
 from cephfit.ceph.pools.pool_readback import PoolPortrait, survey
 from cephfit.ceph.volumes import Volume, Volumes, image_name
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Applied, CephAdmin, Client, Health, Progress, Silence, Target
+from cephfit.core.protocols import Applied, CephAdmin, Client, Health, NullProgress, Progress, Target
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import PlannedSweep
 from cephfit.core.values.preview import Preview, Undoing
@@ -151,7 +151,7 @@ class CephTarget(
         self._images = images
         self._around = adapters
         self._for_change = for_change
-        self._progress = progress or Silence()
+        self._progress = progress or NullProgress()
         self._folder = folder
         self.only_pool = only_pool
         self._journal = journal
@@ -332,7 +332,7 @@ class CephTarget(
 
     def reset(self) -> None:
         self._must_be_for_change()
-        tried = Attempts()
+        tried = ErrorCollector()
         is_free = tried.make(self._clients.detach)
         tried.make(self._around.greater.restore)
         tried.make(self._clear_up)
@@ -367,7 +367,7 @@ class CephTarget(
 
     def _await_health(self, when: str) -> None:
         seconds = self._around.patience_seconds
-        why = still_amiss(lambda: "; ".join(self._health.check().reasons), seconds=seconds, poll_seconds=0.1)
+        why = wait_until_clear(lambda: "; ".join(self._health.check().reasons), seconds=seconds, poll_seconds=0.1)
         if why:
             raise ClusterError(
                 f"not healthy {when}, for {seconds:.0f} s: {why}", where=self.name, remedy=self._around.remedy

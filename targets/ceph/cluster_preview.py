@@ -26,7 +26,7 @@ from cephfit.ceph.volumes import image_settings
 from cephfit.core.protocols import CephAdmin
 from cephfit.core.values.configuration import Configuration, Partition
 from cephfit.core.values.measurement import CacheCondition, PlannedSweep
-from cephfit.core.values.preview import HEALTHY, Difference, PoolToMake, Preview
+from cephfit.core.values.preview import HEALTHY, Difference, PoolToCreate, Preview
 
 RESTART_SECONDS = 30.0
 """Assumed time until a restarted OSD's PGs are active+clean again; a lab's take 7 to 11 s."""
@@ -117,7 +117,7 @@ def planned_pools(
         of_data = holds_data(plan, plans[users[name][0]])
         holds = len(users[name]) * volumes_nbytes if of_data else 0
         found.append(
-            PoolToMake(
+            PoolToCreate(
                 name=name,
                 values={**plan.values, **({"crush_rule": plan.rule} if plan.rule else {})},
                 configurations=tuple(users[name]),

@@ -23,7 +23,7 @@ from cephfit.ceph.hosts.host_access import Hosts, SshAccess
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Applied, CephAdmin, Health, Progress, Silence
+from cephfit.core.protocols import Applied, CephAdmin, Health, NullProgress, Progress
 from cephfit.core.target_lock import TargetLock
 from cephfit.core.values.configuration import Configuration
 from cephfit.targets.ceph.ceph_target import CephTarget
@@ -108,7 +108,7 @@ class ExistingClusterTarget(CephTarget):
         for_change: bool = True,
         progress: Progress | None = None,
     ) -> None:
-        progress = progress or Silence()
+        progress = progress or NullProgress()
         self._local_lock: TargetLock | None = None
         self._cluster_lock: ClusterLock | None = None
         self._hosts = Hosts(choice.ssh)

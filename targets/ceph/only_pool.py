@@ -9,7 +9,7 @@ from cephfit.ceph.pools.declared_pools import DeclaredPools
 from cephfit.ceph.pools.osd_capacity import OsdCapacity, fits_note, memory_targets
 from cephfit.ceph.pools.pool_readback import dumped_pool
 from cephfit.ceph.volumes import Volume, Volumes
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import InputError
 from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import CephAdmin
@@ -119,7 +119,7 @@ class OnlyPool:
         return [Undoing(f"image {e.place}", "there", "deleted") for e in self._journal.entries(_IMAGE)]
 
     def take_back(self, *, pools: bool) -> None:
-        tried = Attempts()
+        tried = ErrorCollector()
         for entry in reversed(self._journal.entries(_IMAGE)) if pools else ():
             tried.make(partial(self._remove, entry))
         tried.end()

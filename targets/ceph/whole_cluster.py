@@ -15,7 +15,7 @@ from cephfit.ceph.pools.own_pools import PoolDeletion, Pools
 from cephfit.ceph.pools.pool_plan import pool_name
 from cephfit.ceph.pools.pool_readback import UnplacedPoolError
 from cephfit.ceph.volumes import Volume
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import CephfitError, ClusterError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import CephAdmin, Progress
@@ -140,7 +140,7 @@ class WholeCluster:
         return [*pools, *self.settings.undoings(), *restarts]
 
     def take_back(self, *, pools: bool) -> None:
-        tried = Attempts()
+        tried = ErrorCollector()
         if pools:
             tried.make(self.delete_pools)
             tried.make(self.pools.restore_places)

@@ -22,7 +22,7 @@ from cephfit.cloud.volumes import cinder_volumes, created_types
 from cephfit.cloud.volumes.volume_types import VolumeKind, volumes_found
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Applied, Client, Health, Progress, Silence, Target
+from cephfit.core.protocols import Applied, Client, Health, NullProgress, Progress, Target
 from cephfit.core.target_lock import TargetLock
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import PlannedSweep
@@ -108,7 +108,7 @@ class OpenStackTarget(
 
     def __init__(self, choice: CloudChoice, *, for_change: bool = True, progress: Progress | None = None) -> None:
         self._choice = choice
-        self._progress = progress or Silence()
+        self._progress = progress or NullProgress()
         with ExitStack() as opened:
             self._cloud = connect(choice.cloud)
             opened.callback(self._cloud.close)

@@ -1,4 +1,4 @@
-"""The notebooks of docs/examples and the code of docs/python.md run, and find what the simulation's truth is."""
+"""The notebooks of docs/examples and the code of docs/python.md run, and find the parameters of the simulation."""
 
 import re
 import subprocess
@@ -47,7 +47,7 @@ def test_the_notebooks_are_in_percent_format() -> None:
                 assert all(line.startswith("#") or not line for line in lines)
 
 
-def test_the_code_of_the_page_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_the_page_runs_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / "python.md").read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) == 5
     (tmp_path / "docs").symlink_to(DOCS)

@@ -1,4 +1,4 @@
-"""The functions of `import cephfit`: they do what the commands do, with the same messages."""
+"""The functions of the Python API do the same as the commands, with the same messages."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def interrupt(path: Path) -> None:
-    """Leave what a run that was killed leaves: its first 20 samples, and no word that it is finished."""
+    """Reduce a run to the state after a kill: its first 20 samples, unfinished."""
     with ResultsStore.open(path) as results, results._writing() as connection:
         connection.execute(update(schema.runs).values(finished=False))
         connection.execute(delete(schema.samples).where(schema.samples.c.id > 20))
@@ -90,7 +90,7 @@ def test_a_run_is_found_by_its_id_and_a_wrong_id_names_those_there_are(store: Pa
             opened.samples("quick-1")
 
 
-def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_store_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(cephfit.StoreError):
         cephfit.open_store(tmp_path / "none.sqlite")
     assert not (tmp_path / "none.sqlite").exists()
@@ -108,7 +108,7 @@ def test_the_same_call_continues_an_unfinished_run(tmp_path: Path) -> None:
     assert cephfit.run_sweep(tmp_path / "small.yaml", store=path, new=True).run_id != first.run_id
 
 
-def test_an_unfinished_run_says_so_and_how_to_continue(tmp_path: Path) -> None:
+def test_an_unfinished_run_is_marked_with_the_way_to_continue(tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(SMALL)
     path = tmp_path / "results.sqlite"
     cephfit.run_sweep(tmp_path / "small.yaml", store=path)
@@ -119,7 +119,7 @@ def test_an_unfinished_run_says_so_and_how_to_continue(tmp_path: Path) -> None:
         cephfit.predict(cephfit.read_profile(PGBENCH), baselines)
 
 
-def test_a_foreign_cluster_is_not_touched_without_apply(tmp_path: Path) -> None:
+def test_an_existing_cluster_is_not_changed_without_apply(tmp_path: Path) -> None:
     with pytest.raises(cephfit.InputError, match="changes nothing on it without --apply"):
         cephfit.run_sweep("one-pool", target="ceph", store=tmp_path / "s.sqlite", cluster={"only_pool": "bench"})
     assert not (tmp_path / "s.sqlite").exists()

@@ -1,4 +1,4 @@
-"""The names that notebooks import stay, with their arguments; and importing them costs next to nothing."""
+"""The public names and their arguments are stable, and importing them is fast."""
 
 import inspect
 import subprocess

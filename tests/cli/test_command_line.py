@@ -1,4 +1,4 @@
-"""The command line as a person meets it."""
+"""The command line: help, exit codes, broken pipes."""
 
 import errno
 import json
@@ -35,8 +35,8 @@ def test_every_command_has_help(command: str) -> None:
     assert answer.stdout.startswith("Usage: cephfit")
 
 
-def test_effects_have_words_of_their_own_for_a_profile() -> None:
-    """A screening does not race: what --profile does there is not what it does for `sweep run`."""
+def test_effects_describe_profile_differently_from_sweep_run() -> None:
+    """A screening does not race, so --profile has another meaning than in `sweep run`."""
     effects, sweep_run = (" ".join(run("sweep", verb, "--help").stdout.split()) for verb in ("effects", "run"))
     assert "Also show the predicted effects on the workload of this profile" in effects
     assert "configurations race" not in effects
@@ -44,7 +44,7 @@ def test_effects_have_words_of_their_own_for_a_profile() -> None:
 
 
 def test_help_loads_none_of_the_heavy_packages() -> None:
-    """What keeps `cephfit --help` quick; the time itself is in benchmarks/, because machines are noisy."""
+    """Heavy imports would slow down `cephfit --help`; benchmarks/ measures the time."""
     script = (
         "import sys; sys.argv = ['cephfit', '--help']\n"
         "from cephfit.cli.main import main\n"
@@ -56,7 +56,7 @@ def test_help_loads_none_of_the_heavy_packages() -> None:
     assert answer.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_simulation_has_nothing_to_restore_and_does_not_say_that_it_did() -> None:
+def test_restore_of_a_simulation_reports_that_there_is_nothing_to_restore() -> None:
     answer = run("restore", "--target", "sim", "--json")
     assert (answer.returncode, json.loads(answer.stdout)["restored"]) == (0, False)
     assert "nothing to restore" in run("restore", "--target", "sim:noise=0.1").stdout
@@ -65,11 +65,11 @@ def test_a_simulation_has_nothing_to_restore_and_does_not_say_that_it_did() -> N
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["trace", "--help"], ["sweep", "list"], ["sweep", "list", "--json"]]
 )
-def test_output_that_nobody_reads_any_more_ends_the_command_quietly(arguments: list[str]) -> None:
+def test_closed_output_ends_the_command_without_a_message(arguments: list[str]) -> None:
     """As `cephfit sweep list | head -1`; also where the error output goes the same way (2>&1)."""
     for errors in (subprocess.PIPE, subprocess.STDOUT):
         reading, writing = os.pipe()
-        os.close(reading)  # whoever reads has gone before anything was said
+        os.close(reading)  # the reader is gone before anything is printed
         command = [sys.executable, "-m", "cephfit.cli.main", *arguments]
         with os.fdopen(writing, "wb") as output:
             answer = subprocess.run(command, stdout=output, stderr=errors, timeout=60, check=False)
@@ -77,10 +77,10 @@ def test_output_that_nobody_reads_any_more_ends_the_command_quietly(arguments: l
         assert not answer.stderr
 
 
-def test_a_pipe_of_its_own_that_breaks_is_said(
+def test_a_broken_pipe_to_another_program_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Not what is printed, but a program that it talked to."""
+    """The broken pipe is not the output, but the connection to another program."""
 
     def broken(*_: object) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -89,7 +89,7 @@ def test_a_pipe_of_its_own_that_breaks_is_said(
     with pytest.raises(SystemExit) as end:
         command_line.main(["sweep", "list"])
     assert end.value.code == 2
-    assert "a program or a service that cephfit talked to is gone" in capsys.readouterr().err
+    assert "a program or service closed its connection to cephfit" in capsys.readouterr().err
 
 
 def test_an_unknown_command_is_exit_code_2() -> None:
@@ -106,7 +106,7 @@ def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
 
 
 def test_completion_completes_commands() -> None:
-    """What the script asks of the program when a person presses TAB."""
+    """The script's call of the program after a press of TAB."""
     environment = {"_CEPHFIT_COMPLETE": "bash_complete", "COMP_WORDS": "cephfit sw", "COMP_CWORD": "1"}
     answer = subprocess.run(
         [sys.executable, "-c", "from cephfit.cli.main import cephfit; cephfit(prog_name='cephfit')"],
@@ -119,7 +119,7 @@ def test_completion_completes_commands() -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.ENOSPC, errno.EROFS])
-def test_no_right_and_no_room_are_messages_wherever_they_happen(
+def test_missing_permission_and_a_full_disk_are_reported_without_a_traceback(
     code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(**_: object) -> None:
@@ -129,11 +129,11 @@ def test_no_right_and_no_room_are_messages_wherever_they_happen(
     with pytest.raises(SystemExit) as ended:
         command_line.main([])
     assert ended.value.code == 2
-    remedy = "make room" if code == errno.ENOSPC else "choose another place"
+    remedy = "free disk space" if code == errno.ENOSPC else "choose another place"
     assert capsys.readouterr().err.startswith(f"cephfit: /some/file: {os.strerror(code)}\n  {remedy}")
 
 
-def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(**_: object) -> None:
         raise OSError(errno.EBADF, "bad file descriptor")
 

@@ -1,4 +1,4 @@
-"""What shells offer at the Tab key, asked as they ask."""
+"""Shell completion, called as shells call it."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from cephfit.traces.formats import titles
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A person with a lab called big, a cloud called east, a sweep file and a store with two runs."""
+    """A user with a lab called big, a cloud called east, a sweep file and a store with two runs."""
     for variable in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
     monkeypatch.delenv("OS_CLIENT_CONFIG_FILE", raising=False)
@@ -39,7 +39,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ask(words: list[str], shell: str = "fish", more: Mapping[str, str] | None = None) -> str:
-    """What click answers for the words of which the last is incomplete."""
+    """Click's completions for words of which the last is incomplete."""
     joined = "\n".join(words) if shell == "bash" else " ".join(words)
     number = words[-1] if shell == "fish" else str(len(words) - 1)
     environment = {
@@ -66,7 +66,7 @@ def offered(*words: str) -> list[str]:
     return [lines[i + 1] for i in range(0, len(lines), 3)]
 
 
-def test_targets_are_kinds_labs_and_clouds_that_are_there(home: Path) -> None:
+def test_targets_are_kinds_and_existing_labs_and_clouds(home: Path) -> None:
     at_first = offered("sweep", "run", "quick", "--target", "")
     assert {"sim", "ceph", "lab", "lab:big", "local:", "openstack:", "openstack:east"} <= set(at_first)
     assert offered("verify", "--target", "lab:") == ["lab:big"]
@@ -104,7 +104,7 @@ def test_models_formats_options_and_releases(home: Path) -> None:
     assert "bluestore" in offered("params", "tree", "blue")
 
 
-def test_the_trace_formats_offered_are_those_that_there_are() -> None:
+def test_all_trace_formats_are_offered() -> None:
     assert sorted(TRACE_FORMATS) == sorted(titles())
 
 
@@ -154,7 +154,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 
 @pytest.mark.parametrize("damage", ["no SQLite", "another database", "missing", "a server"])
-def test_a_store_that_cannot_be_read_offers_nothing_without_a_word(home: Path, damage: str) -> None:
+def test_an_unreadable_store_gives_no_completions_and_no_message(home: Path, damage: str) -> None:
     place = home / "damaged.sqlite"
     if damage == "no SQLite":
         place.write_text("not a store")
@@ -165,7 +165,7 @@ def test_a_store_that_cannot_be_read_offers_nothing_without_a_word(home: Path, d
     assert place.exists() == (damage in ("no SQLite", "another database"))
 
 
-def test_damaged_surroundings_leave_the_rest(home: Path) -> None:
+def test_damaged_files_do_not_affect_other_completions(home: Path) -> None:
     (home / "clouds.yaml").write_text("clouds: [")
     assert "sim" in offered("sweep", "run", "quick", "--target", "")
     assert offered("verify", "--sweep", "clouds.yaml", "--configurations", "") == []

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 
 from cephfit.cli.cluster.restore_command import restoring
 from cephfit.cli.main import cephfit
-from cephfit.cli.options.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.config_file import OPTIONS, read_config
 from cephfit.core.errors import InputError
+from cephfit.operations.cluster_options import ClusterOptions
 
 FILE = """
 store: results/all.sqlite
@@ -33,7 +34,7 @@ targets:
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The usual file of a person, and no variables."""
+    """The default file of a user, and no variables."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in ("CONFIG", "STORE", *(one.upper().replace("-", "_") for one in OPTIONS)):
         monkeypatch.delenv(f"CEPHFIT_{name}", raising=False)
@@ -51,7 +52,7 @@ def shown(*arguments: str, before: tuple[str, ...] = ()) -> dict[str, tuple[str,
 
 
 def chosen(target: str, *arguments: str) -> ClusterOptions:
-    """What a command gets that takes the options of a cluster, for one target."""
+    """The cluster options that a command receives for one target."""
 
     @click.command()
     @click.option("--target", "target_text")
@@ -64,7 +65,7 @@ def chosen(target: str, *arguments: str) -> ClusterOptions:
     return done
 
 
-def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
+def test_the_command_line_overrides_the_environment_which_overrides_the_file(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert shown()["id"] == ("cephfit", f"{config}:3")
@@ -75,7 +76,7 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
     assert chosen("ceph:prod").client_id == "ops"
 
 
-def test_a_section_of_the_target_goes_before_what_is_for_all(config: Path) -> None:
+def test_a_section_of_the_target_overrides_values_for_all(config: Path) -> None:
     assert chosen("ceph:prod") == ClusterOptions(
         conf=Path("/etc/ceph/prod.conf"),
         client_id="cephfit",
@@ -89,16 +90,14 @@ def test_a_section_of_the_target_goes_before_what_is_for_all(config: Path) -> No
     assert shown("--target", "ceph:test")["id"] == ("admin", f"{config}:13")
 
 
-def test_the_environment_goes_before_a_section_of_the_target(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_overrides_a_section_of_the_target(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CEPHFIT_PG_NUM", "32")
     monkeypatch.setenv("CEPHFIT_SSH", "yes")
     assert (chosen("ceph:prod").pg_num, chosen("ceph:prod").ssh) == (32, True)
 
 
 @pytest.mark.parametrize("target", ["sim", "lab", "lab:big", "local:/tmp/x"])
-def test_a_file_for_clusters_leaves_other_targets_alone(config: Path, target: str) -> None:
+def test_cluster_options_in_the_file_do_not_affect_other_targets(config: Path, target: str) -> None:
     assert chosen(target) == ClusterOptions()
     assert chosen(target, "--pg-num", "8") == ClusterOptions(pg_num=8)  # which is then refused
 
@@ -108,14 +107,12 @@ def test_a_command_on_a_simulation_works_with_such_a_file(config: Path) -> None:
     assert done.exit_code == 0
 
 
-def test_only_pool_on_the_command_line_leaves_out_what_it_does_not_allow(config: Path) -> None:
+def test_only_pool_on_the_command_line_ignores_presets_that_it_does_not_allow(config: Path) -> None:
     within = chosen("ceph:prod", "--only-pool", "bench")
     assert (within.only_pool, within.restarts, within.pg_num) == ("bench", None, None)
 
 
-def test_a_limit_to_one_pool_is_not_forgotten_by_commands_that_cannot_keep_it(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_that_do_not_support_only_pool_refuse_it(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["pools", "remove", "pools.yaml", "--target", "ceph:prod", "--apply"]
     config.write_text("only-pool: bench")
     assert f"{config}:1: only-pool allows nothing but" in str(CliRunner().invoke(cephfit, words).exception)
@@ -124,7 +121,7 @@ def test_a_limit_to_one_pool_is_not_forgotten_by_commands_that_cannot_keep_it(
     assert "$CEPHFIT_ONLY_POOL: only-pool" in str(CliRunner().invoke(cephfit, words).exception)
 
 
-def test_the_command_that_restores_names_what_the_file_said(config: Path) -> None:
+def test_the_restore_command_includes_options_of_the_file(config: Path) -> None:
     @click.command()
     @cluster_options
     def command(cluster: ClusterOptions) -> str:
@@ -187,7 +184,7 @@ def test_what_is_wrong_in_the_file_is_named_with_its_line(config: Path, text: st
 
 
 @pytest.mark.parametrize("line", ["store: postgresql://me:secret@db/x", "rest-url: http://me:secret@mon1:5000/"])
-def test_a_file_with_a_password_is_for_its_owner_alone(config: Path, line: str) -> None:
+def test_a_file_with_a_password_must_be_readable_only_by_its_owner(config: Path, line: str) -> None:
     config.write_text(line)
     config.chmod(0o644)
     with pytest.raises(InputError, match="holds a password, and other users may read this file") as refused:

@@ -1,4 +1,4 @@
-"""Commands whose streams are closed, or that SIGTERM ends: no traceback, and nothing is lost."""
+"""Commands with closed streams, or ended by SIGTERM: no traceback, no lost samples."""
 
 import json
 import os
@@ -17,7 +17,7 @@ CEPHFIT = (sys.executable, "-m", "cephfit.cli.main")
 
 
 @pytest.mark.parametrize("closing", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
-def test_a_closed_stream_is_no_fault(tmp_path: Path, closing: str) -> None:
+def test_a_closed_stream_is_not_an_error(tmp_path: Path, closing: str) -> None:
     store = tmp_path / "s.sqlite"
     words = ("sweep", "list", "--json")
     done = subprocess.run(
@@ -34,7 +34,7 @@ def test_a_closed_stream_is_no_fault(tmp_path: Path, closing: str) -> None:
 
 
 def begun(arguments: list[str], store: Path) -> "subprocess.Popen[str]":
-    """A sweep of which something is measured, and not all."""
+    """A partly measured sweep."""
     process = subprocess.Popen([*CEPHFIT, *arguments], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
@@ -60,7 +60,7 @@ def test_sigterm_ends_a_sweep_as_an_interrupt_does(tmp_path: Path, targets: tupl
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 143, errors
     assert "run the same command to continue" in errors and f"cephfit restore --target {targets[-1]}" in errors
-    assert "terminated; what was measured is kept" in errors
+    assert "terminated; all completed samples are kept" in errors
     assert "Traceback" not in errors
     with Store.open(store) as opened:
         kept = {run.run_id: opened.samples(run.run_id) for run in opened.runs()}

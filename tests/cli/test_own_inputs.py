@@ -1,4 +1,4 @@
-"""A slip after -o costs neither a trace, nor a profile, nor a store of results."""
+"""A wrong path after -o never overwrites an input or a results store."""
 
 import sqlite3
 from pathlib import Path
@@ -36,7 +36,7 @@ def a_profile(name: str) -> Profile:
         ("p.csv", ("compare", "--store", "none", "--profile", "{it}", "-o", "{output}")),
     ],
 )
-def test_a_command_does_not_replace_what_it_reads(
+def test_a_command_does_not_replace_its_inputs(
     tmp_path: Path, name: str, words: tuple[str, ...], link: bool
 ) -> None:
     it = tmp_path / name
@@ -55,7 +55,7 @@ def test_a_command_does_not_replace_what_it_reads(
 
 
 @pytest.mark.parametrize("words", ["{folder}", "{folder}/sda"])
-def test_one_of_blktraces_files_is_not_replaced_by_what_is_read_of_all(tmp_path: Path, words: str) -> None:
+def test_output_does_not_replace_one_of_several_blktrace_files(tmp_path: Path, words: str) -> None:
     file = tmp_path / "sda.blktrace.0"
     file.write_bytes(b"a trace")
     arguments = ["trace", "profile", words.format(folder=tmp_path), "-o", str(file)]
@@ -75,7 +75,7 @@ def test_no_output_replaces_a_store_whatever_its_name(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_an_output_of_before_is_replaced(tmp_path: Path) -> None:
+def test_an_earlier_output_is_replaced(tmp_path: Path) -> None:
     trace, output = tmp_path / "p.json", tmp_path / "p.fio"
     trace.write_text(a_profile("x").dumps())
     output.write_text("of yesterday")
@@ -86,7 +86,7 @@ def test_an_output_of_before_is_replaced(tmp_path: Path) -> None:
     assert "of yesterday" not in output.read_text()
 
 
-def test_a_name_that_is_not_utf_8_goes_into_profiles_as_what_can_be_written(tmp_path: Path) -> None:
+def test_characters_that_are_not_utf_8_are_replaced_in_profiles(tmp_path: Path) -> None:
     """Such as a trace's in a file n\\xff: a store would take it, and every report of it would fail."""
     path = tmp_path / "p.json"
     path.write_text(a_profile("n\udcff").dumps())

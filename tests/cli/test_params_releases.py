@@ -12,7 +12,7 @@ from cephfit.cli.main import cephfit
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A person who has neither a lab nor an archive."""
+    """A user without a lab and without an archive."""
     for variable in ("XDG_DATA_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
 
@@ -38,7 +38,7 @@ def test_a_search_and_one_option_of_a_release() -> None:
 
 def test_without_a_cluster_and_without_a_release_the_releases_are_named() -> None:
     refused = params("tree")
-    assert str(refused.exception).startswith("--target lab (the default): there is no cluster to ask")
+    assert str(refused.exception).startswith("--target lab (the default): no cluster is available")
     assert "--release: 16.2.15, 18.2.7, 20.2.4" in str(refused.exception)
 
 
@@ -51,7 +51,7 @@ def test_a_release_and_a_target_contradict_each_other() -> None:
     assert "--release needs no --target" in str(params("tree", "--release", "16.2", "--target", "lab").exception)
 
 
-def test_an_exported_file_is_the_one_that_comes_with_cephfit(tmp_path: Path) -> None:
+def test_an_exported_file_equals_the_bundled_one(tmp_path: Path) -> None:
     output = tmp_path / "options.json.gz"
     assert params("export", "--release", "20.2", "-o", str(output)).exit_code == 0
     exported = json.loads(gzip.decompress(output.read_bytes()))

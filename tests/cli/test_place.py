@@ -1,4 +1,4 @@
-"""`cephfit place` on runs whose configurations were found on the way, and with numbers that are none."""
+"""`cephfit place` on runs of an optimiser, and with nan and infinite numbers."""
 
 import json
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_an_optimisers_trials_compete_and_can_be_verified(searched: Path, profil
 @pytest.mark.parametrize(
     "options", [("--at-least", "nan"), ("--at-least", "inf"), ("--confidence", "nan")], ids=" ".join
 )
-def test_numbers_that_are_none_are_refused(profile: str, figures: str, options: tuple[str, str]) -> None:
+def test_nan_and_infinity_are_refused(profile: str, figures: str, options: tuple[str, str]) -> None:
     refused = give(place_command.command, profile, "--baselines", figures, *options, "--json")
     assert refused.exit_code == 2
     assert f"'{options[1]}' is not a number" in refused.output
@@ -102,7 +102,7 @@ def test_numbers_that_are_none_are_refused(profile: str, figures: str, options: 
     "command",
     ["sweep effects --confidence", "trace jobs p.json --seconds", "trace capture /dev/null -o t --seconds"],
 )
-def test_other_commands_refuse_numbers_that_are_none(command: str) -> None:
+def test_other_commands_refuse_nan_and_infinity(command: str) -> None:
     refused = give(cephfit, *command.split(), "nan")
     assert refused.exit_code == 2
     assert "'nan' is not a number" in refused.output
@@ -113,7 +113,7 @@ def test_the_level_is_not_rounded_up_to_certainty(profile: str, figures: str) ->
     assert said.splitlines()[-1].startswith("99.99 % intervals, joint over all configurations")
 
 
-def test_who_is_left_out_is_said(profile: str, figures: str) -> None:
+def test_omitted_configurations_are_reported(profile: str, figures: str) -> None:
     with Path(figures).open("a") as file:
         file.write("C,4K,read,c,0,1000\n")
     said = give(place_command.command, profile, "--baselines", figures).output

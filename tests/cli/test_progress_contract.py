@@ -1,4 +1,4 @@
-"""What must hold for every implementation of ``Progress``: one suite, run against every display there is."""
+"""The contract suite of ``Progress``, run against every display."""
 
 import os
 import re
@@ -12,9 +12,9 @@ from multiprocessing import Pipe
 
 import pytest
 
-from cephfit.cli.reports.compare_command import _listen, _Told
-from cephfit.cli.terminal.output import progress_display, progress_displays
-from cephfit.core.protocols import Progress, Silence
+from cephfit.cli.reports.compare_command import _listen, _PipeProgress
+from cephfit.core.protocols import NullProgress, Progress
+from cephfit.operations.progress_display import progress_display, progress_displays
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 FIRST, SECOND = "lab:first", "lab:second"
@@ -26,9 +26,9 @@ class Display:
 
     Attributes:
         progress: that rooms report to.
-        closed: ends the display; all that it wrote on standard error.
-        prefix: of all that it says; None where it says nothing.
-        so_far: what it wrote until now, where it shows what is going on.
+        closed: ends the display and returns its output on standard error.
+        prefix: of all its texts; None if it shows nothing.
+        so_far: its output until now, if it shows current work.
     """
 
     progress: Progress
@@ -37,7 +37,7 @@ class Display:
     so_far: Callable[[], str] | None = None
 
     def shows(self, words: str) -> bool:
-        """Whether words come into sight, where any do: bars are drawn a few times a second."""
+        """Whether words are shown, on displays that show any: bars are drawn a few times a second."""
         deadline = time.monotonic() + 5
         while self.so_far is not None and words not in self.so_far():
             if time.monotonic() > deadline:
@@ -51,7 +51,7 @@ Opened = Callable[[], AbstractContextManager[Display]]
 
 
 class Terminal:
-    """Standard error, as a person has it."""
+    """Standard error on a terminal."""
 
     def __init__(self) -> None:
         self._master, slave = os.openpty()
@@ -64,11 +64,11 @@ class Terminal:
         while True:
             try:
                 self._written.append(os.read(self._master, 65536))
-            except OSError:  # nobody has the other end any more
+            except OSError:  # the other end is closed
                 return
 
     def so_far(self) -> str:
-        """What was written, without what moves the cursor and colours."""
+        """The output without control sequences."""
         return _CONTROL.sub("", b"".join(self._written).decode(errors="replace")).replace("\r\n", "\n")
 
     def close(self) -> None:
@@ -78,8 +78,8 @@ class Terminal:
             os.close(self._master)
 
 
-def silence(stack: ExitStack, patch: pytest.MonkeyPatch, capsys: Capsys) -> Display:
-    return Display(Silence(), lambda: capsys.readouterr().err, prefix=None)
+def null_progress(stack: ExitStack, patch: pytest.MonkeyPatch, capsys: Capsys) -> Display:
+    return Display(NullProgress(), lambda: capsys.readouterr().err, prefix=None)
 
 
 def no_terminal(stack: ExitStack, patch: pytest.MonkeyPatch, capsys: Capsys) -> Display:
@@ -107,7 +107,7 @@ def bars_among_others(stack: ExitStack, patch: pytest.MonkeyPatch, capsys: Capsy
 
 
 def another_process(stack: ExitStack, patch: pytest.MonkeyPatch, capsys: Capsys) -> Display:
-    """Both ends of the pipe are in this process here."""
+    """Both ends of the pipe are in this process."""
     shown = bars_among_others(stack, patch, capsys)
     ours, its = Pipe()
     faults: list[Exception] = []
@@ -129,7 +129,7 @@ def another_process(stack: ExitStack, patch: pytest.MonkeyPatch, capsys: Capsys)
         return shown.closed()
 
     stack.callback(lambda: None if its.closed else close())
-    return replace(shown, progress=_Told(its), closed=close)
+    return replace(shown, progress=_PipeProgress(its), closed=close)
 
 
 def on_a_terminal(stack: ExitStack, patch: pytest.MonkeyPatch) -> Terminal:
@@ -148,12 +148,12 @@ def all_of(terminal: Terminal, display: ExitStack) -> str:
     return terminal.so_far()
 
 
-DISPLAYS = (silence, no_terminal, one_of_several, bars, bars_among_others, another_process)
+DISPLAYS = (null_progress, no_terminal, one_of_several, bars, bars_among_others, another_process)
 
 
 @pytest.fixture(params=DISPLAYS, ids=lambda maker: maker.__name__)
 def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: Capsys) -> Opened:
-    """Opens it within the test: in fixtures pytest has another standard error."""
+    """Open a display within the test, because in fixtures pytest has another standard error."""
 
     @contextmanager
     def open_it() -> Iterator[Display]:
@@ -163,7 +163,7 @@ def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, caps
     return open_it
 
 
-def test_notes_are_lasting_lines(opened: Opened) -> None:
+def test_notes_are_permanent_lines(opened: Opened) -> None:
     notes = ("A 4K-read, round 1, attempt 1 of 3: invalid on c0: OSD_DOWN", "50 %, 4 × 32K, [osd/class:hdd]")
     with opened() as display:
         display.progress.note("before any work")
@@ -178,8 +178,8 @@ def test_notes_are_lasting_lines(opened: Opened) -> None:
             assert (f"{display.prefix}{note}" in said) == (display.prefix is not None), note
 
 
-def test_pieces_of_work_lie_within_each_other(opened: Opened) -> None:
-    """What is done is the piece that was started last; the outer one is still shown."""
+def test_tasks_are_nested(opened: Opened) -> None:
+    """``done`` ends the last started task; the outer one is still shown."""
     with opened() as display:
         progress, has_bars = display.progress, display.so_far is not None
         progress.start("the outer work", 10)
@@ -196,8 +196,8 @@ def test_pieces_of_work_lie_within_each_other(opened: Opened) -> None:
         assert "the inner work" not in display.closed().partition("half of it")[2], "it would stand below"
 
 
-def test_words_are_shown_as_they_are(opened: Opened) -> None:
-    """Names of files, targets and configurations may hold what a display takes for words of its own."""
+def test_texts_are_shown_without_markup(opened: Opened) -> None:
+    """Names of files, targets and configurations may contain markup of the display."""
     with opened() as display:
         has_bars = display.so_far is not None
         display.progress.start("reading [/data/a:b:c.gz]", 2)
@@ -209,7 +209,7 @@ def test_words_are_shown_as_they_are(opened: Opened) -> None:
 
 
 def test_estimates_may_be_wrong(opened: Opened) -> None:
-    """More is done than was thought, or nothing, or something before any piece of work was begun."""
+    """More steps than the total, no steps, or steps before any task was started."""
     with opened() as display:
         progress = display.progress
         progress.advance(1, "nothing was begun")
@@ -218,8 +218,8 @@ def test_estimates_may_be_wrong(opened: Opened) -> None:
             progress.advance(5)
             progress.advance(0)
             progress.done()
-        progress.note("it goes on")
-        assert ("it goes on" in display.closed()) == (display.prefix is not None)
+        progress.note("it continues")
+        assert ("it continues" in display.closed()) == (display.prefix is not None)
 
 
 def test_several_threads_may_report_at_once(opened: Opened) -> None:

@@ -1,4 +1,4 @@
-"""An option of one value that is given twice is an error, in every command, and not a value that is lost."""
+"""An option of one value that is given twice is an error in every command."""
 
 import importlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Figures that come from a simulation or from half a sweep say so, wherever they are worked out."""
+"""All figures from a simulation or an unfinished sweep are marked."""
 
 import csv
 import json
@@ -50,14 +50,14 @@ def profile(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("command", [map_command.command, place_command.command], ids=["map", "place"])
-def test_simulated_figures_are_called_so(store: Path, profile: str, command: object) -> None:
+def test_simulated_figures_are_marked(store: Path, profile: str, command: object) -> None:
     arguments = (profile, "--baselines", str(store))
     assert "SIMULATED" in give(command, *arguments).output
     measured = json.loads(give(command, *arguments, "--json").output)["measured"]
     assert (measured["simulated"], measured["finished"]) == (True, True)
 
 
-def test_a_csv_file_does_not_state_the_origin_of_its_figures(profile: str, tmp_path: Path) -> None:
+def test_a_csv_file_does_not_record_the_origin_of_figures(profile: str, tmp_path: Path) -> None:
     figures = tmp_path / "figures.csv"
     rows = [f"{c},4K,{p},c0,{r},{10 + r}" for c in ("A", "B") for p in ("read", "randread") for r in (0, 1)]
     figures.write_text("configuration,size,pattern,client,run,iops\n" + "\n".join(rows) + "\n")
@@ -65,11 +65,11 @@ def test_a_csv_file_does_not_state_the_origin_of_its_figures(profile: str, tmp_p
     nothing = {"run": None, "simulated": None, "finished": None, "stopping": None, "continuations": []}
     assert json.loads(said)["measured"] == nothing
     text = give(map_command.command, profile, "--baselines", str(figures)).output
-    assert "Rows of the same run are read as one round in which all configurations took turns" in text
+    assert "Rows of one run are assumed to be one round of all configurations" in text
 
 
 @pytest.mark.parametrize("command", [map_command.command, place_command.command], ids=["map", "place"])
-def test_a_race_is_called_so(store: Path, profile: str, command: object) -> None:
+def test_a_race_is_marked(store: Path, profile: str, command: object) -> None:
     assert "STOPPED EARLY" not in give(command, profile, "--baselines", str(store)).output
     with Store.open(store) as opened:
         opened.put_document(opened.run(None).run_id, "stopping", {"looks": 1, "stopped": [], "races": []})
@@ -78,7 +78,7 @@ def test_a_race_is_called_so(store: Path, profile: str, command: object) -> None
 
 @pytest.fixture
 def continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store of a run that another Ceph began, and that was continued twice."""
+    """A store with a run that began on another Ceph version and was continued twice."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "tiny.yaml").write_text(SWEEP)
     place = tmp_path / "continued.sqlite"
@@ -102,7 +102,7 @@ def continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("command", [map_command.command, place_command.command], ids=["map", "place"])
-def test_a_run_that_went_on_with_other_programs_is_called_so(
+def test_a_run_continued_with_other_versions_is_marked(
     continued: Path, profile: str, tmp_path: Path, command: object
 ) -> None:
     said = give(command, profile, "--baselines", str(continued)).output
@@ -116,7 +116,7 @@ def test_a_run_that_went_on_with_other_programs_is_called_so(
     assert page.read_text().count("versions.ceph changed from ceph version 16.2.15 to unknown") == 1
 
 
-def test_what_changed_is_kept_once_and_what_did_not_is_not_kept(continued: Path, store: Path) -> None:
+def test_each_version_change_is_stored_once(continued: Path, store: Path) -> None:
     with Store.open(continued) as opened:
         (first,) = continuations_of(opened, "begun")
         keep_continuation(opened, "begun", ["versions.ceph changed from ceph version 16.2.15 to unknown"], at_ns=1)
@@ -144,7 +144,7 @@ def test_the_weights_of_the_heaviest_cells_fit_80_columns(store: Path, profile: 
 
 
 @pytest.mark.parametrize("what", ["samples", "baselines"])
-def test_simulated_figures_are_called_so_also_out_of_our_csv(
+def test_simulated_figures_are_marked_also_from_exported_csv(
     store: Path, profile: str, tmp_path: Path, what: str
 ) -> None:
     figures = tmp_path / f"{what}.csv"
@@ -157,7 +157,7 @@ def test_simulated_figures_are_called_so_also_out_of_our_csv(
     assert "does not state how it was measured" not in text
 
 
-def test_half_a_sweep_is_called_so_and_what_it_lacks_is_to_be_measured(store: Path, profile: str) -> None:
+def test_an_unfinished_sweep_is_marked_and_missing_cells_are_named(store: Path, profile: str) -> None:
     half = store.with_name("half.sqlite")
     with Store.open(str(store)) as whole, Store.open(str(half), create=True) as part:
         run = whole.run()
@@ -169,7 +169,7 @@ def test_half_a_sweep_is_called_so_and_what_it_lacks_is_to_be_measured(store: Pa
     assert "`cephfit sweep run`" in caught.value.remedy
 
 
-def test_the_real_workload_is_not_begun_on_a_simulation(store: Path, profile: str) -> None:
+def test_a_real_workload_is_refused_on_a_simulation(store: Path, profile: str) -> None:
     file = str(store.with_name("tiny.yaml"))
     arguments = ("--sweep", file, "--store", str(store), "--target", "sim", "--profile", profile)
     with pytest.raises(InputError, match="no disks for a real workload"):
@@ -178,7 +178,7 @@ def test_the_real_workload_is_not_begun_on_a_simulation(store: Path, profile: st
         assert not opened.workload_samples(opened.run().run_id), "nothing of it is in the store"
 
 
-def test_a_report_says_which_of_several_runs_it_is_about(store: Path, tmp_path: Path) -> None:
+def test_a_report_names_its_run_if_there_are_several(store: Path, tmp_path: Path) -> None:
     arguments = ("--store", str(store), "-o", str(tmp_path / "report.html"))
     assert "the newest of" not in give(report_command.command, *arguments).output
     with Store.open(str(store)) as opened:
@@ -188,11 +188,11 @@ def test_a_report_says_which_of_several_runs_it_is_about(store: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("command", [map_command.command, place_command.command], ids=["map", "place"])
-def test_a_run_that_is_begun_meanwhile_gets_nothing_of_another_one(
+def test_a_run_that_begins_meanwhile_does_not_get_results_of_another(
     store: Path, profile: str, command: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a store that several people share, the newest run is another one a moment later."""
-    from cephfit.cli.reports import run_notes as notes
+    """In a shared store, the newest run may change at any time."""
+    from cephfit.results.report import run_notes as notes
 
     with Store.open(str(store)) as opened:
         mine = opened.run()
@@ -214,7 +214,7 @@ def test_a_run_that_is_begun_meanwhile_gets_nothing_of_another_one(
             assert opened.document(mine.run_id, "predictions") is not None
 
 
-def test_how_many_daemons_run_is_no_version_of_a_program() -> None:
+def test_a_changed_number_of_daemons_is_not_a_version_change() -> None:
     before = {"versions": {"ceph": {"ceph version 16.2.15 pacific": 7}}}
     assert _changed(before, {"versions": {"ceph": {"ceph version 16.2.15 pacific": 6}}}) == []
     upgraded = {"versions": {"ceph": {"ceph version 17.2.7 quincy": 3, "ceph version 16.2.15 pacific": 4}}}

@@ -87,7 +87,7 @@ def test_show_names_settings_versions_counts_and_what_is_saved(store: Path) -> N
     assert document["configurations"][1]["samples"]["ok"] == 6
 
 
-def test_a_run_is_called_by_id_by_a_beginning_that_is_its_own_or_latest(store: Path) -> None:
+def test_a_run_is_named_by_id_by_unique_prefix_or_latest(store: Path) -> None:
     newest, oldest = ids(store)
     for name, meant in ((newest, newest), ("latest", newest), (oldest[:-1], oldest)):
         assert json.loads(run("runs", "show", name, "--store", store, "--json").output)["run"] == meant
@@ -95,7 +95,7 @@ def test_a_run_is_called_by_id_by_a_beginning_that_is_its_own_or_latest(store: P
     assert "there is no run 'none'" in refused("runs", "show", "none", "--store", store)
 
 
-def test_rm_asks_and_deletes_all_of_one_run_and_nothing_of_others(store: Path) -> None:
+def test_rm_asks_and_deletes_only_one_run(store: Path) -> None:
     newest, oldest = ids(store)
     answer = run("runs", "rm", newest, "--store", store, input="n\n")
     assert answer.exit_code == 1 and "nothing was deleted" in answer.output

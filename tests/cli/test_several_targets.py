@@ -1,4 +1,4 @@
-"""One sweep on several targets side by side: runs of their own, failures of their own, and the comparison."""
+"""One sweep on several targets at once: separate runs and failures, and the comparison."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import SIZE_BINS, Cell, Op
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import BESIDE_DOCUMENT
+from cephfit.core.values.run import TARGETS_DOCUMENT
 from cephfit.core.values.sample import State
 from cephfit.results import open_baselines
 from cephfit.results.statistics import comparison
@@ -76,17 +76,17 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder
 
 
-def test_each_target_has_a_run_of_its_own_that_is_the_same_as_alone(measured: Path, tmp_path: Path) -> None:
+def test_each_target_has_a_separate_run_equal_to_a_single_measurement(measured: Path, tmp_path: Path) -> None:
     with Store.open(measured / "s.sqlite") as store:
         runs = {run.target: run for run in store.runs()}
         assert set(runs) == {CALM, NOISY}
         assert all(run.finished for run in runs.values())
-        beside = {s.key: s.metrics for s in store.samples(runs[NOISY].run_id)}
+        concurrent = {s.key: s.metrics for s in store.samples(runs[NOISY].run_id)}
         assert all(s.state is State.OK for s in store.samples(runs[CALM].run_id))
     assert run_on(tmp_path, NOISY).returncode == 0
     with Store.open(tmp_path / "s.sqlite") as store:
         alone = {s.key: s.metrics for s in store.samples(store.run().run_id)}
-    assert beside == alone
+    assert concurrent == alone
 
 
 def test_a_target_that_fails_does_not_disturb_the_other(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_target_that_fails_does_not_disturb_the_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_what_was_measured_is_kept_and_the_same_command_goes_on(tmp_path: Path, how: signal.Signals) -> None:
+def test_samples_are_kept_and_the_same_command_continues(tmp_path: Path, how: signal.Signals) -> None:
     (tmp_path / "two.yaml").write_text(SWEEP)
     slow = ["sim:pace=0.15", "sim:pace=0.15,seed=4"]
     command = [sys.executable, "-m", "cephfit.cli.main", "sweep", "run", "two.yaml", "--store", "s.sqlite"]
@@ -131,7 +131,7 @@ def test_what_was_measured_is_kept_and_the_same_command_goes_on(tmp_path: Path, 
     assert all(0 < n < 3 * 2 * 2 * 2 * 2 for n in before.values()), "it was killed in the middle"
     done = run_on(tmp_path, *slow)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("going on with run") == 2
+    assert done.stderr.count("continuing run") == 2
     with Store.open(tmp_path / "s.sqlite") as store:
         assert len(store.runs()) == 2
         for run in store.runs():
@@ -156,12 +156,12 @@ def test_a_target_twice_is_refused(tmp_path: Path) -> None:
 
 
 def compared(folder: Path, *arguments: str) -> str:
-    """What `cephfit compare` prints, without a process of its own."""
+    """The output of `cephfit compare`, without a separate process."""
     result = CliRunner().invoke(compare, ["--store", str(folder / "s.sqlite"), *arguments], catch_exceptions=False)
     return result.stdout
 
 
-def test_compare_holds_every_cell_against_the_first_target(measured: Path) -> None:
+def test_every_cell_is_compared_with_the_first_target(measured: Path) -> None:
     document = json.loads(compared(measured, "--json"))
     assert {run["target"] for run in document["runs"]} == {CALM, NOISY}
     assert len(document["rows"]) == 2 * 2
@@ -179,12 +179,11 @@ def test_compare_holds_every_cell_against_the_first_target(measured: Path) -> No
         compared(measured, "--run", document["runs"][0]["run"])
 
 
-def test_compare_says_how_sure_it_is(measured: Path) -> None:
+def test_compare_shows_intervals(measured: Path) -> None:
     text = compared(measured)
     assert (
-        "Intervals are 95 % intervals, each by itself: of 100 cells without a difference, about five appear"
-        in text
-        and "A round affects all of its cells" in text
+        "Intervals are individual 95 % intervals: of a hundred cells without a difference, about five seem" in text
+        and "a round shifts all of its cells together" in text
     )
     document = json.loads(compared(measured, "--json"))
     assert (document["confidence"], document["joint"]) == (0.95, False)
@@ -195,7 +194,7 @@ def test_compare_says_how_sure_it_is(measured: Path) -> None:
 def test_the_first_target_of_the_command_is_the_reference(
     measured: Path, tmp_path: Path, targets: list[str]
 ) -> None:
-    """Whichever began a moment earlier."""
+    """Independent of which began first."""
     store = tmp_path / "s.sqlite"
     with Store.open(measured / "s.sqlite") as old, Store.open(store, create=True) as new:
         for run in old.runs():
@@ -203,9 +202,9 @@ def test_the_first_target_of_the_command_is_the_reference(
             for sample in old.samples(run.run_id):
                 new.add_samples(run.run_id, [sample], fio_json=None)
             new.put_document(
-                run.run_id, BESIDE_DOCUMENT, {"number": targets.index(run.target), "targets": targets}
+                run.run_id, TARGETS_DOCUMENT, {"number": targets.index(run.target), "targets": targets}
             )
-        assert old.document(old.run().run_id, BESIDE_DOCUMENT)["targets"] == [CALM, NOISY]  # type: ignore[index]
+        assert old.document(old.run().run_id, TARGETS_DOCUMENT)["targets"] == [CALM, NOISY]  # type: ignore[index]
     assert [run["target"] for run in json.loads(compared(tmp_path, "--json"))["runs"]] == targets
 
 
@@ -234,7 +233,7 @@ def workload(tmp_path: Path) -> tuple[Profile, str]:
     return profile, str(path)
 
 
-def test_compare_holds_what_each_target_serves_of_a_workload(
+def test_compare_shows_the_rate_of_a_workload_on_each_target(
     measured: Path, workload: tuple[Profile, str], tmp_path: Path
 ) -> None:
     """With the rates that `report` gives, weighted by their time."""
@@ -271,7 +270,7 @@ def test_compare_holds_what_each_target_serves_of_a_workload(
     assert float(of_workload[0]["mib_per_s"]) == pytest.approx(rates[0]["A"].nbytes_per_s / 2**20)
 
 
-def test_a_target_that_cannot_tell_what_it_serves_says_what_it_lacks() -> None:
+def test_a_target_without_a_rate_of_the_workload_names_missing_cells() -> None:
     none = {size.name: 0 for size in SIZE_BINS}
     profile = Profile("w", {Op.READ: {**none, "4K": 9, "1M": 9}, Op.WRITE: none}, {Op.READ: 0.0, Op.WRITE: 0.0})
     (row,) = served_of(profile, [baselines({"A": (100.0, 102.0)}), baselines({})])
@@ -279,7 +278,7 @@ def test_a_target_that_cannot_tell_what_it_serves_says_what_it_lacks() -> None:
     assert row.by_target[1].ratio is None
 
 
-def test_rates_of_a_workload_say_which_rounds_they_are_of() -> None:
+def test_rates_of_a_workload_name_their_rounds() -> None:
     cell = Cell.parse("4K-read")
     cells = {("A", cell): Baseline("A", cell, (9.0, 9.1)), ("B", cell): Baseline("B", cell, (9.0,), rounds=(1,))}
     apart = Baselines(cells, "test")
@@ -287,7 +286,7 @@ def test_rates_of_a_workload_say_which_rounds_they_are_of() -> None:
     assert note == f"target 2: {ROUNDS_OF_WORKLOADS}"
 
 
-def test_a_targets_scatter_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variances_of_a_target_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for every row: with a hundred configurations that took seven seconds."""
     asked: list[Baselines] = []
     worked_out = comparison.own_spreads
@@ -342,7 +341,7 @@ def baselines(rates: dict[str, tuple[float, ...]]) -> Baselines:
     return Baselines({(name, cell): Baseline(name, cell, iops) for name, iops in rates.items()}, "test")
 
 
-def test_a_configuration_that_one_target_lacks_says_so() -> None:
+def test_a_configuration_missing_on_one_target_is_marked() -> None:
     first = baselines({"A": (100.0, 102.0), "B": (50.0, 51.0)})
     second = baselines({"A": (200.0, 204.0), "C": (10.0, 11.0)})
     rows = {row.configuration: row for row in rows_of([first, second])}
@@ -353,7 +352,7 @@ def test_a_configuration_that_one_target_lacks_says_so() -> None:
     assert rows["C"].by_target[1].ratio is None
 
 
-def test_three_targets_stand_below_each_other() -> None:
+def test_three_targets_are_in_separate_rows() -> None:
     rates = {"A": (100.0, 102.0)}
     targets = [baselines(rates), baselines({"A": (200.0, 204.0)}), baselines({})]
     (row,) = rows_of(targets)

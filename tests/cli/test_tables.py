@@ -1,4 +1,4 @@
-"""Tables fit into the terminal: long texts go over several lines, figures stay whole."""
+"""Tables fit into the terminal: long texts are wrapped, numbers are not."""
 
 import os
 import pty
@@ -35,7 +35,7 @@ def test_columns_are_as_wide_as_their_content_and_figures_are_aligned_right() ->
     assert lines_of(ROWS, width=200) == lines_of(ROWS)
 
 
-def test_the_longest_text_goes_over_several_lines() -> None:
+def test_the_longest_text_is_wrapped() -> None:
     assert lines_of(ROWS, width=60) == [
         "configuration  relative  why",
         "A                 100.0  Ceph's defaults on the lab: two",
@@ -52,11 +52,11 @@ def test_the_name_of_an_option_stays_whole_in_a_narrow_column() -> None:
     assert last.strip() == f"{option} = 0"
 
 
-def test_a_table_that_cannot_fit_is_left_to_the_terminal() -> None:
+def test_a_table_that_cannot_fit_is_not_wrapped() -> None:
     assert lines_of(ROWS, width=20) == lines_of(ROWS)
 
 
-def test_what_reads_as_markup_is_printed_as_it_is() -> None:
+def test_markup_is_printed_unchanged() -> None:
     names = ("[red]fast[/red]", ":smile:", r"\[bold]", "[/]")
     for name, line in zip(names, lines_of([(name, "1", "x") for name in names])[1:], strict=True):
         assert line.split() == [name, "1", "x"]
@@ -119,7 +119,7 @@ def test_a_terminal_of_80_columns_shows_the_plan_of_a_sweep_without_breaking_lin
         while True:
             try:
                 part = os.read(parent, 65536)
-            except OSError:  # Linux says so when nobody holds the other end any more
+            except OSError:  # on Linux, the other end is closed
                 break
             if not part:
                 break

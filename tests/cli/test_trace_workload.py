@@ -1,4 +1,4 @@
-"""`cephfit trace workload` takes guests away when it is over, and leaves every other target as it is."""
+"""`cephfit trace workload` removes guests at the end, and changes nothing on other targets."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,14 +8,15 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.cli.main import cephfit
-from cephfit.cli.options import target_choice, workload_choice
+from cephfit.cli.options import workload_choice
 from cephfit.core.errors import ClusterError
 from cephfit.core.values.sample import State, WorkloadSample
+from cephfit.operations import target_choice
 from cephfit.sweep import verification
 
 
 class Target:
-    """Whose things carry the id of the run that they are made for."""
+    """A target that marks what it creates with the run's id."""
 
     name = "marked"
 
@@ -40,7 +41,7 @@ class Cloud(Target):
 
 
 class Real(Target):
-    """One that a workload could run on."""
+    """A target on which a workload can run."""
 
     def facts(self) -> dict[str, Any]:
         return {}
@@ -57,7 +58,7 @@ class RealCloud(Cloud):
     ("target", "done", "collects"),
     [(Target(), ["begin", "close"], False), (Cloud(), ["begin", "reset", "close"], True)],
 )
-def test_only_guests_are_taken_away_at_the_end(
+def test_only_guests_are_removed_at_the_end(
     target: Target, done: list[str], collects: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     heard: list[bool] = []
@@ -80,7 +81,7 @@ def test_only_guests_are_taken_away_at_the_end(
     [
         ("postmark", [], "neither pgbench nor program:FILE"),
         ("program:", [], "neither pgbench nor program:FILE"),
-        ("program:/nosuch", [], "there is no program that can be run"),
+        ("program:/nosuch", [], "this program does not exist"),
         ("program:/bin/true", ["--scale", "3"], "--scale is for pgbench only"),
     ],
 )

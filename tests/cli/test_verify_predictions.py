@@ -1,4 +1,4 @@
-"""Which prediction `cephfit verify` puts to the test, and what becomes of the one that `cephfit map` kept."""
+"""The prediction that `cephfit verify` verifies, and the one that `cephfit map` stored."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def mapped(folder: Path, *options: str) -> None:
 
 
 def verified(folder: Path, *options: str) -> str:
-    """What is said before the simulated target turns out to have no disks, at which point predictions are kept."""
+    """The output until the simulated target is refused for its missing disks, when predictions are stored."""
     arguments = [
         "--sweep",
         str(folder / "tiny.yaml"),

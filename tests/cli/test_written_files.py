@@ -1,4 +1,4 @@
-"""Files that a command writes, where links, other writers and killed ones are about."""
+"""Atomic output files: links, concurrent writers, killed writers."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 from cephfit.cli.terminal.written_files import write_whole, written_whole
 
 
-def test_what_a_link_leads_to_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     real, link = tmp_path / "archive" / "july.html", tmp_path / "latest.html"
     real.write_text("old")
@@ -29,7 +29,7 @@ import sys, time
 from pathlib import Path
 from cephfit.cli.terminal.written_files import written_whole
 with written_whole(Path(sys.argv[1]), what="the report") as place:
-    place.write_text("the other one's")
+    place.write_text("other")
     print("half", flush=True)
     sys.stdin.read()
 """
@@ -44,28 +44,26 @@ def other_writer(path: Path) -> "subprocess.Popen[str]":
 
 
 def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
-    wanted = tmp_path / "report.html"
-    with other_writer(wanted) as other:
-        write_whole(wanted, "mine", what="the report")
-        assert wanted.read_text() == "mine"
+    target = tmp_path / "report.html"
+    with other_writer(target) as other:
+        write_whole(target, "mine", what="the report")
+        assert target.read_text() == "mine"
     assert other.returncode == 0
-    assert wanted.read_text() == "the other one's"
-    assert list(tmp_path.iterdir()) == [wanted]
+    assert target.read_text() == "other"
+    assert list(tmp_path.iterdir()) == [target]
 
 
-def test_what_a_killed_writer_left_goes_with_the_next(tmp_path: Path) -> None:
-    wanted = tmp_path / "report.html"
-    with other_writer(wanted) as other:
+def test_files_of_a_killed_writer_are_removed_by_the_next(tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    with other_writer(target) as other:
         os.kill(other.pid, signal.SIGKILL)
         other.wait()
         assert len(list(tmp_path.iterdir())) == 1
-    write_whole(wanted, "mine", what="the report")
-    assert list(tmp_path.iterdir()) == [wanted]
+    write_whole(target, "mine", what="the report")
+    assert list(tmp_path.iterdir()) == [target]
 
 
-def test_the_content_is_on_the_disk_before_it_has_the_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_content_is_on_disk_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     fsync, replace = os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda descriptor: (done.append("fsync"), fsync(descriptor))[1])

@@ -1,4 +1,4 @@
-"""What a person gets wrong ends with the place and the remedy."""
+"""Mistakes of the user are reported with place and remedy."""
 
 import errno
 import os
@@ -17,9 +17,7 @@ from cephfit.cli import demo
 from cephfit.cli.cluster import lab_command
 from cephfit.cli.cluster.restore_command import restoring
 from cephfit.cli.main import cephfit
-from cephfit.cli.options.cluster_options import ClusterOptions
-from cephfit.cli.options.target_choice import open_target
-from cephfit.cli.predict.place_command import parse_placement, parse_prices
+from cephfit.cli.predict.place_command import parse_lies, parse_prices
 from cephfit.cli.reports import report_command
 from cephfit.cli.terminal.written_files import write_whole, written_whole
 from cephfit.cloud.image import guest_image, initramfs
@@ -27,6 +25,8 @@ from cephfit.core.errors import ClusterError, HostError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.profile_files import read_profile
 from cephfit.core.values.configuration import Configuration
+from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.target_choice import open_target
 from cephfit.sweep.declaration.file_pools import read_pool_file
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, read_sweep
 from cephfit.targets.ceph.existing_cluster import restarting_program
@@ -43,15 +43,15 @@ class OnePool:
         return [{"poolnum": 1, "poolname": "rbd"}]
 
 
-def test_a_dry_run_within_a_pool_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """Not only with --apply, hours after somebody made a plan of the dry run."""
+def test_a_dry_run_in_a_missing_pool_is_refused(tmp_path: Path) -> None:
+    """Refused already in the dry run, not only with --apply."""
     changes = OnlyPool("bench", OnePool(), Journal(tmp_path / "journal"), None)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no pool bench") as caught:
         changes.preview(read_sweep(bundled_sweep("quick")), [Configuration("A")])
     assert "ceph osd pool create bench" in str(caught.value)
 
 
-def test_a_dry_run_with_a_crush_rule_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_dry_run_with_a_missing_crush_rule_is_refused(tmp_path: Path) -> None:
     class OneRule:
         def command(self, prefix: str, **arguments: Any) -> Any:
             return ["replicated_rule"] if prefix == "osd crush rule ls" else []
@@ -67,7 +67,7 @@ def test_a_dry_run_with_a_crush_rule_that_is_not_there_is_refused(tmp_path: Path
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "plain file"])
-def test_a_program_that_cannot_restart_osds_is_refused_beforehand(tmp_path: Path, what: str) -> None:
+def test_a_program_that_cannot_restart_osds_is_refused_in_preflight(tmp_path: Path, what: str) -> None:
     program = tmp_path / "restart-osd"
     if what == "folder":
         program.mkdir()
@@ -78,21 +78,21 @@ def test_a_program_that_cannot_restart_osds_is_refused_beforehand(tmp_path: Path
     assert f"--restarts {program}" in str(caught.value)
 
 
-def test_place_names_the_configurations_that_there_are() -> None:
+def test_place_names_the_existing_configurations() -> None:
     with pytest.raises(InputError, match="no configuration 'Z' with a pool") as caught:
         parse_placement("Z=hdd:2", {"A", "ssd"})
     assert "there are A, ssd" in str(caught.value)
 
 
 def test_an_image_goes_to_no_folder_below_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(initramfs, "require_all", lambda: None)  # the programs are not what is tried here
+    monkeypatch.setattr(initramfs, "require_all", lambda: None)  # the programs are not tested here
     (tmp_path / "file").touch()
     with pytest.raises(HostError, match="the folder cannot be created"):
         guest_image.build(tmp_path / "file" / "image")
 
 
 def commands(command: click.Command, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Those below a group, however deep, each with the words that call it."""
+    """All commands below a group at any depth, with the words that call them."""
     if not isinstance(command, click.Group):
         yield names, command
         return
@@ -103,7 +103,7 @@ def commands(command: click.Command, *names: str) -> Iterator[tuple[tuple[str, .
         yield from commands(below, *names, name)
 
 
-def test_no_option_takes_a_number_that_is_none() -> None:
+def test_no_option_accepts_nan_or_infinity() -> None:
     options = [
         (" ".join((*names, option.opts[0])), option.type)
         for names, command in commands(cephfit)
@@ -129,7 +129,7 @@ def test_a_price_is_a_number_from_zero_on(price: str) -> None:
         parse_prices((price,), {})
 
 
-def test_a_price_is_of_a_class_that_a_pool_lies_on() -> None:
+def test_a_price_is_of_a_class_with_a_pool() -> None:
     with pytest.raises(InputError, match="no pool is on device class 'sdd'") as caught:
         parse_prices(("sdd=1",), {"A": {"hdd": 2.0}, "fast": {"ssd": 2.0}, "by hand": None})
     assert caught.value.remedy == "there are hdd, ssd"
@@ -141,13 +141,13 @@ def test_a_price_is_of_a_class_that_a_pool_lies_on() -> None:
         (("sweep", "plan", "quick", "--only-pool", "bench", "--ssh"), r"--only-pool, --ssh: .* --target"),
     ],
 )
-def test_an_option_that_would_mean_nothing_is_refused(argv: tuple[str, ...], words: str) -> None:
+def test_an_option_without_effect_is_refused(argv: tuple[str, ...], words: str) -> None:
     done = CliRunner().invoke(cephfit, argv)
     assert done.exit_code == 2
     assert re.search(words, done.output)
 
 
-def test_a_keyring_that_is_not_there_is_named_before_monitors_are_asked(tmp_path: Path) -> None:
+def test_a_missing_keyring_is_named_before_connecting(tmp_path: Path) -> None:
     (tmp_path / "ceph.conf").touch()
     options = ClusterOptions(conf=tmp_path / "ceph.conf", client_id="cephfit", keyring=tmp_path / "nokey")
     with pytest.raises(InputError, match="this keyring does not exist") as caught:
@@ -193,10 +193,8 @@ def test_a_table_of_csv_is_not_asked_of_a_page(tmp_path: Path) -> None:
         CliRunner().invoke(report_command.command, arguments, catch_exceptions=False)
 
 
-def test_what_cannot_be_written_whole_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A full disk must not cost the profile of last month."""
+def test_a_failed_write_keeps_the_previous_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk must not destroy an older profile."""
     profile = tmp_path / "profile.json"
     write_whole(profile, "old", what="the profile")
 
@@ -223,10 +221,10 @@ def test_what_cannot_be_written_whole_leaves_what_was_there(
         ("report", "--store", "{trace}.none", "-o", "{there}/r.html"),
     ],
 )
-def test_a_folder_that_is_not_there_is_said_before_anything_is_read_or_made(
+def test_a_missing_folder_is_reported_before_anything_is_read_or_created(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    """A misspelled one that is made silently is found by nobody."""
+    """A folder with a misspelled name must not be created."""
     trace, there = tmp_path / "not read", tmp_path / "mis" / "spelled"
     words = [word.format(trace=trace, there=there) for word in arguments]
     with pytest.raises(InputError, match=f"the folder {there} does not exist"):
@@ -239,7 +237,7 @@ def test_a_pipe_is_written_and_not_replaced(tmp_path: Path) -> None:
     assert Path("/dev/null").is_char_device()
 
 
-def test_a_trace_that_is_cut_short_leaves_nothing_that_reads_as_one(tmp_path: Path) -> None:
+def test_a_truncated_trace_leaves_no_output(tmp_path: Path) -> None:
     log = tmp_path / "trace.iolog"
     refused = pytest.raises(HostError, match=r"trace\.iolog: the trace cannot be written: No space left")
     with refused, written_whole(log, what="the trace") as place:
@@ -248,7 +246,7 @@ def test_a_trace_that_is_cut_short_leaves_nothing_that_reads_as_one(tmp_path: Pa
     assert not any(tmp_path.iterdir())
 
 
-def test_files_that_are_no_text_or_not_there_say_where_to_begin(tmp_path: Path) -> None:
+def test_missing_or_binary_files_are_reported_with_a_remedy(tmp_path: Path) -> None:
     binary = tmp_path / "binary.yaml"
     binary.write_bytes(b"\xff\xfe\x00")
     for read, begin in ((read_sweep, "`cephfit sweep list`"), (read_pool_file, "`cephfit pools example`")):
@@ -260,13 +258,13 @@ def test_files_that_are_no_text_or_not_there_say_where_to_begin(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("word", ["seed", "noise", "pace"])
-def test_a_value_that_a_simulation_cannot_have_shows_one_that_it_can(word: str) -> None:
+def test_a_wrong_value_of_a_simulation_is_reported_with_an_example(word: str) -> None:
     with pytest.raises(InputError, match=f"'x' is not a value for {word}") as caught:
         simulated_target(f"sim:{word}=x")
     assert simulated_target(f"sim:{caught.value.remedy.removeprefix('write it like ')}")
 
 
-def test_the_command_that_puts_a_cluster_back_is_said_without_the_password_of_its_address() -> None:
+def test_the_restore_command_has_no_password() -> None:
     cluster = ClusterOptions(admin="rest", rest_url="http://user:p%40ss@[::1]:5000/api/v0.1/", take_over=True)
     assert restoring("ceph", cluster) == (
         "cephfit restore --target ceph --admin rest --rest-url 'http://[::1]:5000/api/v0.1/' --apply"

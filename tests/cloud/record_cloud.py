@@ -23,7 +23,7 @@ from cephfit.cloud.cleanup import cloud_cleanup
 from cephfit.cloud.cleanup.ownership import NAME_PREFIX, RUN_KEY
 from cephfit.cloud.stacks import template_path
 from cephfit.cloud.volumes import created_types
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.lab import processes
 from cephfit.lab.cluster import Lab
 from cephfit.lab.openstack.cloud_resources import connect
@@ -68,7 +68,7 @@ class Recorder:
         self.admin.compute.update_quota_set(project, **{key: QUOTA[key] for key in limits})
 
     def tidy(self, cloud: Connection) -> None:
-        cloud_cleanup.clean(cloud, scenarios.RUN, Silence())
+        cloud_cleanup.clean(cloud, scenarios.RUN, NullProgress())
 
     def stray_volume(self, cloud: Connection) -> str:
         made = cloud.block_storage.create_volume(

@@ -17,7 +17,7 @@ from cephfit.cloud.cleanup import cloud_cleanup
 from cephfit.cloud.cleanup.cloud_cleanup import clean
 from cephfit.cloud.cleanup.owned_resources import owned, runs
 from cephfit.cloud.cleanup.ownership import RUN_KEY
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.lab.cluster import Lab
 
 pytestmark = [*MARKS, pytest.mark.timeout(900)]
@@ -72,13 +72,13 @@ def test_a_stuck_volume_is_listed_with_the_command_that_frees_it(
 ) -> None:
     """An ordinary user may not reset the status."""
     volume = stuck_volume(cloud_user, openstack_lab, own_run, status)
-    gone, left = clean(cloud_user, own_run, Silence())
+    gone, left = clean(cloud_user, own_run, NullProgress())
     assert gone == ()
     assert [one.thing.id for one in left] == [volume]
     assert left[0].why.startswith(f"it stays {status}, and only an administrator can free it")
     assert left[0].why.endswith(f"openstack volume set --state error --detached {volume}")
     cloud_admin.block_storage.reset_volume_status(volume, status="error", attach_status="detached")
-    gone, left = clean(cloud_user, own_run, Silence())
+    gone, left = clean(cloud_user, own_run, NullProgress())
     assert ([thing.id for thing in gone], left) == ([volume], ())
 
 
@@ -90,12 +90,12 @@ def test_an_administrator_frees_a_stuck_volume_of_the_run_alone(
     volume = stuck_volume(cloud_admin, openstack_lab, run_id, status)
     other = stuck_volume(cloud_admin, openstack_lab, f"{run_id}-2", status)
     try:
-        gone, left = clean(cloud_admin, run_id, Silence())
+        gone, left = clean(cloud_admin, run_id, NullProgress())
         assert ([thing.id for thing in gone], left) == ([volume], ())
         assert cloud_admin.block_storage.get_volume(other).status == status
     finally:
         set_volume_status(openstack_lab, other, "available")
-        gone, left = clean(cloud_admin, f"{run_id}-2", Silence())
+        gone, left = clean(cloud_admin, f"{run_id}-2", NullProgress())
     assert ([thing.id for thing in gone], left) == ([other], ())
 
 
@@ -118,4 +118,4 @@ def test_a_volume_that_somebodys_server_has_stays_and_is_listed(
         assert cloud_user.block_storage.get_volume(made.id).status == "in-use"
         assert owned(cloud_user, f"{own_run}x"), "the server of the other run is untouched"
     finally:
-        clean(cloud_user, f"{own_run}x", Silence())
+        clean(cloud_user, f"{own_run}x", NullProgress())

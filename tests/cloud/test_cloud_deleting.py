@@ -18,7 +18,7 @@ from cephfit.cli.cluster import cloud_command as cloud_command
 from cephfit.cloud.cleanup import cloud_cleanup
 from cephfit.cloud.cleanup.owned_resources import KINDS, runs
 from cephfit.cloud.cleanup.ownership import own_name
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -37,11 +37,11 @@ def test_a_volume_that_is_being_deleted_gets_minutes_from_when_that_began(
     volume, reset = "GET /block_storage/v3/volumes/v", "POST /block_storage/v3/volumes/v/action"
     services.say(reset, GATEWAY, (202, {}))
     services.say(volume, *[a_volume("deleting", ago=timedelta(minutes=5))] * 100, GONE)
-    assert cloud_cleanup.free(scripted_cloud, "v", Silence()) == ""
+    assert cloud_cleanup.free(scripted_cloud, "v", NullProgress()) == ""
     assert services.n_asked(volume) == 101
     assert services.n_asked(reset) == 0
     services.say(volume, a_volume("deleting", ago=timedelta(minutes=20)))
-    assert cloud_cleanup.free(scripted_cloud, "v", Silence()) == ""
+    assert cloud_cleanup.free(scripted_cloud, "v", NullProgress()) == ""
     assert services.n_asked(reset) == 2, "nobody has worked on it for longer than anything takes"
 
 
@@ -54,10 +54,10 @@ def test_how_long_a_volume_is_being_deleted_is_told_by_the_clouds_clocks(
     volume, reset = "GET /block_storage/v3/volumes/v", "POST /block_storage/v3/volumes/v/action"
     services.say(reset, (202, {}))
     services.say(volume, *[a_volume("deleting", ago=timedelta(minutes=5) - ahead)] * 5, GONE)
-    assert cloud_cleanup.free(scripted_cloud, "v", Silence()) == ""
+    assert cloud_cleanup.free(scripted_cloud, "v", NullProgress()) == ""
     assert (services.n_asked(volume), services.n_asked(reset)) == (6, 0)
     services.say(volume, a_volume("deleting", ago=timedelta(minutes=20) - ahead))
-    assert cloud_cleanup.free(scripted_cloud, "v", Silence()) == ""
+    assert cloud_cleanup.free(scripted_cloud, "v", NullProgress()) == ""
     assert services.n_asked(reset) == 1
 
 
@@ -88,7 +88,7 @@ def test_a_deletion_that_cinder_took_gets_as_long_as_one_that_goes_on_already(
     services.say("GET /block_storage/v3/volumes/detail", (200, {"volumes": [volume]}))
     services.say("DELETE /block_storage/v3/volumes/v", (202, {}))
     services.say("GET /block_storage/v3/volumes/v", *[(200, {"volume": volume})] * 14, GONE)
-    deleted, left = cloud_cleanup.clean(scripted_cloud, RUN, Silence())
+    deleted, left = cloud_cleanup.clean(scripted_cloud, RUN, NullProgress())
     assert ([thing.id for thing in deleted], left) == (["v"], ())
 
 

@@ -18,7 +18,7 @@ from cephfit.cloud.cleanup.cloud_cleanup import clean
 from cephfit.cloud.cleanup.owned_resources import owned, runs
 from cephfit.cloud.volumes import created_types
 from cephfit.cloud.volumes.qos import Qos
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.sample import State
 from cephfit.results.store.sample_store import Store
 
@@ -117,4 +117,4 @@ def test_an_ordinary_user_gets_the_default_alone_and_the_reason(cloud_user: Conn
         State.SKIPPED,
         "QoS is set by the cloud's administrators, and this user is not one",
     )
-    clean(cloud_user, done.run_id, Silence())
+    clean(cloud_user, done.run_id, NullProgress())

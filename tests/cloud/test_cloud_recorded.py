@@ -21,7 +21,7 @@ from cephfit.cloud.guests.guest_placement import ServerDiagnostics, places_of
 from cephfit.cloud.volumes.cinder_volumes import unfilled
 from cephfit.cloud.volumes.qos import qos_of_types
 from cephfit.core.errors import ClusterError, InputError
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 
 RUN = "recorded"
 CHOICE = CloudChoice(flavor="cephfit.tiny", volume_type="hdd", network="lab", overcommit=True)
@@ -66,7 +66,7 @@ def made_and_scaled(cloud: Connection) -> dict[str, Any]:
 
 def cleaned(cloud: Connection) -> dict[str, Any]:
     kinds = [thing.kind for thing in owned(cloud, RUN)]
-    gone, left = cloud_cleanup.clean(cloud, RUN, Silence())
+    gone, left = cloud_cleanup.clean(cloud, RUN, NullProgress())
     return {"kinds": kinds, "gone": gone, "left": left, "after": owned(cloud, RUN)}
 
 
@@ -93,7 +93,7 @@ def failing(cloud: Connection, trouble: Callable[[], None], help_: Callable[[], 
 
 
 def stuck(cloud: Connection) -> list[str]:
-    return [left.why for left in cloud_cleanup.clean(cloud, RUN, Silence())[1]]
+    return [left.why for left in cloud_cleanup.clean(cloud, RUN, NullProgress())[1]]
 
 
 def test_made_and_scaled(played_cloud: Connection) -> None:

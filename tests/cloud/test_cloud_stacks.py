@@ -20,7 +20,7 @@ from test_cloud_recorded import RUN, SCRIPT, error_of
 
 from cephfit.cloud.cleanup.ownership import stack_name
 from cephfit.cloud.stacks import LARGEST_STACK, Node, Stacks, template_path
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -55,7 +55,7 @@ def lost_answers(cloud: Connection) -> tuple[list[str], tuple[Node, ...], tuple[
     lost = losing_first_answers(cloud)
     one = make_stack(cloud, RUN, count=1, user_data=SCRIPT)
     two = make_stack(cloud, RUN, count=2, user_data=SCRIPT)
-    stacks = Stacks(cloud, RUN, Silence())
+    stacks = Stacks(cloud, RUN, NullProgress())
     stacks.delete(NAME)
     return lost, one, two, stacks.count(NAME)
 
@@ -72,7 +72,7 @@ def deleted_while_it_is_made(cloud: Connection) -> int:
         "count": 2,
     }
     heat.create_stack(name=NAME, parameters=parameters, tags=f"cephfit-run={RUN}", **files)
-    stacks = Stacks(cloud, RUN, Silence())
+    stacks = Stacks(cloud, RUN, NullProgress())
     stacks.ask_deletion(NAME)
     stacks.delete(NAME)
     return stacks.count(NAME)
@@ -81,7 +81,7 @@ def deleted_while_it_is_made(cloud: Connection) -> int:
 def somebody_elses(cloud: Connection) -> tuple[list[str], str]:
     heat = cloud.orchestration
     heat.create_stack(name=NAME, template=EMPTY, tags="mine")
-    stacks = Stacks(cloud, RUN, Silence())
+    stacks = Stacks(cloud, RUN, NullProgress())
     said = [
         error_of(lambda: stacks.ensure(NAME, "benchmark", {"count": 1})),
         error_of(lambda: stacks.ask_deletion(NAME)),

@@ -20,7 +20,7 @@ from cephfit.cloud.cleanup.ownership import stack_name, tag_of
 from cephfit.cloud.cloud_choice import parse_choice
 from cephfit.cloud.cloud_connection import connect, persistently
 from cephfit.core.errors import ClusterError
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import State
@@ -86,7 +86,7 @@ def test_no_host_has_room_for_the_flavour(cloud_user: Connection, cloud_admin: C
         cloud_admin.compute.update_quota_set(cloud_user.current_project_id, ram=-1)
         with pytest.raises(ClusterError) as error:
             make_stack(cloud_user, own_run, flavor=TOO_LARGE)
-        clean(cloud_user, own_run, Silence())  # no quota may be less than what is used
+        clean(cloud_user, own_run, NullProgress())  # no quota may be less than what is used
     finally:
         cloud_admin.compute.update_quota_set(cloud_user.current_project_id, ram=12288)
         cloud_admin.compute.delete_flavor(flavor)
@@ -99,7 +99,7 @@ def test_a_volume_that_no_back_end_takes(cloud_user: Connection, cloud_admin: Co
     try:
         with pytest.raises(ClusterError) as error:
             make_stack(cloud_user, own_run, volume_type=NOWHERE)
-        clean(cloud_user, own_run, Silence())
+        clean(cloud_user, own_run, NullProgress())
     finally:
         cloud_admin.block_storage.delete_type(made)
     assert "backend" in said(error), "Cinder's own reason, which Heat does not know"

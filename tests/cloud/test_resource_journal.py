@@ -13,7 +13,7 @@ from cephfit.cloud.cleanup import resource_journal
 from cephfit.cloud.cleanup.resource_journal import CreatedResources
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 
 
 class Recording:

@@ -24,7 +24,7 @@ from cephfit.cloud.volumes import created_types
 from cephfit.cloud.volumes.qos import Qos
 from cephfit.cloud.volumes.volume_types import VolumeKind, kind_of, read_back
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.volume_keys import SCOPE
 from cephfit.sweep.declaration.sweep_file import parse_sweep
@@ -76,15 +76,15 @@ def test_the_hypervisor_enforces_what_nobody_else_is_named_for() -> None:
         ("500", "must be a mapping"),
         ("{consumer: both}", "no limit is given"),
         ("{consumer: frontend, total_iops_sec: 5}", "consumer is 'frontend', not one of front-end"),
-        ("{total_iops_sec: 0}", "total_iops_sec is 0: a whole number of 1 or more is needed"),
+        ("{total_iops_sec: 0}", "total_iops_sec is 0: a whole number of 1 or more is required"),
         ("{total_iops_sec: 20K}", "total_iops_sec is '20K'"),
         ("{total_iops_sec: true}", "total_iops_sec is True"),
         ("{read_bytes_sec: fast}", "read_bytes_sec is 'fast': a size of 1 byte or more"),
         ("{total_iops_sec: 5, write_iops_sec_max: 9}", "total_iops_sec and write_iops_sec_max exclude each other"),
-        ("{total_iops_sec: 5, total_iops_sec_per_gb: 9}", "exclude each other: the second would win"),
+        ("{total_iops_sec: 5, total_iops_sec_per_gb: 9}", "exclude each other: the second would override"),
         ("{total_iops_sec_max: 5}", "total_iops_sec_max is the burst beyond total_iops_sec, which is missing"),
         ("{read_iops_sec: 6, read_iops_sec_max: 5}", "read_iops_sec_max = 5 is less than read_iops_sec = 6"),
-        ("{total_bytes_sec_per_gb_min: 5M}", "is the least of total_bytes_sec_per_gb, which is missing"),
+        ("{total_bytes_sec_per_gb_min: 5M}", "is the minimum of total_bytes_sec_per_gb, which is missing"),
         ("{total_bytes_sec: 5M, size_iops_sec: 4096}", "no limit of I/Os is given"),
     ],
 )
@@ -144,7 +144,7 @@ def made_and_gone(cloud: Connection) -> dict[str, Any]:
     made = next(t for t in created_types.volume_types(cloud) if t.name == name)
     volume = cloud.block_storage.create_volume(size=1, name="of-somebody", volume_type=name)
     cloud.block_storage.wait_for_status(volume, "available", wait=60)
-    first = cloud_cleanup.clean(cloud, RUN, Silence())
+    first = cloud_cleanup.clean(cloud, RUN, NullProgress())
     cloud.block_storage.delete_volume(volume)
     cloud.block_storage.wait_for_delete(volume, wait=60)
     return {
@@ -152,7 +152,7 @@ def made_and_gone(cloud: Connection) -> dict[str, Any]:
         "specs": dict(made.extra_specs),
         "is_public": made.is_public,
         "first": kinds_of(*first),
-        "second": kinds_of(*cloud_cleanup.clean(cloud, RUN, Silence())),
+        "second": kinds_of(*cloud_cleanup.clean(cloud, RUN, NullProgress())),
         "after": owned(cloud, RUN),
     }
 

@@ -1,4 +1,4 @@
-"""Journals, locks, labs, downloads: where they lie in a person's home, by the XDG Base Directory Specification."""
+"""Folders of journals, locks, labs and downloads, by the XDG Base Directory Specification."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ VARIABLES = ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home folder of which no variable says more."""
+    """A home folder without XDG variables."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -30,7 +30,7 @@ def test_without_variables_the_folders_are_those_of_the_specification(home: Path
     assert cache_folder() == home / ".cache/cephfit/packages"
 
 
-def test_an_empty_variable_is_as_good_as_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_is_ignored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.setenv(name, "")
     assert labs_root() == home / ".local/state/cephfit/labs"

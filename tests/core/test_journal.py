@@ -1,4 +1,4 @@
-"""The journal keeps what was, in the face of kills at any byte."""
+"""The journal keeps original values, also after a kill at any byte."""
 
 import json
 import resource
@@ -26,7 +26,7 @@ def test_what_was_absent_and_what_was_empty_differ(tmp_path: Path) -> None:
     assert [e.was for e in Journal(journal.path).entries()] == [None, ""]
 
 
-def test_a_forgotten_place_can_be_noted_anew(tmp_path: Path) -> None:
+def test_a_forgotten_place_can_be_recorded_again(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     journal.note("restart", "0", None)
     journal.forget("restart", "0")
@@ -34,7 +34,7 @@ def test_a_forgotten_place_can_be_noted_anew(tmp_path: Path) -> None:
     assert journal.note("restart", "0", None)
 
 
-def test_the_file_goes_only_when_nothing_is_left_to_undo(tmp_path: Path) -> None:
+def test_the_file_is_deleted_only_when_nothing_is_left_to_undo(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     journal.note("pool", "p", None)
     with pytest.raises(StoreError, match="1 changes"):
@@ -51,7 +51,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
         Journal(path)
 
 
-def test_looking_on_neither_mends_nor_writes(tmp_path: Path) -> None:
+def test_reading_neither_repairs_nor_writes(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     torn = b'{"version": 1, "kind": "pool", "place": "p", "was": null}\n{"version": 1, "ki'
     path.write_bytes(torn)
@@ -62,7 +62,7 @@ def test_looking_on_neither_mends_nor_writes(tmp_path: Path) -> None:
     assert path.read_bytes() == torn
 
 
-def test_without_room_nothing_is_half_written_and_the_next_line_is_whole(tmp_path: Path) -> None:
+def test_on_a_full_disk_no_partial_line_is_left(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     journal.note("config", "osd a", "1")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

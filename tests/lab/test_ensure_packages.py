@@ -1,4 +1,4 @@
-"""What keeps services from starting while packages are installed is taken away, however the installing ends."""
+"""The policy that prevents services from starting during an installation is always removed afterwards."""
 
 import os
 import signal
@@ -54,7 +54,7 @@ def wait_for(file: Path) -> None:
 
 
 @pytest.mark.parametrize(("then", "code"), [("exit 0", 0), ("exit 100", 2)])
-def test_it_is_there_while_packages_are_installed_and_gone_after(
+def test_it_exists_only_while_packages_are_installed(
     machine: tuple[Path, Mapping[str, str]], then: str, code: int
 ) -> None:
     policy, environment = machine
@@ -64,9 +64,7 @@ def test_it_is_there_while_packages_are_installed_and_gone_after(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_leaves_no_machine_on_which_no_service_starts(
-    machine: tuple[Path, Mapping[str, str]], number: signal.Signals
-) -> None:
+def test_a_signal_removes_the_policy(machine: tuple[Path, Mapping[str, str]], number: signal.Signals) -> None:
     policy, environment = machine
     installing = start(policy, environment, then="sleep 60 & echo $! >$DPKG_ROOT/pid; wait")
     wait_for(policy.parents[2] / "pid")
@@ -76,7 +74,7 @@ def test_a_signal_leaves_no_machine_on_which_no_service_starts(
     assert not policy.exists()
 
 
-def test_what_a_kill_left_is_taken_away_by_the_next_run_and_a_persons_own_is_not(
+def test_the_policy_of_a_killed_run_is_removed_by_the_next_but_not_one_of_the_user(
     machine: tuple[Path, Mapping[str, str]],
 ) -> None:
     policy, environment = machine

@@ -1,4 +1,4 @@
-"""pgbench inside guests: the script that goes there, and what is read of what comes back (without guests)."""
+"""pgbench inside guests: the script, and parsing of its output (without guests)."""
 
 import subprocess
 from dataclasses import replace
@@ -36,7 +36,7 @@ CEPHFIT-SERVER 15.20 (Debian 15.20-0+deb12u1)
 
 
 class Guests:
-    """Guests that say what a test gives them."""
+    """Guests with the output that a test defines."""
 
     def __init__(self, output: str, *, code: int = 0) -> None:
         self.said = Said(output, "", 1795287020.5, 1795287071.0, code, SIGNAL)
@@ -68,17 +68,17 @@ def test_a_volume_is_read_once_before_the_run_if_caches_shall_be_warm() -> None:
     assert ["CEPHFIT_STEPS='warm run'" in script for script in guests.scripts] == [True, False]
 
 
-def test_a_guest_that_fails_or_stops_half_way_is_told_with_its_words() -> None:
+def test_a_failed_or_stopped_guest_is_reported_with_its_output() -> None:
     with pytest.raises(ClusterError, match=r"ended with 4: .*could not bind"):
         GuestPgBench(Guests("FATAL: could not bind\n", code=4), spec_of(4)).run(CLIENT, 10, seed=5)
     with pytest.raises(ClusterError, match="not run to its end"):
         measured_part(SAID.partition("CEPHFIT-FINISHED")[0])
-    with pytest.raises(ClusterError, match="the database was not made"):
+    with pytest.raises(ClusterError, match="the database was not created"):
         GuestPgBench(Guests("mkfs\n"), spec_of(4)).prepare(CLIENT)
 
 
 @pytest.mark.parametrize("scale", [1, 4, 10, 30, 100])
-def test_a_database_is_larger_than_the_memory_it_may_have_or_the_least_that_a_server_needs(scale: int) -> None:
+def test_a_database_is_larger_than_its_memory_or_has_the_minimum_memory(scale: int) -> None:
     spec = spec_of(scale)
     assert spec.scale == scale
     assert spec.memory_limit_nbytes <= max(64 * MIB, scale * 15 * MIB)
@@ -86,7 +86,7 @@ def test_a_database_is_larger_than_the_memory_it_may_have_or_the_least_that_a_se
     assert spec.database_nbytes <= PgBenchSpec(scale=max(30, scale)).database_nbytes
 
 
-def test_the_script_is_one_for_the_shell_and_says_all_that_it_needs() -> None:
+def test_the_script_is_valid_and_sets_all_required_variables() -> None:
     script = script_of(spec_of(4), CLIENT, "prepare", run_seconds=0, seed=1)
     subprocess.run(["/bin/sh", "-n"], input=script, text=True, check=True)
     text = resources.files("cephfit.heat_templates").joinpath("pgbench.sh").read_text()

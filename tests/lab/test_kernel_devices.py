@@ -1,4 +1,4 @@
-"""Images of two clusters on one machine have the same names; neither cluster's device is taken for the other's.
+"""Images of two clusters with the same names on one machine: their devices are never confused.
 
 The kernel that these were written on has no nbd: an ``rbd`` that answers as Ceph's does takes its place, and the
 processes behind its devices are real ones, known by their arguments.
@@ -26,7 +26,7 @@ if words[1] == "list":
 elif words[1] == "map":
     pool, image = words[-1].split("/")
     name = next(f"nbd{{n}}" for n in range(9) if f"nbd{{n}}" not in mapped)
-    # What rbd-nbd is started with; this one sleeps.
+    # The command line of rbd-nbd; this process sleeps.
     sleep = [sys.executable, "-IS", "-c", "import time; time.sleep(600)", "--conf", conf, "map", words[-1]]
     pid = subprocess.Popen(sleep, stdin=-3, stdout=-3, stderr=-3, start_new_session=True).pid
     entry = {{"id": pid, "pool": pool, "namespace": "", "image": image, "snap": "-", "device": f"/dev/{{name}}"}}
@@ -41,7 +41,7 @@ else:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the machine's mappings are files, one each."""
+    """A simulated machine with one file per mapping."""
     folder = tmp_path / "machine"
     (folder / "bin").mkdir(parents=True)
     program = folder / "bin" / "rbd"
@@ -54,7 +54,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def nbd_of(cluster: str, folder: Path) -> NbdExport:
-    """The way to the same pool and image of a cluster."""
+    """The export path of the same pool and image of a cluster."""
     home = folder / cluster / "exports" / "cephfit-default@c0"
     home.mkdir(parents=True, exist_ok=True)
     conf = folder / cluster / "client.conf"
@@ -68,7 +68,7 @@ def kill(mapping: Path) -> None:
     mapping.unlink()
 
 
-def test_images_of_the_same_name_are_told_apart_by_their_clusters(machine: Path, tmp_path: Path) -> None:
+def test_images_of_the_same_name_are_distinguished_by_their_clusters(machine: Path, tmp_path: Path) -> None:
     ours, theirs = nbd_of("ours", tmp_path), nbd_of("theirs", tmp_path)
     assert theirs.attach() == Path("/dev/nbd0")
     assert ours.device() is None, "it is not attached, and what is listed is theirs"
@@ -81,7 +81,7 @@ def test_images_of_the_same_name_are_told_apart_by_their_clusters(machine: Path,
     assert list(machine.glob("nbd*")) == []
 
 
-def test_a_device_that_lost_its_program_and_became_anothers_is_nobodys(machine: Path, tmp_path: Path) -> None:
+def test_a_reused_device_is_not_attributed_to_the_old_image(machine: Path, tmp_path: Path) -> None:
     ours, theirs = nbd_of("ours", tmp_path), nbd_of("theirs", tmp_path)
     ours.attach()
     kill(machine / "nbd0")
@@ -105,7 +105,7 @@ def test_another_mapping_of_our_image_is_not_the_device_that_was_attached(machin
     assert [file.name for file in machine.glob("nbd*")] == ["nbd0"], "all of ours is taken away, nothing of theirs"
 
 
-def test_a_mapping_whose_making_was_cut_short_is_taken_away(machine: Path, tmp_path: Path) -> None:
+def test_an_interrupted_mapping_is_removed(machine: Path, tmp_path: Path) -> None:
     ours = nbd_of("ours", tmp_path)
     ours.attach()
     (tmp_path / "ours" / "exports" / "cephfit-default@c0" / "device").unlink()
@@ -114,7 +114,7 @@ def test_a_mapping_whose_making_was_cut_short_is_taken_away(machine: Path, tmp_p
     assert list(machine.glob("nbd*")) == []
 
 
-def test_krbd_is_asked_which_cluster_a_mapping_is_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_krbd_reports_the_cluster_of_a_mapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listing = json.dumps(
         [{"id": n, "pool": "p", "namespace": "", "name": "i", "snap": "-", "device": f"/dev/rbd{n}"} for n in "01"]
     )

@@ -47,7 +47,7 @@ def rbd(lab: Lab, *arguments: str) -> bytes:
 
 @pytest.fixture
 def image(lab_cluster: Lab) -> Iterator[Callable[[str, int], Path]]:
-    """Makes an image in the lab's pool and attaches it.
+    """Creates an image in the lab's pool and attaches it.
 
     The image stays in the lab, which goes as a whole: the watch of an export that was killed lasts 30 s, and an
     image that is watched cannot be removed.
@@ -66,7 +66,7 @@ def image(lab_cluster: Lab) -> Iterator[Callable[[str, int], Path]]:
         image_export.detach(name, pool="rbd", folder=lab_cluster.folder)
 
 
-def test_the_lab_is_whole_and_its_disks_are_what_they_claim(lab_cluster: Lab) -> None:
+def test_the_lab_is_healthy_and_its_disks_have_their_attributes(lab_cluster: Lab) -> None:
     status = lab_cluster.status()
     assert (status.health, status.pgs, status.dead) == ("HEALTH_OK", {"active+clean": 32}, ())
     assert Counter((d.device_class, d.rotational) for d in status.osd_disks) == {
@@ -77,7 +77,7 @@ def test_the_lab_is_whole_and_its_disks_are_what_they_claim(lab_cluster: Lab) ->
     assert all(d.limits == lab_cluster.spec.limits[d.device_class] for d in status.osd_disks)
 
 
-def test_too_few_asynchronous_ios_are_said_before_anything_is_made(
+def test_too_few_asynchronous_ios_are_reported_before_anything_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "aio-nr").write_text("65536\n")
@@ -96,7 +96,7 @@ def test_osds_take_the_defaults_of_their_kind_of_disk(lab_cluster: Lab, admin: R
     }
 
 
-def test_nobody_gets_in_without_a_key(lab_cluster: Lab, tmp_path: Path) -> None:
+def test_access_requires_a_key(lab_cluster: Lab, tmp_path: Path) -> None:
     keyless = tmp_path / "ceph.conf"
     keyless.write_text(lab_cluster.conf.read_text().replace(f"{lab_cluster.folder}/keyring", "/dev/null"))
     tried = subprocess.run(
@@ -109,7 +109,7 @@ def test_nobody_gets_in_without_a_key(lab_cluster: Lab, tmp_path: Path) -> None:
     assert lab_cluster.keyring.stat().st_mode & 0o077 == 0
 
 
-def test_rules_place_copies_as_their_names_say(lab_cluster: Lab, admin: RadosAdmin) -> None:
+def test_rules_place_copies_on_their_device_classes(lab_cluster: Lab, admin: RadosAdmin) -> None:
     rules = {rule["rule_name"]: rule["rule_id"] for rule in admin.command("osd crush rule dump")}
     assert set(rules) == {"any", "hdd", "ssd", "hybrid"}
     admin.command("osd pool create", pool="hybrid-test", pg_num=16, rule="hybrid")
@@ -129,7 +129,7 @@ def _pool_id(admin: RadosAdmin, name: str) -> int:
 
 
 def test_the_crush_map_compiles_for_more_hosts(tmp_path: Path) -> None:
-    """Hybrid pairs go round the hosts; 3 hosts, 1,024 placements, never both copies on one host."""
+    """Hybrid pairs alternate over the hosts; 3 hosts, 1,024 placements, never both copies on one host."""
     spec = LabSpec(n_hosts=3)
     (tmp_path / "map.txt").write_text(crush_map_text(spec))
     subprocess.run(["crushtool", "-c", "map.txt", "-o", "map"], cwd=tmp_path, check=True)
@@ -142,7 +142,7 @@ def test_the_crush_map_compiles_for_more_hosts(tmp_path: Path) -> None:
 
 
 def test_devices_are_the_images(lab_cluster: Lab, image: Callable[[str], Path]) -> None:
-    """Two at once; what is written to a device is in its image and nowhere else; discards free it again."""
+    """Two devices at once: data written to one is only in its image; discards free it again."""
     devices = {name: image(name) for name in ("one", "two")}
     assert len(set(devices.values())) == 2
     payload = {name: os.urandom(1 << 20) for name in devices}
@@ -162,7 +162,7 @@ def test_devices_are_the_images(lab_cluster: Lab, image: Callable[[str], Path]) 
     assert not any(rbd(lab_cluster, "export", "--no-progress", "rbd/one", "-"))
 
 
-def test_an_image_that_is_not_there_is_named(lab_cluster: Lab, traces_of: TracesOf) -> None:
+def test_a_missing_image_is_named(lab_cluster: Lab, traces_of: TracesOf) -> None:
     with pytest.raises(ClusterError, match=r"the image cannot be attached: .*No such file"):
         image_export.attach(
             "absent", pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES
@@ -199,7 +199,7 @@ def test_an_export_whose_daemon_was_killed_is_detached_and_attached_again(
 def test_the_clients_rbd_cache_option_reaches_librbd(
     lab_cluster: Lab, image: Callable[[str], Path], tmp_path: Path, wanted: bool
 ) -> None:
-    """QEMU overrides rbd_cache by its own cache mode; a socket of the export's librbd tells what is in force."""
+    """QEMU overrides rbd_cache by its cache mode; the export's admin socket has the effective value."""
     name = f"cached-{wanted}"
     image(name)
     conf = tmp_path / "client.conf"
@@ -211,12 +211,12 @@ def test_the_clients_rbd_cache_option_reaches_librbd(
     image_export.attach(name, pool="rbd", conf=conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES)
     (pid,) = processes.of_folder(lab_cluster.folder / "exports" / f"rbd@{name}")
     argv = ["ceph", "--admin-daemon", socket.replace("$pid", str(pid)), "config", "get", "rbd_cache"]
-    told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    assert json.loads(told) == {"rbd_cache": str(wanted).lower()}
+    answer = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert json.loads(answer) == {"rbd_cache": str(wanted).lower()}
 
 
-def test_a_loop_device_forgets_the_queue_that_it_had_for_another_file(tmp_path: Path) -> None:
-    """The kernel keeps scheduler and queue of a device that is detached; a lab on it would be another lab."""
+def test_queue_values_of_a_reused_loop_device_are_reset(tmp_path: Path) -> None:
+    """The kernel keeps scheduler and queue values of a detached device, which would change the next lab."""
     disks.make_sparse(tmp_path / "disk.img", 16 << 20)
     device = disks.attach_loop(tmp_path / "disk.img")
     queue = Path("/sys/block", device.name, "queue")
@@ -233,7 +233,7 @@ def test_a_loop_device_forgets_the_queue_that_it_had_for_another_file(tmp_path: 
         disks.detach_loop(again)
 
 
-def test_a_loop_device_that_another_lab_takes_at_once_is_not_waited_for(
+def test_detaching_does_not_wait_for_a_device_reused_by_another_lab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = tmp_path / "ours.img", tmp_path / "theirs.img"
@@ -248,7 +248,7 @@ def test_a_loop_device_that_another_lab_takes_at_once_is_not_waited_for(
     with monkeypatch.context() as patch:
         patch.setattr(disks, "run", detach_and_lose)
         disks.detach_loop(device, seconds=1)
-    assert disks.loops_of(theirs) == {device: theirs}  # and it stays theirs
+    assert disks.loops_of(theirs) == {device: theirs}  # it still belongs to the other lab
     disks.detach_loop(device)
 
 
@@ -279,7 +279,7 @@ def fio(device: Path, pattern: str, size: str) -> dict[str, float]:
     return job["read" if "read" in pattern else "write"]
 
 
-def test_limits_come_back_when_the_one_who_lifted_them_dies(lab_cluster: Lab) -> None:
+def test_limits_are_set_again_after_the_lifting_process_died(lab_cluster: Lab) -> None:
     code = (
         "import sys, time; from pathlib import Path; from cephfit.lab.cluster import Lab\n"
         "with Lab.open(folder=Path(sys.argv[1])).full_speed(): print('lifted', flush=True); time.sleep(60)"
@@ -293,7 +293,7 @@ def test_limits_come_back_when_the_one_who_lifted_them_dies(lab_cluster: Lab) ->
     assert [d.limits is None for d in lab_cluster.status().osd_disks] == [False] * 4
 
 
-def test_restarted_osds_are_new_processes_of_a_whole_cluster(lab_cluster: Lab) -> None:
+def test_restarted_osds_are_new_processes_of_a_healthy_cluster(lab_cluster: Lab) -> None:
     before = {d.name: d.pid for d in lab_cluster.status().daemons}
     lab_cluster.restart_osds([1])
     status = lab_cluster.status()
@@ -349,7 +349,7 @@ def test_postgres_dies_with_cephfit_and_is_cleaned_up_after(
     assert not MemoryGroup.of_device(device).exists()
 
 
-def test_a_second_lab_its_accidents_and_its_end(
+def test_a_second_lab_survives_kills_and_is_removed(
     lab_cluster: Lab, cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path
 ) -> None:
     folder = tmp_path / "second"
@@ -384,7 +384,7 @@ def test_a_second_lab_its_accidents_and_its_end(
     subprocess.run(["mkfs.ext4", "-q", str(device)], check=True)
     (tmp_path / "mnt").mkdir()
     subprocess.run(["mount", str(device), str(tmp_path / "mnt")], check=True)
-    processes.kill(processes.of_folder(folder))  # everything at once, the volume mounted
+    processes.kill(processes.of_folder(folder))  # all processes, with the volume mounted
     (folder / "target").mkdir(exist_ok=True)
     sweeping = TargetLock(folder / "target" / "lock", "lab:second")
     held = cephfit("lab", "down", "--name", "second")
@@ -404,7 +404,7 @@ def test_a_second_lab_its_accidents_and_its_end(
 
 
 @pytest.mark.parametrize("seconds", [0.7, 2.0, 4.0])
-def test_a_lab_killed_while_it_is_made_can_be_taken_down(
+def test_a_lab_killed_during_creation_can_be_removed(
     cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path, seconds: float
 ) -> None:
     folder = tmp_path / "half"
@@ -420,9 +420,7 @@ def test_a_lab_killed_while_it_is_made_can_be_taken_down(
     assert traces_of(folder) == []
 
 
-def test_a_lab_whose_folder_was_deleted_can_be_taken_down(
-    cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path
-) -> None:
+def test_a_lab_with_a_deleted_folder_can_be_removed(cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path) -> None:
     folder = tmp_path / "deleted"
     Lab.up("deleted", folder=folder)
     shutil.rmtree(folder)
@@ -431,13 +429,13 @@ def test_a_lab_whose_folder_was_deleted_can_be_taken_down(
     assert traces_of(folder) == []
 
 
-def test_without_root_it_says_so(cephfit: Cephfit, tmp_path: Path) -> None:
-    nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+def test_without_root_there_is_an_error(cephfit: Cephfit, tmp_path: Path) -> None:
+    as_nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
     if subprocess.run(
-        [*nobody, sys.executable, "-c", "import cephfit.cli.cluster.lab_command"], check=False
+        [*as_nobody, sys.executable, "-c", "import cephfit.cli.cluster.lab_command"], check=False
     ).returncode:
-        pytest.skip("nobody cannot read this installation")
-    tried = cephfit("lab", "up", "--name", "x", "--folder", str(tmp_path / "x"), prefix=nobody)
+        pytest.skip("the user nobody cannot read this installation")
+    tried = cephfit("lab", "up", "--name", "x", "--folder", str(tmp_path / "x"), prefix=as_nobody)
     assert tried.returncode == 2
     assert "a lab needs root (loop devices, mounts, control groups), but this is user id 65534" in tried.stderr
     assert tried.stderr.endswith("run it with sudo\n")

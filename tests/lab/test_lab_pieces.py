@@ -26,7 +26,7 @@ _NAMES = st.from_regex(r"[a-b][ab_.-]{0,3}", fullmatch=True)
 
 @given(_NAMES, _NAMES)
 def test_a_process_belongs_to_exactly_one_folder(name: str, other: str) -> None:
-    """However alike two labs' folders are called, a daemon of one is never taken for one of the other."""
+    """Daemons of labs with similar folder names are never confused."""
     argv = ["ceph-osd", "-c", f"/labs/{name}/ceph.conf", f"--pidfile=/labs/{name}/run/pid"]
     assert mentions(argv, Path(f"/labs/{name}"))
     assert mentions(argv, Path(f"/labs/{other}")) == (name == other)
@@ -56,7 +56,7 @@ def empty_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cephfit" / "labs"
 
 
-def test_a_name_is_taken_once(empty_root: Path) -> None:
+def test_a_name_can_be_used_once(empty_root: Path) -> None:
     registry.claim("one", None)
     with pytest.raises(InputError, match="lab 'one' already exists") as caught:
         registry.claim("one", None)
@@ -106,14 +106,14 @@ def test_a_missing_program_comes_with_its_package(monkeypatch: pytest.MonkeyPatc
     assert caught.value.remedy.endswith("apt install ceph-osd fio")
 
 
-def test_a_full_disk_is_said_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_before_anything_is_created(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="GiB free, the lab needs 1024T"):
         machine.require_free_disk(tmp_path / "not" / "there", 1 << 50)
 
 
 @pytest.fixture
 def kernel_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stands in for /proc/sys/fs."""
+    """A replacement for /proc/sys/fs."""
     monkeypatch.setattr(machine, "_KERNEL_LIMITS", tmp_path)
     (tmp_path / "aio-max-nr").write_text("65536\n")
     return tmp_path
@@ -121,14 +121,14 @@ def kernel_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_too_few_asynchronous_ios_for_the_osds_come_with_the_sysctl(kernel_limits: Path) -> None:
     (kernel_limits / "aio-nr").write_text("57344\n")
-    machine.require_aio(4)  # the last four that go
+    machine.require_aio(4)  # the largest number that fits
     (kernel_limits / "aio-nr").write_text("57345\n")
     with pytest.raises(HostError, match="need 8192 asynchronous I/Os, and 8191 of this machine's 65536") as caught:
         machine.require_aio(4)
     assert "sysctl fs.aio-max-nr=1048576" in caught.value.remedy
 
 
-def test_the_limit_that_is_asked_for_would_do(kernel_limits: Path) -> None:
+def test_the_suggested_limit_is_sufficient(kernel_limits: Path) -> None:
     (kernel_limits / "aio-nr").write_text("1048576\n")
     (kernel_limits / "aio-max-nr").write_text("1048576\n")
     with pytest.raises(HostError) as caught:
@@ -136,21 +136,21 @@ def test_the_limit_that_is_asked_for_would_do(kernel_limits: Path) -> None:
     assert "sysctl fs.aio-max-nr=1050624" in caught.value.remedy
 
 
-def test_a_machine_that_shows_no_such_limit_is_not_refused(kernel_limits: Path) -> None:
+def test_a_machine_without_visible_limits_is_accepted(kernel_limits: Path) -> None:
     machine.require_aio(4)
 
 
 PG = {"up": [0, 1], "acting": [0, 1], "state": "active+clean", "reported_epoch": "20"}
 
 
-def test_a_pg_is_believed_only_if_it_reported_after_its_osd_came_up() -> None:
+def test_a_pg_counts_only_if_it_reported_after_its_osd_came_up() -> None:
     assert _unready_pgs([PG], {0: 20}) == ""
     assert _unready_pgs([PG], {0: 21}) == "1 of 1 PGs have not reported yet"
     assert _unready_pgs([PG], {2: 99}) == ""
     assert _unready_pgs([PG, {**PG, "state": "peering"}], {}) == "1 of 2 PGs are peering"
 
 
-def test_the_monitors_are_waited_for_who_learn_of_pgs_last() -> None:
+def test_waiting_includes_the_monitors_which_learn_of_pgs_last() -> None:
     def status(checks: dict[str, object], **pgs: int) -> dict[str, object]:
         states = [{"state_name": name.replace("_", "+"), "count": count} for name, count in pgs.items()]
         return {"health": {"checks": checks}, "pgmap": {"pgs_by_state": states}}
@@ -168,7 +168,7 @@ NBD = '[{"id":1,"pool":"vms","namespace":"","image":"disk","snap":"-","device":"
 
 
 @pytest.mark.parametrize(("listing", "device"), [(KRBD, "/dev/rbd0"), (NBD, "/dev/nbd0")])
-def test_a_mapping_is_found_in_what_rbd_prints(listing: str, device: str) -> None:
+def test_a_mapping_is_found_in_the_output_of_rbd(listing: str, device: str) -> None:
     assert [m["device"] for m in mappings_of(listing, ADDRESS)] == [device]
     assert mappings_of(listing.replace("vms", "other"), ADDRESS) == []
     assert mappings_of("", ADDRESS) == []
@@ -201,7 +201,7 @@ def test_pgbench_refuses_a_client_without_a_device() -> None:
 
 
 class Stuck(PostgresServer):
-    """A server whose run fails, and whose file system cannot be taken off then."""
+    """A server whose run fails, and whose file system cannot be unmounted afterwards."""
 
     removals: ClassVar[list[Path]] = []
 
@@ -218,27 +218,27 @@ class Stuck(PostgresServer):
 
 
 @pytest.mark.parametrize("step", ["prepare", "run"])
-def test_what_broke_a_run_of_pgbench_is_said_before_what_clearing_up_met(
+def test_the_error_of_a_run_is_reported_before_that_of_the_cleanup(
     step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pgbench, "PostgresServer", Stuck)
     monkeypatch.setattr(Stuck, "removals", [])
     client = Client("c0", {}, 8 << 30, Path("/dev/null"))
-    said = "^mount: can't read superblock. Then clearing up failed: cgroup: cannot remove the control group"
+    said = "^mount: can't read superblock. Then cleanup failed: cgroup: cannot remove the control group"
     with pytest.raises(ClusterError, match=said):
         PgBench().prepare(client) if step == "prepare" else PgBench().run(client, 1, seed=1)
     assert len(Stuck.removals) == 2, "before and after"
 
 
-def test_what_broke_at_full_speed_is_said_before_limits_that_cannot_be_set_again(tmp_path: Path) -> None:
+def test_an_error_at_full_speed_is_reported_before_that_of_setting_limits(tmp_path: Path) -> None:
     class Lost(OsdDisks):
-        """Its loop devices are gone when limits are set again."""
+        """Its loop devices are missing when limits are set again."""
 
         def slow_down(self, throttle: Throttle) -> None:
             raise ClusterError("osd.0 has no disk")
 
     lost = Lost("x", tmp_path, LabSpec(n_hosts=0))
-    said = "^fio: no room. Then clearing up failed: osd.0 has no disk$"
+    said = "^fio: no room. Then cleanup failed: osd.0 has no disk$"
     with pytest.raises(HostError, match=said), lost.full_speed(IoMaxThrottle(tmp_path, tmp_path)):
         raise HostError("no room", where="fio")
     with (
@@ -248,8 +248,8 @@ def test_what_broke_at_full_speed_is_said_before_limits_that_cannot_be_set_again
         pass
 
 
-def test_what_this_machine_lacks_is_told_from_what_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A verification tries again after the latter."""
+def test_missing_programs_differ_from_temporary_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A verification retries after the latter."""
     with pytest.raises(HostError, match="failed with code 1") as passing:
         machine.run(["mount", str(tmp_path / "none")])
     assert not isinstance(passing.value, LackingError)

@@ -1,4 +1,4 @@
-"""Configurations on the real lab: applied, read back, taken back."""
+"""Configurations on the real lab: applied, read back, undone."""
 
 import mmap
 import os
@@ -63,7 +63,7 @@ def test_a_masked_option_that_is_read_once_restarts_its_class_only(target: LabTa
     assert found == dict.fromkeys(ssds, "3")
 
 
-def test_the_next_configuration_takes_the_last_one_back(target: LabTarget, lab_cluster: Lab) -> None:
+def test_the_next_configuration_undoes_the_last_one(target: LabTarget, lab_cluster: Lab) -> None:
     before = state_of(lab_cluster)["config dump"]
     assert apply(target, ceph("osd", osd_client_message_cap=100)).ok
     assert state_of(lab_cluster)["config dump"] != before
@@ -89,8 +89,8 @@ def test_a_client_option_is_read_back_from_the_running_client(target: LabTarget)
     assert list(applied.read_back.values()) == [{"client 0": "128"}]
 
 
-def test_a_value_that_ceph_refuses_is_told_in_its_words(target: LabTarget, lab_cluster: Lab) -> None:
-    # Of a text the catalogue cannot tell whether it is a log level: the monitor does.
+def test_a_value_that_ceph_refuses_is_reported_with_its_message(target: LabTarget, lab_cluster: Lab) -> None:
+    # The catalogue cannot decide whether a text is a log level; the monitor does.
     before = state_of(lab_cluster)["config dump"]
     applied = apply(target, ceph("osd", osd_client_message_cap=7, debug_osd="many"))
     assert not applied.ok
@@ -98,9 +98,7 @@ def test_a_value_that_ceph_refuses_is_told_in_its_words(target: LabTarget, lab_c
     assert state_of(lab_cluster)["config dump"] == before
 
 
-def test_a_value_that_the_option_does_not_take_is_refused_before_anything_is_changed(
-    target: LabTarget, lab_cluster: Lab
-) -> None:
+def test_an_invalid_value_is_refused_before_anything_is_changed(target: LabTarget, lab_cluster: Lab) -> None:
     before = state_of(lab_cluster)["config dump"]
     with pytest.raises(InputError, match="osd_max_backfills must be a whole number"):
         apply(target, ceph("osd", osd_client_message_cap=7, osd_max_backfills="many"))
@@ -122,7 +120,7 @@ def test_a_value_that_does_not_take_effect_fails_the_configuration(target: LabTa
         admin.close()
 
 
-def test_pool_and_image_settings_get_a_pool_of_their_own(target: LabTarget, lab_cluster: Lab) -> None:
+def test_pool_and_image_settings_get_a_separate_pool(target: LabTarget, lab_cluster: Lab) -> None:
     settings = (
         Setting(Partition.POOL, "pool", "crush_rule", "hybrid"),
         Setting(Partition.POOL, "pool", "pg_num", 16),
@@ -146,7 +144,7 @@ def test_pool_and_image_settings_get_a_pool_of_their_own(target: LabTarget, lab_
     assert [p["poolname"] for p in state_of(lab_cluster)["pools"]] == [lab_cluster.spec.pool]
 
 
-def test_kernel_queue_values_are_set_and_taken_back(target: LabTarget, lab_cluster: Lab) -> None:
+def test_kernel_queue_values_are_set_and_restored(target: LabTarget, lab_cluster: Lab) -> None:
     before = state_of(lab_cluster)
     settings = (
         Setting(Partition.GREATER, "client_disk", "read_ahead_kb", 0),
@@ -179,16 +177,16 @@ def test_volumes_are_filled_once_and_a_half_filled_one_again(target: LabTarget, 
     device = Path(client.fio_options["filename"])
     content = device.read_bytes()
     assert len(content) == NBYTES
-    # Random bytes; reading past the page cache, as fio does, tells whether the volume or the reading is wrong.
+    # Random bytes; reading without the page cache, as fio does, shows whether the volume or the reading is wrong.
     assert (zero_pages(content), zero_pages(read_direct(device))) == ([], [])
 
     assert apply(target, DEFAULT, fill=True).ok
-    (client,) = target.clients()  # its device may be another one now
+    (client,) = target.clients()  # its device may have changed
     assert Path(client.fio_options["filename"]).read_bytes() == content
 
     admin = RadosAdmin(lab_cluster.conf)
     volume = Volume("cephfit-default", "A.e3b0c442.c0.16M.bench", NBYTES)
-    Volumes(admin).set_note(volume, "cephfit.filled", None)  # as a kill in the middle of the fill leaves it
+    Volumes(admin).set_note(volume, "cephfit.filled", None)  # the state after a kill during the fill
     admin.close()
     assert apply(target, DEFAULT, fill=True).ok
     assert Path(target.clients()[0].fio_options["filename"]).read_bytes() != content
@@ -217,7 +215,7 @@ def test_what_cannot_be_applied_is_named_with_reasons(target: LabTarget) -> None
     assert "removed" in applied.mismatches[0]
 
 
-def test_filestore_options_on_bluestore_are_warned_of(target: LabTarget) -> None:
+def test_filestore_options_on_bluestore_give_a_warning(target: LabTarget) -> None:
     tried = ceph("osd", filestore_op_threads=8)
     assert target.unsupported([tried]) == {}
     (warning,) = target.without_effect([tried])["tried"]
@@ -225,7 +223,7 @@ def test_filestore_options_on_bluestore_are_warned_of(target: LabTarget) -> None
 
 
 def test_a_second_process_is_kept_out(target: LabTarget, lab_cluster: Lab) -> None:
-    with pytest.raises(ClusterError, match=f"process {os.getpid()}.* is at work on this target"):
+    with pytest.raises(ClusterError, match=f"process {os.getpid()}.* is using this target"):
         LabTarget(lab_cluster)
     looking = LabTarget(lab_cluster, for_change=False)
     assert looking.health().ok
@@ -234,7 +232,7 @@ def test_a_second_process_is_kept_out(target: LabTarget, lab_cluster: Lab) -> No
     looking.close()
 
 
-def test_facts_tell_versions_and_no_secret(target: LabTarget, lab_cluster: Lab) -> None:
+def test_facts_have_versions_and_no_secrets(target: LabTarget, lab_cluster: Lab) -> None:
     facts = target.facts()
     assert {"ceph", "fio", "qemu", "kernel", "cephfit"} <= set(facts["versions"])
     assert facts["machine"]["clock_source"]
@@ -254,7 +252,7 @@ def test_caches_are_dropped(target: LabTarget) -> None:
     assert target.health().ok
 
 
-def test_a_killed_osd_is_seen_and_refused(target: LabTarget, lab_cluster: Lab) -> None:
+def test_a_killed_osd_is_detected_and_refused(target: LabTarget, lab_cluster: Lab) -> None:
     assert target.health().ok
     victim = next(d for d in lab_cluster.status().daemons if d.name == "osd.3")
     assert victim.pid is not None

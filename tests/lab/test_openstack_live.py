@@ -103,7 +103,7 @@ def key(user: Connection, tmp_path: Path) -> Iterator[Path]:
 
 
 def in_guest(address: str, key: Path, *argv: str) -> str:
-    """What a program prints that is run in a guest, over SSH."""
+    """Run a program in a guest over SSH and return its output."""
     options = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR")
     ssh = ("ssh", "-i", str(key), *options, "-o", "ConnectTimeout=20", f"root@{address}")
     return subprocess.run([*ssh, *argv], capture_output=True, text=True, timeout=120, check=True).stdout.strip()
@@ -139,7 +139,7 @@ def address_of(cloud: Connection, server: Any) -> str:
 
 
 def wait_for_fio(address: str) -> None:
-    """Until a guest has begun its last service: fio's server, after SSH."""
+    """Wait until a guest has started its last service, fio's server."""
     until = time.monotonic() + 180
     while True:
         with socket.socket() as probe:
@@ -151,7 +151,7 @@ def wait_for_fio(address: str) -> None:
 
 
 def fio_in_guest(address: str, job: Path, device: str) -> dict[str, Any]:
-    """fio's JSON for a device of a guest, through fio's server in it."""
+    """Run fio on a device of a guest through its fio server; return the JSON."""
     job.write_text(
         f"[j]\nioengine=libaio\ndirect=1\nfilename={device}\nsize=64m\nrw=randwrite\nbs=4k\niodepth=8\n"
         "time_based\nruntime=4\n"
@@ -167,7 +167,7 @@ def fio_in_guest(address: str, job: Path, device: str) -> dict[str, Any]:
 def test_a_guest_has_a_volume_of_each_device_class_and_its_fio_answers(
     openstack_lab: Lab, user: Connection, key: Path, tmp_path: Path
 ) -> None:
-    """Data written through the volume of a type lies in the pool of that type, on OSDs of that class alone."""
+    """Data written through the volume of a type is in the pool of that type, only on OSDs of that class."""
     volumes = {name: volume_of(user, name) for name in ("hdd", "ssd")}
     server = boot(user, network=True, key_name=key.name)
     for volume in volumes.values():
@@ -190,7 +190,7 @@ def test_a_guest_has_a_volume_of_each_device_class_and_its_fio_answers(
 
 
 @pytest.mark.core
-def test_a_guest_without_a_network_tells_its_result_on_the_console(user: Connection) -> None:
+def test_a_guest_without_a_network_prints_its_result_on_the_console(user: Connection) -> None:
     """A script in the user data finds the volume by its id, runs fio, and prints the result, packed."""
     volume = volume_of(user, "ssd")
     job = (
@@ -244,7 +244,7 @@ def test_a_dead_service_is_named_and_started_again(openstack_lab: Lab, lab_cloud
 
 
 @pytest.mark.takes(seconds=90)
-def test_after_a_stop_all_of_it_runs_again_with_what_was_there(openstack_lab: Lab, user: Connection) -> None:
+def test_after_stop_and_start_all_data_is_still_there(openstack_lab: Lab, user: Connection) -> None:
     volume = volume_of(user, "hdd")
     server = boot(user, network=True, name="survivor")
     openstack_lab.stop()
@@ -270,7 +270,7 @@ def sysctls() -> dict[str, str]:
 
 
 def interfaces(folder: Path) -> set[str]:
-    """The ends of a lab's cable, the bridge, and what is plugged into it."""
+    """The ends of a lab's veth pair, the bridge, and its interfaces."""
     ends = {end for end in interface_names(folder) if Path("/sys/class/net", end).exists()}
     bridges = {link.readlink().name for end in ends if (link := Path("/sys/class/net", end, "master")).exists()}
     plugged = {port.name for bridge in bridges for port in Path("/sys/class/net", bridge, "brif").iterdir()}
@@ -279,14 +279,14 @@ def interfaces(folder: Path) -> set[str]:
 
 @pytest.mark.takes(seconds=200)
 def test_down_leaves_nothing_with_a_guest_running(cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path) -> None:
-    """The commands people use, from nothing; a guest with a volume still runs when the lab goes."""
+    """The commands of users; a guest with a volume still runs when the lab is removed."""
     folder, before, rules = tmp_path / "whole", sysctls(), firewall_rules()
     made = cephfit("lab", "up", "--openstack", "--name", "whole", "--folder", str(folder), "--json", seconds=900)
     assert made.returncode == 0, made.stderr
-    told = json.loads(made.stdout)["openstack"]
-    assert told["ready"]
-    assert told["clouds"] == ["cephfit-lab-whole", "cephfit-lab-whole-user"]
-    assert set(told["volume_types"]) == {"hdd", "ssd"}
+    found = json.loads(made.stdout)["openstack"]
+    assert found["ready"]
+    assert found["clouds"] == ["cephfit-lab-whole", "cephfit-lab-whole-user"]
+    assert set(found["volume_types"]) == {"hdd", "ssd"}
     cloud = Lab.open("whole").cloud
     assert cloud is not None
     user = connect(cloud.layout, cloud.layout.user_cloud)
@@ -313,10 +313,10 @@ def test_down_leaves_nothing_with_a_guest_running(cephfit: Cephfit, traces_of: T
         pytest.param("neutron-dhcp-agent", False, marks=pytest.mark.cloud_whole),
     ],
 )
-def test_killed_while_it_is_made_it_can_be_taken_down(
+def test_killed_during_creation_it_can_be_removed(
     cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path, mark: str, deleted: bool
 ) -> None:
-    """kill -9 a little after a certain process was started, and once somebody deletes the folder besides."""
+    """kill -9 shortly after a certain process was started; in one case the folder is deleted as well."""
     folder, name = tmp_path / "half", f"half-{mark}"
     argv = [sys.executable, "-m", "cephfit.cli.main", "lab", "up", "--openstack", "--name", name]
     argv += ["--folder", str(folder)]

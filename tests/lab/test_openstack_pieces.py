@@ -24,7 +24,7 @@ from cephfit.lab.openstack.openstack_lab import LabCloud
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    """As a lab with an HDD and an SSD class has it; every port and secret differs from every other."""
+    """The layout of a lab with an HDD and an SSD class; all ports and secrets differ."""
     return Layout(
         name="paper",
         lab_folder=tmp_path,
@@ -45,7 +45,7 @@ def written(layout: Layout) -> Layout:
     return layout
 
 
-def test_the_journal_comes_back_as_it_was_and_only_root_reads_it(layout: Layout) -> None:
+def test_the_journal_is_read_back_unchanged_and_readable_by_root_only(layout: Layout) -> None:
     layout.folder.mkdir()
     ready = replace(layout, ready=True)
     ready.write()
@@ -61,12 +61,12 @@ def test_a_lab_without_an_openstack_has_no_journal_and_a_broken_one_is_named(lay
         Layout.read(layout.lab_folder)
 
 
-def test_every_configuration_file_is_one_that_its_service_can_read(written: Layout) -> None:
+def test_every_configuration_file_is_valid(written: Layout) -> None:
     files = [file for file in (written.folder / "etc").iterdir() if file.suffix in {".conf", ".ini"}]
     services = [file for file in files if file.stem not in {"dnsmasq", "libvirtd", "rabbitmq"}]
     assert len(services) == 10
     for file in services:
-        parsed = configparser.RawConfigParser(strict=True)  # no section and no option twice
+        parsed = configparser.RawConfigParser(strict=True)  # no duplicate sections or options
         parsed.read_string(file.read_text())
         assert file.stat().st_mode & 0o077 == 0, f"{file.name} holds passwords"
 
@@ -88,7 +88,7 @@ def test_clouds_yaml_has_an_administrator_and_an_ordinary_project(written: Layou
     assert replace(written, name="default").admin_cloud == "cephfit-lab"
 
 
-def test_no_secret_is_among_arguments_and_everything_listens_on_loopback_or_for_guests(layout: Layout) -> None:
+def test_arguments_have_no_secrets_and_daemons_listen_on_loopback_or_for_guests(layout: Layout) -> None:
     parts = LabCloud(layout).components
     argvs = [service.argv for part in parts for service in part.services]
     argvs += [migration.argv for part in parts for migration in part.migrations]
@@ -102,32 +102,32 @@ def test_no_secret_is_among_arguments_and_everything_listens_on_loopback_or_for_
     }
 
 
-def test_interfaces_follow_from_the_folder_and_are_names_that_linux_takes() -> None:
+def test_interface_names_depend_on_the_folder_and_are_valid() -> None:
     ends = interface_names(Path("/var/lib/labs/one"))
     assert ends == interface_names(Path("/var/lib/labs/one"))
     assert not set(ends) & set(interface_names(Path("/var/lib/labs/two")))
     assert all(len(end) <= 15 for end in ends)
 
 
-def test_the_guests_network_is_none_that_this_machine_or_another_lab_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guests_network_is_not_in_use_by_this_machine_or_a_lab(monkeypatch: pytest.MonkeyPatch) -> None:
     routes = '[{"dst":"default"},{"dst":"10.77.0.0/24"},{"dst":"10.77.2.0/23"},{"dst":"192.0.2.0/24"}]'
     monkeypatch.setattr(network, "run", lambda argv: routes)
     assert network.pick_network() == "10.77.1"
     assert network.pick_network(["10.77.1"]) == "10.77.4"
 
 
-def test_a_lab_with_an_openstack_does_not_lie_in_run() -> None:
-    with pytest.raises(InputError, match="cannot lie below /run"):
+def test_a_lab_with_an_openstack_cannot_be_in_run() -> None:
+    with pytest.raises(InputError, match="cannot be below /run"):
         LabCloud.lay_out("x", Path("/run/user/0/lab"), range(len(PORT_NAMES)), ("hdd",))
 
 
-def test_a_kernel_without_what_networks_are_made_of_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kernel_support_for_networks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "_LINKS", "link add cephfit0 type no-such-thing\n")
-    with pytest.raises(HostError, match="no network for guests can be made here"):
+    with pytest.raises(HostError, match="no network for guests can be created here"):
         network.require_links()
 
 
-def test_labs_that_are_laid_out_at_the_same_moment_take_different_networks(tmp_path: Path) -> None:
+def test_concurrently_created_labs_use_different_networks(tmp_path: Path) -> None:
     names = [f"moment-{n}" for n in range(4)]
 
     def network_of(name: str) -> str:
@@ -153,7 +153,7 @@ def test_missing_packages_are_named_with_the_way_to_install_them(monkeypatch: py
 
 @pytest.fixture
 def child(tmp_path: Path) -> Iterator[int]:
-    """A process that says nothing of the lab but inherited its mark, as a child of a child."""
+    """A grandchild process without the lab in its arguments, which inherited the mark."""
     code = (
         "import subprocess, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); time.sleep(60)"
     )
@@ -162,12 +162,12 @@ def child(tmp_path: Path) -> Iterator[int]:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         while not processes.command_line(pid):
-            time.sleep(0.01)  # in the middle of exec(2)
+            time.sleep(0.01)  # during exec(2)
         yield pid
         processes.kill([parent.pid, pid])
 
 
-def test_a_process_is_known_by_the_mark_that_it_inherited(child: int, tmp_path: Path) -> None:
+def test_a_process_is_found_by_its_inherited_mark(child: int, tmp_path: Path) -> None:
     assert processes.owned(child, tmp_path / "lab")
     assert child in processes.of_folder(tmp_path / "lab")
     assert not processes.owned(child, tmp_path / "la"), "another lab, whose name begins alike"

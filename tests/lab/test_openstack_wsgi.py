@@ -1,4 +1,4 @@
-"""What uWSGI serves, in the system's Python, which has OpenStack's modules."""
+"""The WSGI scripts in the system's Python, which has OpenStack's modules."""
 
 import subprocess
 from pathlib import Path
@@ -22,7 +22,7 @@ application = logging.threading.__name__
 
 
 def locks_of_logging(loaded: Path, script: Path) -> str:
-    """The module of the locks that logging has when a WSGI script was loaded as uWSGI does it."""
+    """The module of logging's locks after a WSGI script is loaded as by uWSGI."""
     program = f"import runpy; print(runpy.run_path({str(loaded)!r})['application'])"
     environment = {"CEPHFIT_WSGI_SCRIPT": str(script), "PATH": "/usr/bin"}
     done = subprocess.run(
@@ -32,9 +32,9 @@ def locks_of_logging(loaded: Path, script: Path) -> str:
 
 
 @pytest.mark.openstack
-def test_threads_of_an_api_log_under_locks_of_threads(tmp_path: Path) -> None:
-    """Eventlet's, which oslo.log puts there, let two threads wait for each other for ever."""
+def test_threads_of_an_api_use_thread_locks_for_logging(tmp_path: Path) -> None:
+    """Eventlet's locks, which oslo.log installs, can deadlock two threads."""
     script = tmp_path / "script"
     script.write_text(_SCRIPT)
-    assert locks_of_logging(script, script).startswith("eventlet"), "else the script beside ours is not needed"
+    assert locks_of_logging(script, script).startswith("eventlet"), "else our script is not needed"
     assert locks_of_logging(component._WSGI_SCRIPT, script) == "threading"

@@ -1,4 +1,4 @@
-"""OSDs of a real lab made anew on other stores, and as they were again: also after a kill in the middle."""
+"""OSDs of a real lab recreated on other stores and restored, also after a kill."""
 
 import json
 import os
@@ -29,7 +29,7 @@ NBYTES = 16 * MIB
 
 @pytest.fixture(scope="module")
 def lab_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A lab of its own: OSDs are not made anew over what other tests left in a pool."""
+    """A separate lab: OSDs are not recreated while other tests have data in a pool."""
     lab = Lab.up(f"stores-{os.getpid()}", folder=tmp_path_factory.mktemp("stores"))
     try:
         yield lab
@@ -88,7 +88,7 @@ def test_osds_of_one_cluster_on_different_file_systems(target: LabTarget, lab_cl
     assert (file_systems(lab_cluster), object_stores(lab_cluster)) == ({}, ["bluestore"] * 4)
 
 
-def test_what_cannot_be_made_is_said_beforehand(target: LabTarget) -> None:
+def test_impossible_stores_are_reported_in_preflight(target: LabTarget) -> None:
     nowhere = stores(**{"osd_store/class:nvme": {"filesystem": "xfs"}})
     no_such_disk = stores(osd_store={"journal": "nvme"})
     contradiction = stores(osd_store={"filesystem": "xfs", "db": "ssd"})
@@ -97,20 +97,20 @@ def test_what_cannot_be_made_is_said_beforehand(target: LabTarget) -> None:
         for configuration in (nowhere, no_such_disk, contradiction)
     }
     assert reasons[nowhere.settings] == (
-        "greater/osd_store/class:nvme/filesystem = xfs speaks to no OSD of this lab",
+        "greater/osd_store/class:nvme/filesystem = xfs applies to no OSD of this lab",
     )
     assert reasons[no_such_disk.settings] == ("journal on nvme: this lab has the classes hdd, ssd",)
     assert reasons[contradiction.settings] == ("db applies to bluestore, but the object store is filestore",)
 
 
-def test_warnings_of_filestores_options_know_what_the_osds_will_be(target: LabTarget) -> None:
+def test_warnings_on_filestore_options_consider_the_new_stores(target: LabTarget) -> None:
     option = Setting(Partition.CEPH, "osd", "filestore_max_sync_interval", 1)
     on_bluestore = Configuration("on-bluestore", (option,))
     on_xfs = Configuration("on-xfs", (option, *stores(osd_store={"filesystem": "xfs"}).settings))
     assert set(target.without_effect([on_bluestore, on_xfs])) == {"on-bluestore"}
 
 
-def test_a_pool_of_somebody_else_is_not_lost(target: LabTarget, lab_cluster: Lab) -> None:
+def test_an_existing_pool_is_not_lost(target: LabTarget, lab_cluster: Lab) -> None:
     admin = RadosAdmin(lab_cluster.conf)
     try:
         admin.command("osd pool create", pool="precious", pg_num=1, pgp_num=1, rule="hdd")
@@ -126,7 +126,7 @@ def test_a_pool_of_somebody_else_is_not_lost(target: LabTarget, lab_cluster: Lab
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 1.5])
-def test_a_kill_while_osds_are_made_anew_is_made_good_by_restore(lab_cluster: Lab, seconds: float) -> None:
+def test_restore_after_a_kill_while_osds_are_recreated(lab_cluster: Lab, seconds: float) -> None:
     code = (
         "import sys; from pathlib import Path\n"
         "from cephfit.core.values.configuration import Configuration, Partition, Setting\n"

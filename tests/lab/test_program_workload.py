@@ -1,4 +1,4 @@
-"""A program of a person's own as the workload: its steps, what it says, and what becomes of its faults."""
+"""A program of the user as the workload: its steps, its output, its errors."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def client(tmp_path: Path) -> Client:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
-    """Makes a shell program of what its steps do; each step is written down in ``steps`` beside it."""
+    """Creates a shell program from its steps; each executed step is recorded in the file ``steps``."""
 
     def make(
         run: str = "echo 12.5", *, prepare: str = "true", describe: str = f"echo '{DESCRIBED}'"
@@ -92,13 +92,13 @@ def test_another_program_of_the_same_name_is_another_workload(made: Made) -> Non
     ("run", "error", "words"),
     [
         ("echo no room left >&2; exit 1", ClusterError, "ended with code 1: no room left"),
-        ("exit 3", ClusterError, "ended with code 3: it said nothing"),
+        ("exit 3", ClusterError, "ended with code 3: no output"),
         ("echo there is no fio >&2; exit 2", LackingError, "ended with code 2: there is no fio"),
         ("no-such-program-at-all", LackingError, "not found"),
-        ("echo fast", ClusterError, "its last line is no number above 0: 'fast'"),
-        ("echo 0", ClusterError, "its last line is no number above 0: '0'"),
-        ("echo inf", ClusterError, "its last line is no number above 0"),
-        ("true", ClusterError, "its last line is no number above 0: ''"),
+        ("echo fast", ClusterError, "its last line is not a number above 0: 'fast'"),
+        ("echo 0", ClusterError, "its last line is not a number above 0: '0'"),
+        ("echo inf", ClusterError, "its last line is not a number above 0"),
+        ("true", ClusterError, "its last line is not a number above 0: ''"),
         ("kill -9 $$", ClusterError, "ended with code"),
     ],
 )
@@ -111,7 +111,7 @@ def test_a_run_without_a_value(
     assert steps_of(tmp_path)[-1].startswith("cleanup ")
 
 
-def test_what_takes_too_long_is_killed_with_all_it_started(
+def test_a_timeout_kills_the_program_and_its_children(
     made: Made, client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(program_workload, "_AROUND_RUN_SECONDS", 0.2)
@@ -120,7 +120,7 @@ def test_what_takes_too_long_is_killed_with_all_it_started(
     assert processes.wait_gone([int((tmp_path / "pid").read_text())], 10) == []
 
 
-def test_what_it_leaves_running_is_not_waited_for(made: Made, client: Client, tmp_path: Path) -> None:
+def test_processes_left_running_are_not_waited_for(made: Made, client: Client, tmp_path: Path) -> None:
     begun = time.monotonic()
     value, _ = made("sleep 60 & echo $! > pid; echo 4").run(client, 1, seed=1)
     subprocess.run(["kill", (tmp_path / "pid").read_text().strip()], check=True)
@@ -132,12 +132,12 @@ def test_what_it_leaves_running_is_not_waited_for(made: Made, client: Client, tm
     [
         ("exit 1", "ended with code 1"),
         ("echo hello", "no JSON"),
-        ("echo '[1]'", "no JSON object"),
-        ('echo \'{"name": "x", "metric": "ops"}\'', "'volume' is missing or no text"),
+        ("echo '[1]'", "not a JSON object"),
+        ('echo \'{"name": "x", "metric": "ops"}\'', "'volume' is missing or not text"),
         ('echo \'{"name": "My App", "metric": "ops", "volume": "1G"}\'', "cannot be its name"),
         ('echo \'{"name": "pgbench", "metric": "tps", "volume": "1G"}\'', "cannot be its name"),
         ('echo \'{"name": "x", "metric": "ops", "volume": "much"}\'', "much"),
-        ('echo \'{"name": "x", "metric": "ops", "volume": 4096}\'', "'volume' is missing or no text"),
+        ('echo \'{"name": "x", "metric": "ops", "volume": 4096}\'', "'volume' is missing or not text"),
         ('echo \'{"name": "x", "metric": "ops", "volume": "1G", "share": NaN}\'', "NaN is not a number"),
     ],
 )
@@ -147,10 +147,14 @@ def test_a_program_that_does_not_describe_itself(describe: str, words: str, made
     assert "copy.sh describe" in str(raised.value)
 
 
-def test_what_is_no_program_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_program_is_refused(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("#!/bin/sh\n")
-    for path, words in ((plain, "cannot be run"), (tmp_path, "cannot be run"), (tmp_path / "none", "no program")):
+    for path, words in (
+        (plain, "not an executable"),
+        (tmp_path, "not an executable"),
+        (tmp_path / "none", "not exist"),
+    ):
         with pytest.raises(InputError, match=words):
             ProgramWorkload(path)
 
@@ -178,11 +182,11 @@ def test_a_fio_job_is_such_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyP
     workload, client = ProgramWorkload(FIO_JOB), Client("c0", {}, 4 * MIB, device)
     assert (workload.name, workload.metric) == ("my-app", "accesses/s")
     workload.prepare(client)
-    assert device.read_bytes().count(0) < MIB  # not blocks that were never written
+    assert device.read_bytes().count(0) < MIB  # not unwritten blocks
     begun = time.monotonic()
     value, _ = workload.run(client, 1, seed=3)
     assert value > 0
-    assert time.monotonic() - begun < 50  # not the job's own 60 s
+    assert time.monotonic() - begun < 50  # not the 60 s of the job
     monkeypatch.delenv("FIO_JOB")
     with pytest.raises(InputError, match="FIO_JOB is to be the path of a fio job"):
         ProgramWorkload(FIO_JOB)
@@ -190,7 +194,7 @@ def test_a_fio_job_is_such_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio")
 def test_fio_dies_with_the_cephfit_that_was_killed(tmp_path: Path) -> None:
-    """What went on writing would be beside the next runs."""
+    """A surviving fio would disturb later runs."""
     job, device = tmp_path / "slow.fio", tmp_path / "device"
     job.write_text("[slow]\nioengine=psync\nfilename=${CEPHFIT_DEVICE}\nsize=1m\nrw=write\nrate_iops=5\n")
     device.write_bytes(bytes(2 * MIB))

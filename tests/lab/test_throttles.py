@@ -1,4 +1,4 @@
-"""Limits of disks by either version of control groups, over files as the kernel has them."""
+"""Limits of disks with both versions of control groups, on files in the kernel's format."""
 
 import threading
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def test_blkio_writes_the_kernels_four_files(tmp_path: Path) -> None:
     assert (tmp_path / "blkio.throttle.write_bps_device").read_text() == "7:3 104857600"
 
 
-def test_io_max_limits_a_group_of_its_own_and_puts_the_osds_into_it(tmp_path: Path) -> None:
+def test_io_max_limits_a_separate_group_with_the_osds(tmp_path: Path) -> None:
     (tmp_path / "cgroup.subtree_control").write_text("cpu memory")
     throttle = IoMaxThrottle(tmp_path, Path("/labs/x"))
     throttle.set("7:3", LIMITS)
@@ -51,12 +51,12 @@ def test_io_max_limits_a_group_of_its_own_and_puts_the_osds_into_it(tmp_path: Pa
 
 
 def emptied(group: Path) -> None:
-    """The kernel's files in a group are no obstacle to its removal."""
+    """A folder that can be removed although it has files, as a control group."""
     for file in group.iterdir():
         file.unlink()
 
 
-def test_labs_of_one_name_have_groups_of_their_own_and_the_last_one_switches_the_controller_off(
+def test_labs_of_one_name_have_separate_groups_and_the_last_one_disables_the_controller(
     tmp_path: Path,
 ) -> None:
     control = tmp_path / "cgroup.subtree_control"
@@ -76,7 +76,7 @@ def test_labs_of_one_name_have_groups_of_their_own_and_the_last_one_switches_the
 
 
 class LookedThrough(type(Path())):  # type: ignore[misc]
-    """A folder; after it was looked through, and before anything else happens, another has a moment's time."""
+    """A folder that calls a function immediately after it is listed."""
 
     other: threading.Thread
 
@@ -87,7 +87,7 @@ class LookedThrough(type(Path())):  # type: ignore[misc]
         return iter(found)
 
 
-def test_the_controller_that_a_new_lab_counts_on_is_not_switched_off_by_the_last_one_before(
+def test_the_last_lab_does_not_disable_the_controller_of_a_new_one(
     tmp_path: Path,
 ) -> None:
     control = tmp_path / "cgroup.subtree_control"

@@ -1,4 +1,4 @@
-"""Every workload passes the one contract suite."""
+"""All workloads pass the contract suite."""
 
 import os
 import re
@@ -28,7 +28,7 @@ NBYTES = 256 * MIB
 
 
 def seeds_of(evidence: Mapping[str, Any]) -> list[str]:
-    """What pgbench says of its random choices."""
+    """The seed in the output of pgbench."""
     found = re.findall(r"setting random seed to (\d+)", evidence["output"])
     assert found
     return found
@@ -36,7 +36,7 @@ def seeds_of(evidence: Mapping[str, Any]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
-    """Two disks of zeros; the second is for what is prepared."""
+    """Two empty disks; the second is for prepared data."""
     made: list[str] = []
     for number in range(2):
         backing = tmp_path_factory.mktemp("disks") / f"disk{number}.img"
@@ -64,7 +64,7 @@ def on(device: Path) -> Client:
 
 
 def left_of(device: Path) -> object:
-    """What a run may have left on this machine."""
+    """Remains of a run on this machine."""
     place = Path(f"/run/cephfit/pgbench-{device.name}")
     return (
         [m.point for m in mounts() if place in m.point.parents],

@@ -54,7 +54,7 @@ def test_regret_is_what_following_the_prediction_costs() -> None:
     assert answer.regret_pct == pytest.approx(100 * (1 - (80 * 81 / (100 * 101)) ** 0.5))
     fast, low, high = answer.of("fast"), answer.regret_low_pct, answer.regret_high_pct
     assert (low, high) == pytest.approx((100 - fast.measured_high, 100 - fast.measured_low)), "A is the best"
-    assert answer.regret_said() == f"{answer.regret_pct:.1f} % ({low:.1f} to {high:.1f})"
+    assert answer.regret_text() == f"{answer.regret_pct:.1f} % ({low:.1f} to {high:.1f})"
 
 
 def test_regret_that_the_runs_cannot_tell_from_none_is_called_so() -> None:
@@ -62,17 +62,17 @@ def test_regret_that_the_runs_cannot_tell_from_none_is_called_so() -> None:
     noisy = assess(predicted(), runs(A=(100, 120, 90), fast=(100, 97, 103), slow=(50, 51, 49)), "pgbench")
     assert noisy.regret_pct > 2
     assert noisy.regret_low_pct == 0
-    assert noisy.regret_said() == f"not distinguishable from 0 (at most {noisy.regret_high_pct:.1f} %)"
+    assert noisy.regret_text() == f"not distinguishable from 0 (at most {noisy.regret_high_pct:.1f} %)"
     sure = assess(predicted(), runs(A=(100, 101), fast=(130, 131), slow=(50, 50.5)), "pgbench")
-    assert sure.regret_said().startswith("0 %: the predicted best is distinguishable from all others")
+    assert sure.regret_text().startswith("0 %: the predicted best is distinguishable from all others")
     once = assess(predicted(), runs(A=(100,), fast=(90,), slow=(50,)), "pgbench")
-    assert once.regret_said() == "10.0 %, its interval not known"
+    assert once.regret_text() == "10.0 %, its interval is unknown"
     assert Assessment.from_json(noisy.to_json()) == noisy
 
 
 def test_where_only_the_default_was_run_there_is_no_regret() -> None:
     alone = assess(predicted(), runs(A=(100, 101)), "pgbench")
-    assert (alone.regret_pct, alone.regret_said()) == (None, "")
+    assert (alone.regret_pct, alone.regret_text()) == (None, "")
 
 
 def test_two_are_told_apart_by_their_own_difference_and_not_by_two_intervals_against_the_default() -> None:

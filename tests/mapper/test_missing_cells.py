@@ -37,7 +37,7 @@ def test_next_to_nothing_in_a_cell_that_was_not_measured_is_left_out_and_said(mo
     workload, baselines = reads(b4K=1_000_000, b32M=1), swept(A=100.0, fast=300.0)
     whole = predictor(model).predict(reads(b4K=1_000_000), baselines).of("fast")
     found = predictor(model).predict(workload, baselines)
-    (note,) = [note for note in found.notes if note.startswith("left out")]
+    (note,) = [note for note in found.notes if note.startswith("omitted")]
     assert "32M-randread (it was not measured), with 0.0001 % of the accesses" in note
     assert ("at most 0.032 % of the default's time" in note) is (model == "time")
     fast = found.of("fast")

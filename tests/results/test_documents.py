@@ -65,7 +65,7 @@ def test_what_was_measured_beside_its_predicted_interval_is_said() -> None:
         AssessmentRow("unknown", 90.0, None, None, 50.0, None, None, (1.0,)),
         AssessmentRow("slow", 50.0, 45.0, 54.0, 60.0, 57.0, 63.0, (1.0,)),
     )
-    assert [row.beside for row in rows] == ["below", "", "", "", "above"]
+    assert [row.outside for row in rows] == ["below", "", "", "", "above"]
     below, above = Assessment("w", "tps", "time", rows, True, 0.0).missed()
     assert below.startswith("Measured below the predicted interval: ssd. ")
     assert above.startswith("Measured above the predicted interval: slow. ")

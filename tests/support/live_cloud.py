@@ -16,7 +16,7 @@ from cephfit.cloud.guests import guests
 from cephfit.cloud.stacks import Node, Stacks
 from cephfit.cloud.volumes import created_types
 from cephfit.core.errors import StoreError
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.lab.cluster import Lab
 from cephfit.lab.openstack import cloud_resources
 from cephfit.results.store.sample_store import Store
@@ -71,7 +71,7 @@ def make_stack(cloud: Connection, run_id: str, **more: Any) -> tuple[Node, ...]:
         "volume_size": 1,
         "user_data": guests.user_data(port=8765),
     }
-    stacks = Stacks(cloud, run_id, Silence(), timeout_seconds=600)
+    stacks = Stacks(cloud, run_id, NullProgress(), timeout_seconds=600)
     return stacks.ensure(stack_name(run_id, "hdd-1"), "benchmark", {**parameters, **more})
 
 

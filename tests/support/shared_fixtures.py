@@ -124,11 +124,11 @@ def played_cloud(request: pytest.FixtureRequest) -> "Iterator[Connection]":
 def own_run(cloud_user: "Connection") -> Iterator[str]:
     """The id of a run of which nothing is left in the end."""
     from cephfit.cloud.cleanup.cloud_cleanup import clean
-    from cephfit.core.protocols import Silence
+    from cephfit.core.protocols import NullProgress
 
     run_id = f"trouble-{secrets.token_hex(2)}"
     yield run_id
-    _, left = clean(cloud_user, run_id, Silence())
+    _, left = clean(cloud_user, run_id, NullProgress())
     assert left == ()
 
 

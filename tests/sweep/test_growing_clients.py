@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from cephfit.core.errors import ClusterError
-from cephfit.core.protocols import Applied, Silence
+from cephfit.core.protocols import Applied, NullProgress
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import State
 from cephfit.results.store.sample_store import Store
@@ -66,5 +66,5 @@ def test_too_many_clients_are_refused_before_the_first_is_created(small_text: st
 
 
 def test_limits_of_clients_are_kept_with_the_run(small_text: str, store: Store) -> None:
-    run = run_sweep(parse_sweep(small_text, file="small.yaml"), Growing(), store, Silence(), resume=None)
+    run = run_sweep(parse_sweep(small_text, file="small.yaml"), Growing(), store, NullProgress(), resume=None)
     assert store.run(run.run_id).facts["limits"] == {"blob": ["volumes do 60 I/Os per second"]}

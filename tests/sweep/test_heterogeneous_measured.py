@@ -9,7 +9,7 @@ import pytest
 from cluster_state import state_of
 from scipy import stats
 
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Sample, State
 from cephfit.lab.cluster import Lab
@@ -64,7 +64,7 @@ def test_kinds_of_pools_differ_measurably_and_leave_the_cluster_as_it_was(six_os
     target = LabTarget(six_osds)
     try:
         with Store.open(tmp_path / "s.sqlite", create=True) as store:
-            run = run_sweep(small(), target, store, Silence(), resume=None)
+            run = run_sweep(small(), target, store, NullProgress(), resume=None)
             samples = store.samples(run.run_id)
             applied = {a.configuration: a for _, a in store.applied(run.run_id)}
         target.reset()

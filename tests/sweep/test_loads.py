@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import Client, Silence
+from cephfit.core.protocols import Client, NullProgress
 from cephfit.core.units import MIB
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.measurement import ASSUMED_TIMES, Load
@@ -101,7 +101,7 @@ def test_the_plan_measures_every_load_and_applies_a_configuration_once_for_all(s
 def test_every_load_is_measured_and_an_interrupted_run_continues(small_text: str, store: Store) -> None:
     sweep = loaded(small_text)
     target = SimulatedTarget()
-    run = run_sweep(sweep, target, store, Silence(), resume=None)
+    run = run_sweep(sweep, target, store, NullProgress(), resume=None)
     samples = store.samples(run.run_id)
     assert all(s.state is State.OK for s in samples)
     clients = {
@@ -123,13 +123,13 @@ def test_every_load_is_measured_and_an_interrupted_run_continues(small_text: str
     store.add_run(begun)
     for sample in half:
         store.add_samples("half", [sample], fio_json=None)
-    run_sweep(sweep, target, store, Silence(), resume=begun)
+    run_sweep(sweep, target, store, NullProgress(), resume=begun)
     again = {s.key: s.metrics for s in store.samples("half")}
     assert again == {s.key: s.metrics for s in samples}
 
 
 def test_a_limit_is_kept_by_the_simulation_too(small_text: str, store: Store) -> None:
-    run = run_sweep(loaded(small_text), SimulatedTarget(), store, Silence(), resume=None)
+    run = run_sweep(loaded(small_text), SimulatedTarget(), store, NullProgress(), resume=None)
     slow = [s.metrics.iops for s in store.samples(run.run_id) if s.key.load == "slow" and s.metrics is not None]
     assert max(slow) == pytest.approx(20, rel=0.1)
 

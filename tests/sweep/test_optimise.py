@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from ends_of_programs import EndOfProgramError, StopsAfter
 
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.run import TRIALS_DOCUMENT, Run
 from cephfit.core.values.sample import State
@@ -42,7 +42,7 @@ measurement: {sizes: [1M], patterns: [randwrite], clients: 1, volume_size: 4M, r
 
 
 def optimise(sweep: Sweep, store: Store, goal: Goal | None = None) -> Run:
-    return run_sweep(sweep, SimulatedTarget(Simulation(noise=0.03)), store, Silence(), resume=None, goal=goal)
+    return run_sweep(sweep, SimulatedTarget(Simulation(noise=0.03)), store, NullProgress(), resume=None, goal=goal)
 
 
 def test_the_search_comes_close_to_the_optimum(store: Store) -> None:
@@ -89,10 +89,10 @@ def test_after_a_kill_it_proposes_and_measures_the_same(n_runs: int, tmp_path: P
     with Store.open(tmp_path / "broken.sqlite", create=True) as store:
         target = SimulatedTarget(Simulation(noise=0.03))
         with pytest.raises(EndOfProgramError):
-            run_sweep(sweep, target, store, Silence(), resume=None, engine=StopsAfter(target, n_runs))
+            run_sweep(sweep, target, store, NullProgress(), resume=None, engine=StopsAfter(target, n_runs))
         begun = store.unfinished_run(sweep_digest=sweep.digest, target="sim")
         assert begun is not None
-        again = run_sweep(sweep, SimulatedTarget(Simulation(noise=0.03)), store, Silence(), resume=begun)
+        again = run_sweep(sweep, SimulatedTarget(Simulation(noise=0.03)), store, NullProgress(), resume=begun)
         assert kept(store, again) == unbroken
 
 

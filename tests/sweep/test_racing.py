@@ -10,7 +10,7 @@ import pytest
 from ends_of_programs import EndOfProgramError, StopsAfter
 
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import Predictor, Silence
+from cephfit.core.protocols import NullProgress, Predictor
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import STOPPING_DOCUMENT, Run
@@ -74,7 +74,7 @@ def goal(sweep: Sweep) -> Goal:
 
 def measure(sweep: Sweep, goal: Goal | None, store: Store, *, noise: float = 0.05) -> Run:
     target = SimulatedTarget(Simulation(noise=noise))
-    return run_sweep(sweep, target, store, Silence(), resume=None, goal=goal, health_limit_seconds=5)
+    return run_sweep(sweep, target, store, NullProgress(), resume=None, goal=goal, health_limit_seconds=5)
 
 
 def full_plan_of(sweep: Sweep, *, noise: float, seed: int) -> list[Sample]:
@@ -148,15 +148,17 @@ def test_a_killed_race_continues_with_the_same_runs(race: str, n_runs: int, tmp_
 
     with Store.open(tmp_path / "unbroken.sqlite", create=True) as store:
         target = SimulatedTarget(simulation)
-        unbroken = kept(store, run_sweep(sweep, target, store, Silence(), resume=None, goal=goal))
+        unbroken = kept(store, run_sweep(sweep, target, store, NullProgress(), resume=None, goal=goal))
     with Store.open(tmp_path / "broken.sqlite", create=True) as store:
         target = SimulatedTarget(simulation)
         with pytest.raises(EndOfProgramError):
-            run_sweep(sweep, target, store, Silence(), resume=None, goal=goal, engine=StopsAfter(target, n_runs))
+            run_sweep(
+                sweep, target, store, NullProgress(), resume=None, goal=goal, engine=StopsAfter(target, n_runs)
+            )
         begun = store.unfinished_run(sweep_digest=sweep.digest, target="sim")
         assert begun is not None
         again = SimulatedTarget(simulation)
-        assert kept(store, run_sweep(sweep, again, store, Silence(), resume=begun, goal=goal)) == unbroken
+        assert kept(store, run_sweep(sweep, again, store, NullProgress(), resume=begun, goal=goal)) == unbroken
 
 
 def test_a_race_in_every_cell_decides_every_cell(store: Store) -> None:
@@ -194,7 +196,7 @@ def test_a_precise_cell_is_no_longer_measured(store: Store) -> None:
 
 def test_a_configuration_without_figures_leaves_the_race(sweep: Sweep, goal: Goal, store: Store) -> None:
     target = SimulatedTarget(Simulation(refuse="journaling", noise=0.05))
-    run = run_sweep(sweep, target, store, Silence(), resume=None, goal=goal, health_limit_seconds=5)
+    run = run_sweep(sweep, target, store, NullProgress(), resume=None, goal=goal, health_limit_seconds=5)
     document = store.document(run.run_id, STOPPING_DOCUMENT)
     assert document is not None
     assert document["races"][0]["best"] == "ssd"
@@ -239,10 +241,10 @@ def test_a_race_without_its_workload_is_refused_before_anything_changes(sweep: S
 def test_a_race_does_not_continue_for_another_workload(sweep: Sweep, goal: Goal, store: Store) -> None:
     target = SimulatedTarget()
     with pytest.raises(EndOfProgramError):
-        run_sweep(sweep, target, store, Silence(), resume=None, goal=goal, engine=StopsAfter(target, 3))
+        run_sweep(sweep, target, store, NullProgress(), resume=None, goal=goal, engine=StopsAfter(target, 3))
     other = replace(goal, profile=cell_profile(Cell.parse("4K-read")))
     with pytest.raises(InputError, match="another workload"):
-        run_sweep(sweep, target, store, Silence(), resume=store.run(), goal=other)
+        run_sweep(sweep, target, store, NullProgress(), resume=store.run(), goal=other)
 
 
 def test_a_plan_expects_to_save_more_where_configurations_differ_more(sweep: Sweep, goal: Goal) -> None:

@@ -13,7 +13,7 @@ from planned_samples import ok_keys, whole_plan
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.core.errors import ClusterError, HostError, InputError, StoreError
-from cephfit.core.protocols import Applied, Health, Silence
+from cephfit.core.protocols import Applied, Health, NullProgress
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import SampleKey, State
@@ -28,7 +28,7 @@ from cephfit.targets.simulated import SimulatedEngine, SimulatedTarget, Simulati
 
 
 def measure(sweep: Sweep, target: SimulatedTarget, store: Store, *, resume: Run | None = None) -> Run:
-    return run_sweep(sweep, target, store, Silence(), resume=resume, health_limit_seconds=5)
+    return run_sweep(sweep, target, store, NullProgress(), resume=resume, health_limit_seconds=5)
 
 
 def test_a_sweep_gives_every_sample_once_and_is_finished(small_sweep: Sweep, store: Store) -> None:
@@ -131,7 +131,7 @@ def test_an_interrupted_run_continues_to_the_same_samples(small_sweep: Sweep, tm
     with Store.open(tmp_path / "broken.sqlite", create=True) as store:
         target = SimulatedTarget(simulation)
         with pytest.raises(EndOfProgramError):
-            run_sweep(small_sweep, target, store, Silence(), resume=None, engine=StopsAfter(target, n_runs))
+            run_sweep(small_sweep, target, store, NullProgress(), resume=None, engine=StopsAfter(target, n_runs))
         unfinished = store.unfinished_run(sweep_digest=small_sweep.digest, target="sim")
         assert unfinished is not None
         done = measure(small_sweep, SimulatedTarget(simulation), store, resume=unfinished)
@@ -161,7 +161,7 @@ class Cluster(SimulatedTarget):
 def test_a_run_does_not_continue_on_another_cluster_of_the_same_name(small_sweep: Sweep, store: Store) -> None:
     target = Cluster("one")
     with pytest.raises(EndOfProgramError):
-        run_sweep(small_sweep, target, store, Silence(), resume=None, engine=StopsAfter(target, 3))
+        run_sweep(small_sweep, target, store, NullProgress(), resume=None, engine=StopsAfter(target, 3))
     begun = store.run()
     with pytest.raises(InputError, match="another cluster"):
         measure(small_sweep, Cluster("two"), store, resume=begun)
@@ -180,7 +180,7 @@ class DeadCluster(SimulatedTarget):
 
 def test_a_cluster_that_stays_unhealthy_ends_the_sweep_without_loss(small_sweep: Sweep, store: Store) -> None:
     with pytest.raises(ClusterError, match="OSD_DOWN") as caught:
-        run_sweep(small_sweep, DeadCluster(), store, Silence(), resume=None, health_limit_seconds=0.6)
+        run_sweep(small_sweep, DeadCluster(), store, NullProgress(), resume=None, health_limit_seconds=0.6)
     assert "continues where it stopped" in caught.value.remedy
     run = store.run()
     before = ok_keys(store.samples(run.run_id))
@@ -209,7 +209,7 @@ def test_the_remedy_for_endless_scrubs_is_to_pause_them() -> None:
     assert "ceph osd set nodeep-scrub" in caught.value.remedy
 
 
-class Notes(Silence):
+class Notes(NullProgress):
     def __init__(self) -> None:
         self.notes: list[str] = []
 
@@ -242,7 +242,7 @@ def test_a_lasting_refusal_is_not_tried_again(small_sweep: Sweep, store: Store) 
     key = RefusedError("`cache drop` was refused: Permission denied", where="osd.1", code=errno.EACCES)
     target = WithoutDropping(key)
     with pytest.raises(RefusedError, match="Permission denied"):
-        run_sweep(small_sweep, target, store, Silence(), resume=None, health_limit_seconds=3)
+        run_sweep(small_sweep, target, store, NullProgress(), resume=None, health_limit_seconds=3)
     assert target.tries == 98
 
 
@@ -284,7 +284,7 @@ class Untouchable(SimulatedTarget):
 def test_a_missing_fio_is_found_before_anything_changes(small_sweep: Sweep, store: Store) -> None:
     target = Untouchable()
     with pytest.raises(HostError):
-        run_sweep(small_sweep, target, store, Silence(), resume=None, engine=NoFio(target))
+        run_sweep(small_sweep, target, store, NullProgress(), resume=None, engine=NoFio(target))
     assert store.runs() == []
 
 

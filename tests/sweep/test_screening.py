@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from cephfit.cli.sweep.sweep_commands import command as sweep_command
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Partition, Setting
 from cephfit.core.values.run import Run
@@ -70,7 +70,7 @@ def test_planted_effects_are_found_and_inert_settings_are_not(store: Store) -> N
     """Seven factors in twelve configurations; the simulated effects are known."""
     sweep = parse_sweep(SCREENING, file="f")
     target = SimulatedTarget(Simulation(noise=0.05))
-    run = run_sweep(sweep, target, store, Silence(), resume=None)
+    run = run_sweep(sweep, target, store, NullProgress(), resume=None)
     samples = store.samples(run.run_id)
     design = screening_of(sweep.designs)
     found = {
@@ -91,7 +91,7 @@ def test_planted_effects_are_found_and_inert_settings_are_not(store: Store) -> N
 
 def test_effects_on_a_workload_are_shown_too(store: Store) -> None:
     sweep = parse_sweep(SCREENING, file="f")
-    run = run_sweep(sweep, SimulatedTarget(Simulation(noise=0.05)), store, Silence(), resume=None)
+    run = run_sweep(sweep, SimulatedTarget(Simulation(noise=0.05)), store, NullProgress(), resume=None)
     goal = Goal(lambda c: predictor("time", confidence=c), "time", even_profile(sweep.measurement))
     found = effects_on_profile(screening_of(sweep.designs), store.samples(run.run_id), goal)
     assert found is not None

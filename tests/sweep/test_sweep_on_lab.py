@@ -12,7 +12,7 @@ import pytest
 
 from cephfit.ceph.delivery.client_conf import ask, live_sockets
 from cephfit.core.errors import ClusterError, HostError
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.sample import Sample, State
 from cephfit.lab import processes
@@ -67,7 +67,7 @@ def test_fio_reaches_the_images_through_librbd_by_itself(lab_cluster: Lab, tmp_p
     target = LabTarget(lab_cluster, librbd=True)
     try:
         with Store.open(tmp_path / "s.sqlite", create=True) as store:
-            run = run_sweep(sweep, target, store, Silence(), resume=None)
+            run = run_sweep(sweep, target, store, NullProgress(), resume=None)
             samples = store.samples(run.run_id)
             text = store.fio_json(run.run_id, samples[0].key)
     finally:
@@ -133,9 +133,9 @@ def test_a_dead_export_ends_the_sweep_and_the_next_start_continues(lab_cluster: 
     try:
         with Store.open(tmp_path / "s.sqlite", create=True) as store:
             with pytest.raises(HostError, match="has died"):
-                run_sweep(sweep, target, store, Silence(), resume=None, engine=Killer())
+                run_sweep(sweep, target, store, NullProgress(), resume=None, engine=Killer())
             (begun,) = store.runs()
-            run_sweep(sweep, target, store, Silence(), resume=begun)
+            run_sweep(sweep, target, store, NullProgress(), resume=begun)
             samples = store.samples(begun.run_id)
     finally:
         target.reset()
@@ -204,7 +204,7 @@ def test_an_osd_killed_during_a_run_makes_samples_invalid_and_they_are_repeated(
         villain = threading.Thread(target=disturb)
         villain.start()
         try:
-            run = run_sweep(sweep, target, store, Silence(), resume=None, health_limit_seconds=90)
+            run = run_sweep(sweep, target, store, NullProgress(), resume=None, health_limit_seconds=90)
         finally:
             villain.join()
             target.reset()
@@ -228,7 +228,7 @@ def test_an_osd_that_stays_dead_ends_the_sweep_with_what_was_measured_kept(
         with Store.open(tmp_path / "s.sqlite", create=True) as store:
             os.kill(int((lab_cluster.folder / "run" / f"osd.{victim}.pid").read_text()), signal.SIGKILL)
             with pytest.raises(ClusterError, match=r"OSD_DOWN|osd.* down"):
-                run_sweep(sweep, target, store, Silence(), resume=None, health_limit_seconds=3)
+                run_sweep(sweep, target, store, NullProgress(), resume=None, health_limit_seconds=3)
             assert all(s.state is not State.OK for r in store.runs() for s in store.samples(r.run_id))
     finally:
         lab_cluster.start()

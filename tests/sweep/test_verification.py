@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from cephfit.ceph.environment.kernel_locks import HostLockedError
 from cephfit.cli.predict.verify_command import command
 from cephfit.core.errors import CephfitError, ClusterError, HostError, InputError, LackingError
-from cephfit.core.protocols import Applied, Client, Health, Silence
+from cephfit.core.protocols import Applied, Client, Health, NullProgress
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
@@ -141,7 +141,7 @@ def trial_of(work: Work, **changes: Any) -> Trial:
 
 def run(bench: Bench, work: Work, store: Store, **changes: Any) -> list[Any]:
     trial = trial_of(work, **changes)
-    return verify(bench, CONFIGURATIONS, trial, store=store, run_id="r1", progress=Silence())
+    return verify(bench, CONFIGURATIONS, trial, store=store, run_id="r1", progress=NullProgress())
 
 
 def test_rounds_have_every_configuration_once_in_an_order_by_the_seed() -> None:
@@ -193,7 +193,7 @@ def test_a_killed_verification_continues(store: Store) -> None:
 def test_a_used_volume_is_prepared_again_so_that_all_have_the_same_age(store: Store) -> None:
     bench = Bench({})
     traced, verified = Work(bench), Work(bench)
-    assert run_once(bench, CONFIGURATIONS[0], trial_of(traced), progress=Silence()).state is State.OK
+    assert run_once(bench, CONFIGURATIONS[0], trial_of(traced), progress=NullProgress()).state is State.OK
     run(bench, verified, store)
     assert sorted(verified.prepared) == ["A", "fast", "slow"]
     assert Counter(verified.ran) == {"A": 4, "fast": 4, "slow": 4}, "the first run on new data is not counted"
@@ -343,14 +343,14 @@ def test_runs_and_volumes_with_options_as_text_continue(store: Store) -> None:
 def test_caches_are_in_the_requested_condition(store: Store, tmp_path: Path) -> None:
     bench = Bench({})
     cold = trial_of(Work(bench))
-    assert run_once(bench, CONFIGURATIONS[0], cold, progress=Silence()).state is State.OK
+    assert run_once(bench, CONFIGURATIONS[0], cold, progress=NullProgress()).state is State.OK
     assert bench.n_drops == 1
 
     warm = trial_of(Work(bench), cache=CacheCondition.WARM)
     volume = tmp_path / "volume"
     volume.write_bytes(bytes(3 * MIB))
     bench.device = volume
-    sample = run_once(bench, CONFIGURATIONS[0], warm, progress=Silence())
+    sample = run_once(bench, CONFIGURATIONS[0], warm, progress=NullProgress())
     assert (sample.state, bench.n_drops) == (State.OK, 1)
     assert sample.evidence["trial"]["cache"] == "warm"
     assert read_through(volume) == 3 * MIB

@@ -218,7 +218,7 @@ def test_unchanged_values_are_not_reported_as_restored(tmp_path: Path) -> None:
     target = local_target(f"local:{tmp_path / 'v'}")
     target.apply(Configuration("A"), n_clients=1, volume_nbytes=MIB)
     target.close()
-    assert "is as it was before cephfit changed it" in CliRunner().invoke(cephfit, words).stdout
+    assert "is restored: all changes of cephfit are undone" in CliRunner().invoke(cephfit, words).stdout
     assert not (tmp_path / "v").exists()
 
 

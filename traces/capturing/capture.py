@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from cephfit.core.errors import HostError, InputError
-from cephfit.core.protocols import Progress, Silence
+from cephfit.core.protocols import NullProgress, Progress
 from cephfit.traces.capturing import blk_tracer
 from cephfit.traces.capturing.capture_record import CaptureReport, record_path
 

@@ -5,10 +5,11 @@ from dataclasses import asdict
 import click
 
 from cephfit.cli.options.common_options import connected
-from cephfit.cli.options.target_choice import require_openstack
 from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.errors import ClusterError, InputError
+from cephfit.operations.progress_display import progress_display
+from cephfit.operations.target_choice import require_openstack
 
 _CLOUD = click.option(
     "--cloud",

@@ -1,23 +1,24 @@
-"""`cephfit config`: what the configuration file, the environment and the command line come to."""
+"""`cephfit config`: the values of options from configuration file, environment and command line."""
 
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from cephfit.cli.options.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import store_option
 from cephfit.cli.options.completers import targets
 from cephfit.cli.options.config_file import OPTIONS, Entry, config_file
 from cephfit.cli.terminal.command_groups import SentenceGroup
 from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.operations.cluster_options import ClusterOptions
 
 
 @click.group(cls=SentenceGroup)
 def command() -> None:
     """Options that many commands share, from a configuration file and the environment.
 
-    The command line goes before the environment (CEPHFIT_CONF, CEPHFIT_SSH_USER, ...), and that before the file.
+    The command line overrides the environment (CEPHFIT_CONF, CEPHFIT_SSH_USER, ...), which overrides the file.
     The file is that of `cephfit --config FILE`, else of $CEPHFIT_CONFIG, else
     $XDG_CONFIG_HOME/cephfit/config.yaml (docs/clusters.md).
     """
@@ -29,7 +30,7 @@ def command() -> None:
     "target_text",
     metavar="TARGET",
     shell_complete=targets,
-    help="Also take the file's section of this target, such as `ceph:NAME`.",
+    help="Include the file's section for this target, such as `ceph:NAME`.",
 )
 @store_option
 @cluster_options
@@ -72,7 +73,7 @@ def _is(value: Any, entry: Entry | None) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """For people; an address without its password."""
+    """Format a value for display; an address without its password."""
     if value is None:
         return ""
     if isinstance(value, bool):

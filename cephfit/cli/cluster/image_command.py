@@ -7,8 +7,9 @@ import click
 
 from cephfit.cli.options.common_options import connected
 from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, progress_display
+from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.core.units import MIB, format_seconds
+from cephfit.operations.progress_display import progress_display
 
 
 @click.group(cls=SentenceGroup)

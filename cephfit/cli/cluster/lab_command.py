@@ -1,4 +1,4 @@
-"""`cephfit lab`: a real one-machine Ceph for people without one."""
+"""`cephfit lab`: a real Ceph cluster on one machine."""
 
 import time
 from dataclasses import replace
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.units import MIB, format_seconds
+from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
     from cephfit.lab.lab_status import LabStatus
@@ -19,7 +20,7 @@ _name_option = click.option("--name", default="default", show_default=True, help
 _folder_option = click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The lab's own folder, new or empty.  [default: one in the XDG state folder]",
+    help="Folder of the lab, new or empty.  [default: one in the XDG state folder]",
 )
 
 
@@ -28,7 +29,7 @@ def command() -> None:
     """A real one-machine Ceph: monitor, manager, four OSDs on two CRUSH hosts or more, with slow and fast disks.
 
     It keeps everything in one folder and listens on 127.0.0.1; `down` leaves nothing behind. Several labs can run
-    side by side under different names. Needs root.
+    at the same time under different names. Needs root.
     """
 
 
@@ -50,7 +51,7 @@ def command() -> None:
 )
 @json_option
 def up(name: str, folder: Path | None, hosts: int, openstack: bool, filestore: str | None, as_json: bool) -> None:
-    """Create a lab; returns when all PGs are active+clean and, with --openstack, every service can be used."""
+    """Create a lab; returns when all PGs are active+clean and, with --openstack, all services are ready."""
     from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
     from cephfit.lab.cluster import Lab
     from cephfit.lab.lab_spec import LabSpec
@@ -68,11 +69,12 @@ def up(name: str, folder: Path | None, hosts: int, openstack: bool, filestore: s
         return
     click.echo(f"lab {name} is up after {format_seconds(seconds)}")
     _show(status)
-    click.echo(f"\nCeph's own programs reach it with: ceph -c {lab.conf} status")
+    click.echo(f"\nCeph's programs connect to it with: ceph -c {lab.conf} status")
     if status.openstack:
         admin, user = status.openstack.clouds
         click.echo(
-            f"OpenStack's own programs reach it with: export OS_CLIENT_CONFIG_FILE={status.openstack.clouds_yaml} "
+            "OpenStack's programs connect to it with: "
+            f"export OS_CLIENT_CONFIG_FILE={status.openstack.clouds_yaml} "
             f"OS_CLOUD={admin}  (an ordinary project: OS_CLOUD={user})"
         )
 
@@ -95,7 +97,7 @@ def status(context: click.Context, name: str, as_json: bool) -> None:
         raise ClusterError(
             "the lab is not complete: `lab up` is still running, or was killed",
             where=f"lab {name}",
-            remedy=f"remove what there is with `cephfit lab down --name {name}`, then create it again",
+            remedy=f"remove its parts with `cephfit lab down --name {name}`, then create it again",
         )
     if state.dead:
         raise ClusterError(
@@ -147,8 +149,8 @@ def stop(name: str, as_json: bool) -> None:
 def down(name: str, folder: Path | None, as_json: bool) -> None:
     """Remove a lab and everything that belongs to it, whatever state it is in.
 
-    Only what a sweep on it changed on this machine goes back first: where that fails, or the journal that knows it
-    is damaged, the lab stays and the error says how to mend it.
+    Changes of sweeps to this machine are undone first. If that fails, or the journal is damaged, the lab stays and
+    the error states how to fix it.
     """
     from cephfit.core.errors import InputError
     from cephfit.lab.cluster import Lab
@@ -160,15 +162,15 @@ def down(name: str, folder: Path | None, as_json: bool) -> None:
         if folder is None:
             raise
         raise InputError(
-            "no lab has this folder, and nothing of one is left there",
+            "no lab has this folder, and it has no parts of a lab",
             where=str(folder),
-            remedy="leave out --folder and give the lab's --name",
+            remedy="omit --folder and give the lab's --name",
         ) from None
     seconds = time.monotonic() - started
     if as_json:
         print_json({"name": name, "down_seconds": seconds})
     else:
-        click.echo(f"lab {folder or name} is gone after {format_seconds(seconds)}")
+        click.echo(f"lab {folder or name} was removed in {format_seconds(seconds)}")
 
 
 def _show(status: "LabStatus") -> None:

@@ -1,4 +1,4 @@
-"""`cephfit params`: what can be set on a cluster, and what to know before one touches it."""
+"""`cephfit params`: the options of a cluster, their effects and risks."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.options.cluster_options import ClusterOptions, connection_options
+from cephfit.cli.options.cluster_options import connection_options
 from cephfit.cli.options.completers import components, options_of_ceph, releases, targets
 from cephfit.cli.terminal.command_groups import SentenceGroup
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, written_whole
 from cephfit.core.values.configuration import as_yaml
+from cephfit.operations.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from cephfit.ceph.options.option import Option
@@ -26,10 +27,10 @@ _LEGEND = (
 
 @click.group(cls=SentenceGroup)
 def command() -> None:
-    """The options of a cluster: Ceph's own, as a tree, with what to know before changing one.
+    """The options of a Ceph cluster as a tree, with the effects and risks of changing them.
 
-    They come from a running cluster (`--target`), and are kept per version on this machine. `--release 16.2` needs
-    no cluster: it shows those kept here, else those that come with cephfit (`cephfit params releases`).
+    They come from a running cluster (`--target`), and are stored per version on this machine. `--release 16.2`
+    needs no cluster: it shows those stored here, else those included in cephfit (`cephfit params releases`).
     """
 
 
@@ -45,7 +46,7 @@ def _source_options(function: Any) -> Any:
         "target_text",
         metavar="TARGET",
         shell_complete=targets,
-        help="Cluster to ask for its options.  [default: lab]",
+        help="Cluster whose options to show.  [default: lab]",
     )
     return target(release(connection_options(function)))
 
@@ -144,7 +145,7 @@ def list_releases(as_json: bool) -> None:
     help="File to write: JSON, compressed where the name ends with .gz.",
 )
 def export(target_text: str | None, release: str | None, cluster: ClusterOptions, output: Path) -> None:
-    """Write all options of a cluster or a release to a file, in the format in which cephfit keeps them."""
+    """Write all options of a cluster or a release to a file, in the format that cephfit uses."""
     from cephfit.ceph.options.option_archive import as_file
 
     known = _known(target_text, release, cluster)
@@ -154,7 +155,7 @@ def export(target_text: str | None, release: str | None, cluster: ClusterOptions
 
 
 def _known(target_text: str | None, release: str | None, cluster: ClusterOptions) -> "KnownOptions":
-    """Those of a known release, or of a running cluster, which are then kept."""
+    """Return the options of a known release, or of a running cluster, which are then stored."""
     from cephfit.ceph.options import option_archive
     from cephfit.core.errors import CephfitError, InputError
 
@@ -169,7 +170,7 @@ def _known(target_text: str | None, release: str | None, cluster: ClusterOptions
             raise
         versions = ", ".join(option_archive.known_versions())
         raise InputError(
-            f"there is no cluster to ask: {error.what}",
+            f"no cluster is available: {error.what}",
             where="--target lab (the default)",
             remedy=f"name a cluster with --target, or a release with --release: {versions}",
         ) from None
@@ -178,15 +179,15 @@ def _known(target_text: str | None, release: str | None, cluster: ClusterOptions
 
 
 def _ask(target_text: str, cluster: ClusterOptions) -> "tuple[str, tuple[Option, ...]]":
-    from cephfit.cli.options.target_choice import open_target
     from cephfit.core.errors import InputError
+    from cephfit.operations.target_choice import open_target
     from cephfit.targets.abilities import HasCatalogue
 
     target = open_target(target_text, for_change=False, cluster=cluster)
     try:
         if not isinstance(target, HasCatalogue):
             raise InputError(
-                f"target {target.name} is not a Ceph cluster that has options",
+                f"target {target.name} is not a Ceph cluster with options",
                 remedy="name a cluster, such as lab, or a version with --release",
             )
         catalogue = target.catalogue()

@@ -1,15 +1,16 @@
-"""`cephfit pools`: the pools of a cluster, and pools on devices of their own from a short declaration."""
+"""`cephfit pools`: show the pools of a cluster; create pools on chosen devices from a short declaration."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.options.cluster_options import ClusterOptions, connection_options, daemon_options
+from cephfit.cli.options.cluster_options import connection_options, daemon_options
 from cephfit.cli.options.common_options import apply_option, target_option
 from cephfit.cli.terminal.command_groups import SentenceGroup
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.units import MIB, format_nbytes
+from cephfit.operations.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,13 +24,13 @@ _adopt = click.option(
     "--adopt",
     multiple=True,
     metavar="POOL",
-    help="Allow changes to this pool, which was there before. Repeatable.",
+    help="Allow changes to this existing pool. Repeatable.",
 )
 
 _although_unhealthy = click.option(
     "--although-unhealthy",
     is_flag=True,
-    help="Go ahead even if the cluster is not healthy: this change may be what repairs it.",
+    help="Continue even if the cluster is not healthy, for example because this change repairs it.",
 )
 
 
@@ -37,8 +38,8 @@ _although_unhealthy = click.option(
 def command() -> None:
     """Pools placed on chosen devices: show, plan offline, create and remove them.
 
-    A FILE declares pools (`cephfit pools example` prints one). What they need in the CRUSH map is appended to the
-    cluster's own map, which is first tested offline for bad mappings, balance, and the data that would move.
+    A FILE declares pools (`cephfit pools example` prints one). The required CRUSH rules and buckets are appended
+    to the cluster's map, which is first tested offline for bad mappings, balance, and the data that would move.
     """
 
 
@@ -153,8 +154,8 @@ def apply(
 ) -> None:
     """Create the pools of FILE, or change those created before to match it. Only with --apply.
 
-    The pools stay: `cephfit restore` leaves them and their data alone, `cephfit pools remove` removes them.
-    Nothing is started while the cluster is not healthy; afterwards every value, code and placement is read back.
+    The pools stay: `cephfit restore` does not touch them or their data; `cephfit pools remove` removes them.
+    The cluster must be healthy; afterwards every value, code and placement is read back.
     """
     from cephfit.sweep.declaration.file_pools import read_pool_file
     from cephfit.sweep.execution.preflight import await_healthy
@@ -176,7 +177,7 @@ def apply(
         print_json(done.as_json())
         return
     for change in done.changes:
-        words = {"new": "created", "ours": "as declared", "adopted": "changed", "theirs": "left as it was"}
+        words = {"new": "created", "ours": "as declared", "adopted": "changed", "theirs": "unchanged"}
         click.echo(f"pool {change.plan.name}: {words[change.state]}; {change.moved}")
 
 
@@ -199,13 +200,13 @@ def remove(
 ) -> None:
     """Delete the pools of FILE that `pools apply` created, with their rules; adopted ones get their values back.
 
-    The CRUSH map is then as it was before; if somebody else has changed it meanwhile, only cephfit's parts go.
+    This restores the CRUSH map. If it was changed by others meanwhile, only cephfit's parts are removed.
     """
     from cephfit.ceph.pools.pool_plan import POOL_PREFIX
     from cephfit.sweep.declaration.file_pools import read_pool_file
     from cephfit.sweep.execution.preflight import await_healthy
 
-    declared = read_pool_file(file, whatever_name=True)  # its journal says what `pools apply` made
+    declared = read_pool_file(file, whatever_name=True)  # the journal records what `pools apply` created
     target = _open(target_text, cluster, for_change=apply)
     try:
         if apply and not although_unhealthy:
@@ -228,8 +229,8 @@ def remove(
 
 
 def _open(target_text: str, cluster: ClusterOptions, *, for_change: bool) -> "CephTarget":
-    from cephfit.cli.options.target_choice import open_target
     from cephfit.core.errors import InputError
+    from cephfit.operations.target_choice import open_target
     from cephfit.targets.ceph.ceph_target import CephTarget
 
     target = open_target(target_text, for_change=for_change, cluster=cluster, leave=for_change)
@@ -245,11 +246,11 @@ def _print_plan(found: "PoolsPlan") -> None:
     rows = [_row(change) for change in found.changes]
     print_table(("pool", "", "kind", "where", "values", "moves"), rows)
     if found.proposal is not None:
-        click.echo("\nAdded to the CRUSH map, whose other lines stay as they are:")
+        click.echo("\nAdded to the CRUSH map (other lines stay unchanged):")
         for line in found.proposal.added:
             click.echo(f"+ {line}")
         if not found.proposal.added:
-            click.echo("  nothing: the rules are already there")
+            click.echo("  nothing: the rules exist already")
         click.echo(f"According to the map alone, {found.proposal.moved}.\n")
         trials = [
             (
@@ -273,7 +274,7 @@ def _print_plan(found: "PoolsPlan") -> None:
 
 def _row(change: "PoolChange") -> tuple[str, ...]:
     plan = change.plan
-    state = {"new": "new", "ours": "there, ours", "adopted": "there, adopted", "theirs": "there, not ours"}
+    state = {"new": "new", "ours": "exists, ours", "adopted": "exists, adopted", "theirs": "exists, not ours"}
     kind = f"{plan.erasure['k']}+{plan.erasure['m']}" if plan.erasure else f"{plan.size} copies"
     if plan.mode:
         kind += f", {plan.mode} cache"
@@ -283,7 +284,7 @@ def _row(change: "PoolChange") -> tuple[str, ...]:
     )
     place = str(plan.placement) if plan.placement else f"rule {plan.values.get('crush_rule', 'of the cluster')}"
     moved = str(change.moved) if change.state in ("adopted", "ours") else "-"
-    return plan.name, state[change.state], kind, place, values or "as they are", moved
+    return plan.name, state[change.state], kind, place, values or "unchanged", moved
 
 
 def _shares(counts: "Mapping[str, int]") -> str:

@@ -1,4 +1,4 @@
-"""`cephfit restore`: put a target back as it was before cephfit changed it."""
+"""`cephfit restore`: undo all changes of cephfit to a target."""
 
 import shlex
 import time
@@ -6,32 +6,35 @@ from dataclasses import asdict, replace
 
 import click
 
-from cephfit.cli.options.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import apply_option, target_option
-from cephfit.cli.terminal.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.units import format_seconds
+from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.progress_display import progress_display
 
 _NOTHING_TO_UNDO = "the journal on this machine has nothing to undo"
 
 
 @click.command()
-@target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "local:/PATH", "openstack:CLOUD", what="Target to put back")
+@target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "local:/PATH", "openstack:CLOUD", what="Target to restore")
 @apply_option()
 @cluster_options
 @json_option
 def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: bool) -> None:
-    """Put a target back as it was before cephfit changed it, also after a crash.
+    """Undo all changes of cephfit to a target, also after a crash.
 
-    Sets every changed option and kernel value back, restarts the OSDs that need it, detaches the clients' disks
+    Restores every changed option and kernel value, restarts the OSDs that need it, detaches the clients' disks
     and deletes the volumes and pools that cephfit created. Measured samples stay in the store. Safe to run at any
     time, as often as you like. On a cluster that cephfit did not create (`--target ceph`), it only lists what it
     would do, unless `--apply` is given.
     """
-    from cephfit.cli.options.target_choice import is_foreign, open_target
+    from cephfit.operations.cluster_options import is_existing_cluster
+    from cephfit.operations.target_choice import open_target
     from cephfit.targets.local import LocalTarget
     from cephfit.targets.simulated import SimulatedTarget
 
-    if is_foreign(target_text) and not apply:
+    if is_existing_cluster(target_text) and not apply:
         _list(target_text, cluster, as_json=as_json)
         return
     started = time.monotonic()
@@ -55,22 +58,22 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
             {"target": name, "restored": True, "healthy": health.ok, "reasons": health.reasons, "seconds": seconds}
         )
         return
-    click.echo(f"{name} is as it was before cephfit changed it ({format_seconds(seconds)})")
+    click.echo(f"{name} is restored: all changes of cephfit are undone ({format_seconds(seconds)})")
     for reason in health.reasons:
         click.echo(f"Not healthy: {reason}")
 
 
 def restoring(target_text: str, cluster: ClusterOptions) -> str:
-    """The command that puts a target back, to be typed.
+    """Return the command line that restores a target.
 
     Args:
-        target_text: as the command had it that changed the target.
-        cluster: likewise. The lock that was taken over then is our own since.
+        target_text: as in the command that changed the target.
+        cluster: likewise, without the option to take over the lock, which is held since then.
     """
-    from cephfit.cli.options.target_choice import is_foreign
+    from cephfit.operations.cluster_options import is_existing_cluster
 
     words = ["cephfit", "restore", "--target", target_text]
-    if is_foreign(target_text):
+    if is_existing_cluster(target_text):
         words += [*replace(cluster.for_target(target_text), take_over=False).words(), "--apply"]
     return shlex.join(words)
 
@@ -90,7 +93,7 @@ def _say_nothing_known(name: str, *, as_json: bool) -> None:
 
 
 def _list(target_text: str, cluster: ClusterOptions, *, as_json: bool) -> None:
-    from cephfit.cli.options.target_choice import open_target
+    from cephfit.operations.target_choice import open_target
     from cephfit.targets.abilities import Previews
 
     target = open_target(target_text, for_change=False, cluster=cluster)

@@ -1,13 +1,4 @@
-"""Options that several commands share.
-
-Numbers on the command line that must be numbers: `nan` is within every range, since it is not outside of it.
-
-How a workload is predicted: the options of all commands that do it.
-
-A connection to the cloud that a person named; a sentence where the libraries for it are missing.
-
-Options that several commands share, each declared and worded once.
-"""
+"""Options that several commands share, each declared once."""
 
 from __future__ import annotations
 
@@ -20,16 +11,16 @@ import click
 
 from cephfit.cli.options.completers import measured_rates, runs, stores, targets
 from cephfit.cli.options.config_file import DEFAULT_STORE, configured_store
-from cephfit.cli.options.target_choice import require_openstack
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.mapper import MODELS
+from cephfit.operations.target_choice import require_openstack
 
 if TYPE_CHECKING:
     from openstack.connection import Connection
 
 
 class Finite(click.FloatRange):
-    """A number in a range; neither `nan` nor `inf`."""
+    """A finite number in a range; click's own ranges accept `nan`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -59,10 +50,10 @@ mapped_confidence_option = click.option(
 
 
 def connected(name: str) -> Connection:
-    """A connection by name in clouds.yaml; an empty name takes ``OS_CLOUD``.
+    """Connect to a cloud by its name in clouds.yaml; an empty name selects ``OS_CLOUD``.
 
     Raises:
-        HostError: the libraries that speak with OpenStack are not installed.
+        HostError: the OpenStack libraries are not installed.
         CephfitError: see ``cephfit.cloud.cloud_connection.connect``.
     """
     require_openstack(f"cloud {name}" if name else "OS_CLOUD")
@@ -81,7 +72,7 @@ store_option = click.option(
     show_envvar=True,
     metavar="STORE",
     shell_complete=stores,
-    help=f"Store of the results: an SQLite file or an SQLAlchemy URL.  [default: {DEFAULT_STORE}]",
+    help=f"Results store: an SQLite file or an SQLAlchemy URL.  [default: {DEFAULT_STORE}]",
 )
 
 run_option = click.option(
@@ -125,12 +116,12 @@ _LOAD_HELP = "Which load of the sweep file to use.  [default: the measurement's 
 load_option = click.option("--load", default="", metavar="LOAD", help=_LOAD_HELP)
 
 any_load_option = click.option("--load", metavar="LOAD", help=_LOAD_HELP)
-"""None where it was not given, for commands that can take all loads."""
+"""None if not given, for commands that can use all loads."""
 
 keep_option = click.option(
     "--keep",
     is_flag=True,
-    help="Leave the target as it is at the end: keep the volumes and the last configuration.",
+    help="Keep the volumes and the last configuration on the target at the end.",
 )
 
 scale_option = click.option(
@@ -142,9 +133,9 @@ def target_option(*forms: str, what: str = "Target cluster", more: str = "") -> 
     """Adds a required ``--target`` (argument ``target_text``).
 
     Args:
-        forms: what may be given, such as ``lab:NAME``.
-        what: begins the help.
-        more: ends it.
+        forms: accepted forms, such as ``lab:NAME``.
+        what: first words of the help.
+        more: last words of the help.
     """
     choices = ", ".join(f"`{form}`" for form in forms)
     return click.option(
@@ -158,10 +149,10 @@ def target_option(*forms: str, what: str = "Target cluster", more: str = "") -> 
 
 
 def apply_option(where: str = "to a cluster that cephfit did not create") -> Callable[[_Command], _Command]:
-    """Adds ``--apply`` to a command that shows, without it, what it would do.
+    """Adds ``--apply`` to a command that without it only shows its changes.
 
     Args:
-        where: the changes go; empty where ``--apply`` is needed everywhere.
+        where: what is changed; empty if ``--apply`` is always required.
     """
     changes = f"Apply the changes {where}".rstrip()
     return click.option("--apply", is_flag=True, help=f"{changes}.  [default: only show them]")
@@ -170,4 +161,4 @@ def apply_option(where: str = "to a cluster that cephfit did not create") -> Cal
 needed_apply_option = click.option(
     "--apply", is_flag=True, help="Allow changes to a cluster that cephfit did not create; required there."
 )
-"""For commands that do nothing at all on such a cluster without it."""
+"""For commands that refuse such a cluster without it."""

@@ -1,7 +1,7 @@
-"""What a shell offers for values on the command line: targets, runs, sweep files, options of Ceph.
+"""Shell completion of values on the command line: targets, runs, sweep files, options of Ceph.
 
-A person waits for the answer at every press of the Tab key. So nothing here opens a cluster or loads a heavy
-package, and whatever goes wrong offers nothing, without a word.
+The user waits for the answer after every press of the Tab key. So nothing here opens a cluster or loads a heavy
+package, and any error results in no suggestions and no message.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ TRACE_FORMATS = (
     *("disksim", "fio-iolog", "fiu", "mqsim", "msr", "oracle-general", "parquet", "qemu", "rbd-replay", "spc"),
     *("strace", "systor17", "tencent", "vscsi-binary", "vscsi-csv", "vscsi-histogram", "xperf"),
 )
-"""The names of ``traces/formats.py``, whose readers take too long to load here."""
+"""The names in ``traces/formats.py``, whose readers take too long to load here."""
 
 _MOST_RUNS = 50
 _SQLITE_URL = "sqlite:///"
 
 
 def _silently(offer: Callable[[click.Context, str], Iterable[str | CompletionItem]]) -> _Completer:
-    """Those of the values offered that begin as the word does; none where offering fails."""
+    """Keep the values that begin with the incomplete word; none after an error."""
 
     @wraps(offer)
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -45,7 +45,7 @@ def _silently(offer: Callable[[click.Context, str], Iterable[str | CompletionIte
 
 @_silently
 def targets(_context: click.Context, incomplete: str) -> Iterator[str]:
-    """``lab``, ``sim``, ``ceph`` and the named ones that this machine knows: labs, ceph.conf files, clouds."""
+    """``lab``, ``sim``, ``ceph`` and names known on this machine: labs, ceph.conf files, clouds."""
     kind, colon, which = incomplete.partition(":")
     if not colon:
         yield from ("ceph", "lab", "local:", "openstack:", "sim")
@@ -55,7 +55,7 @@ def targets(_context: click.Context, incomplete: str) -> Iterator[str]:
     if kind == "lab" and which.startswith("/"):
         yield from (f"lab:{path}" for path in _paths(which))
         return
-    # A short word may begin several kinds; with a colon it is one.
+    # A word without a colon may begin several kinds of targets.
     if "lab".startswith(kind):
         yield from (f"lab:{name}" for name in _labs())
     if "ceph".startswith(kind):
@@ -90,11 +90,11 @@ def _clouds() -> list[str]:
 
 @_silently
 def runs(context: click.Context, _incomplete: str) -> Iterator[CompletionItem]:
-    """The newest runs of the store that the same command line names, only read."""
+    """The newest runs of the store on the command line, opened read-only."""
     place = context.params.get("store") or context.params.get("location") or "results.sqlite"
     path = Path(str(place).removeprefix(_SQLITE_URL))
     if "://" in str(path) or not path.is_file():
-        return  # a server of databases would keep a person waiting
+        return  # a database server may be slow
     uri = f"{path.absolute().as_uri()}?mode=ro"
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=0.1)) as store:
         rows = store.execute(
@@ -106,7 +106,7 @@ def runs(context: click.Context, _incomplete: str) -> Iterator[CompletionItem]:
 
 @_silently
 def stores(_context: click.Context, incomplete: str) -> Iterator[str]:
-    """SQLite files, by the name that they usually have, and folders."""
+    """SQLite files, by their usual suffixes, and folders."""
     return _paths(incomplete, ".sqlite", ".db")
 
 
@@ -118,7 +118,7 @@ def measured_rates(_context: click.Context, incomplete: str) -> Iterator[str]:
 
 @_silently
 def sweep_files(_context: click.Context, incomplete: str) -> Iterator[str]:
-    """The sweep files that come with cephfit, and YAML files."""
+    """The bundled sweep files, and YAML files."""
     import cephfit.sweeps as bundled
 
     yield from sorted(path.stem for path in Path(str(bundled.__file__)).parent.glob("*.yaml"))
@@ -127,7 +127,7 @@ def sweep_files(_context: click.Context, incomplete: str) -> Iterator[str]:
 
 @_silently
 def configurations(context: click.Context, incomplete: str) -> Iterator[str]:
-    """Names that the sweep file declares, after the last comma; not those of a design, which takes planning."""
+    """Names declared in the sweep file, after the last comma; not those of a design, which needs planning."""
     import yaml
 
     import cephfit.sweeps as bundled
@@ -136,7 +136,7 @@ def configurations(context: click.Context, incomplete: str) -> Iterator[str]:
     ready = Path(str(bundled.__file__)).parent / f"{named}.yaml"
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     with (named if named.is_file() else ready).open("rb") as stream:
-        declared = yaml.load(stream, loader)["configurations"]  # a safe loader, the fast one where there is one
+        declared = yaml.load(stream, loader)["configurations"]  # a safe loader, the fast one if available
     head, comma, _ = incomplete.rpartition(",")
     given = head.split(",")
     yield from (f"{head}{comma}{name}" for name in map(str, declared) if name not in given)
@@ -144,7 +144,7 @@ def configurations(context: click.Context, incomplete: str) -> Iterator[str]:
 
 @_silently
 def options_of_ceph(_context: click.Context, _incomplete: str) -> Iterator[str]:
-    """Options that some known release of Ceph had or has."""
+    """Options of all known releases of Ceph."""
     from cephfit.ceph.options.option_history import histories
 
     return iter(histories())
@@ -152,7 +152,7 @@ def options_of_ceph(_context: click.Context, _incomplete: str) -> Iterator[str]:
 
 @_silently
 def components(_context: click.Context, _incomplete: str) -> Iterator[str]:
-    """The components in which `params tree` sorts options."""
+    """The components of options in `params tree`."""
     from cephfit.ceph.options.option_tree import COMPONENTS
 
     return iter(COMPONENTS)
@@ -173,7 +173,7 @@ def trace_formats(_context: click.Context, _incomplete: str) -> Iterator[str]:
 
 
 def _paths(incomplete: str, *suffixes: str) -> Iterator[str]:
-    """Folders (with a slash at the end) and files below what is typed, spelled as it is typed.
+    """Folders (with a final slash) and files that match the incomplete path, spelled as typed.
 
     Args:
         incomplete: the beginning of a path.

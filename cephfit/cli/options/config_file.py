@@ -1,8 +1,8 @@
 """The configuration file: values of options that are the same in many commands.
 
 One file is read: that of ``cephfit --config FILE``, else of ``$CEPHFIT_CONFIG``, else
-``$XDG_CONFIG_HOME/cephfit/config.yaml``. A file in the current folder is not read: whoever can write there could
-otherwise choose the cluster that a command changes.
+``$XDG_CONFIG_HOME/cephfit/config.yaml``. A file in the current folder is not read: any user who can write
+there could otherwise select the cluster that a command changes.
 """
 
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "CEPHFIT_CONFIG"
 _CHOSEN = "cephfit.config"
-"""Where click's contexts carry the path of ``--config``."""
+"""Key of the path of ``--config`` in click's context."""
 DEFAULT_STORE = "results.sqlite"
 ADMINS = ("rados", "ceph", "rest")
 
@@ -37,13 +37,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """What the file says.
+    """The content of the configuration file.
 
     Attributes:
         path: of the file, whether it exists or not.
-        store: of the results; None where the file names none.
-        everywhere: for every cluster: fields of ``ClusterOptions`` to values.
-        targets: the same for one target, which goes first; by the target's name up to its first comma.
+        store: results store; None if the file has none.
+        everywhere: values for every cluster, by field of ``ClusterOptions``.
+        targets: values for one target, which override those; by the target's name up to its first comma.
     """
 
     path: Path
@@ -52,13 +52,13 @@ class ConfigFile:
     targets: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict)
 
     def of_target(self, target: str | None) -> dict[str, Entry]:
-        """The values for a target, its own before those for all."""
+        """Return the values for a target; its section overrides the values for every cluster."""
         own = self.targets.get(target.partition(",")[0], {}) if target else {}
         return {**self.everywhere, **own}
 
 
 def choose(context: click.Context, path: Path | None) -> None:
-    """Remember the path that a person gave with ``--config``.
+    """Store the path given with ``--config`` in the context.
 
     Raises:
         InputError: there is no such file.
@@ -73,10 +73,10 @@ def choose(context: click.Context, path: Path | None) -> None:
 
 
 def config_file() -> ConfigFile:
-    """The configuration file of the running command; an empty one where the usual file does not exist.
+    """The configuration file of the running command; an empty one if the default file does not exist.
 
     Raises:
-        InputError: it cannot be read, or says what cannot be; or a file that was named does not exist.
+        InputError: it cannot be read or is wrong; or a named file does not exist.
     """
     context = click.get_current_context(silent=True)
     named = context.meta.get(_CHOSEN) if context is not None else None
@@ -88,12 +88,12 @@ def config_file() -> ConfigFile:
 
 
 def configured_store() -> str:
-    """The store of commands that name none."""
+    """The default store of commands."""
     context = click.get_current_context(silent=True)
     try:
         found = config_file().store
     except InputError:
-        if context is not None and context.resilient_parsing:  # a shell completes words
+        if context is not None and context.resilient_parsing:  # shell completion
             return DEFAULT_STORE
         raise
     return found.value if found is not None else DEFAULT_STORE
@@ -114,7 +114,7 @@ def read_config(path: Path) -> ConfigFile:
         raise InputError(
             f"the configuration file cannot be read: {why}",
             where=str(path),
-            remedy=f"give another with --config or ${VARIABLE}",
+            remedy=f"give another file with --config or ${VARIABLE}",
         ) from None
     if not any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines()):
         return ConfigFile(path)
@@ -139,7 +139,11 @@ def _entries(section: "Mapping[str, Located]", folder: Path) -> dict[str, Entry]
 
 
 def _require_private(config: ConfigFile) -> None:
-    """Raises: InputError: others may read a file that has a password in an address."""
+    """Check the file's mode if an address in it has a password.
+
+    Raises:
+        InputError: other users may read it.
+    """
     entries = [config.store, *config.everywhere.values()]
     entries += [entry for section in config.targets.values() for entry in section.values()]
     secret = [one for one in entries if one is not None and isinstance(one.value, str) and _password(one.value)]
@@ -192,7 +196,7 @@ def _hosts(one: "Located", folder: Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _OptionKind:
-    """How an option is read, and the field of ``ClusterOptions`` that it fills."""
+    """The parser of an option, and its field in ``ClusterOptions``."""
 
     field: str
     read: "Callable[[Located, Path], Any]"
@@ -213,5 +217,5 @@ OPTIONS: Mapping[str, _OptionKind] = {
     "crush-rule": _OptionKind("crush_rule", _text),
     "pg-num": _OptionKind("pg_num", lambda one, _: one.whole(least=1)),
 }
-"""The options that the file may have, by their names on the command line. Leave to change a cluster (``--apply``)
-and to take over a lock (``--take-over``) are given each time, never by a file."""
+"""Options allowed in the file, by their command-line names. Permission to change a cluster (``--apply``) or to
+take over a lock (``--take-over``) must be given each time, never by a file."""

@@ -1,17 +1,12 @@
-"""What a sweep is after: `--profile` and `--model`, for sweeps that race configurations or search for one."""
+"""Options for the goal of a sweep: `--profile` and `--model`, for races and searches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
-
-if TYPE_CHECKING:
-    from cephfit.core.protocols import Predictor
-    from cephfit.core.values.run import Run
-    from cephfit.sweep.goal import Goal
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -19,12 +14,12 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def goal_options(command: _Command) -> _Command:
     """Adds ``--profile`` and ``--model`` (arguments ``profile_file`` and ``model``) of a sweep's goal."""
     return profile_options(
-        "Profile of the workload that configurations race for, if the sweep says so (`cephfit trace profile`)."
+        "Profile of the workload that configurations race for, if the sweep declares it (`cephfit trace profile`)."
     )(command)
 
 
 def profile_options(what_for: str) -> Callable[[_Command], _Command]:
-    """Adds ``--profile`` and ``--model`` to a command that uses them for something of its own.
+    """Adds ``--profile`` and ``--model`` to a command with another use for them.
 
     Args:
         what_for: the help of ``--profile``.
@@ -49,26 +44,3 @@ def profile_options(what_for: str) -> Callable[[_Command], _Command]:
         return profile(model(command))
 
     return with_both
-
-
-def goal_of(profile_file: Path | None, model: str | None, *, resume: Run | None = None) -> Goal:
-    """What the options say; what they leave open is as the run began that is gone on with.
-
-    Raises:
-        InputError: the file cannot be read or is no profile.
-    """
-    from cephfit.core.profile_files import read_profile
-    from cephfit.core.values.profile import Profile
-    from cephfit.mapper import MODELS, predictor
-    from cephfit.sweep.goal import GOAL, Goal
-
-    begun: Mapping[str, Any] = (resume.facts.get(GOAL) if resume is not None else None) or {}
-    model_predictor = model or str(begun.get("model", MODELS[0]))
-    profile = None if profile_file is None else read_profile(profile_file)
-    if profile is None and begun.get("profile") is not None:
-        profile = Profile.from_json(begun["profile"], where="the run's profile")
-
-    def predict_with(confidence: float) -> Predictor:
-        return predictor(model_predictor, confidence=confidence)
-
-    return Goal(predict_with, model_predictor, profile)

@@ -1,4 +1,4 @@
-"""Options that take one value: a second, different one is an error, where click would drop the first."""
+"""Refuse a second, different value of an option that takes one value; click would drop the first."""
 
 import re
 from typing import Any
@@ -9,9 +9,9 @@ _SECRETS = re.compile(r"(://[^:/@\s]*:)[^@\s]*(?=@)|(\w*password=)[^&\s]*", re.I
 
 
 def refuse_repeated_options(command: click.Command) -> click.Command:
-    """Have a command and all commands below it refuse an option that is given with two different values.
+    """Make a command and its subcommands refuse an option that is given with two different values.
 
-    Options that collect values (``multiple=True``) and flags are as they were.
+    Options that collect values (``multiple=True``) and flags are not affected.
     """
     make_parser = command.make_parser
 
@@ -23,7 +23,7 @@ def refuse_repeated_options(command: click.Command) -> click.Command:
                 _refuse_second_value(option, ctx)
         return parser
 
-    if make_parser.__name__ != make_refusing_parser.__name__:  # a command that is imported once is asked for often
+    if make_parser.__name__ != make_refusing_parser.__name__:  # wrap an imported command only once
         command.make_parser = make_refusing_parser  # type: ignore[method-assign]
         if isinstance(command, click.Group):
             for below in command.commands.values():
@@ -32,7 +32,7 @@ def refuse_repeated_options(command: click.Command) -> click.Command:
 
 
 def _refuse_second_value(option: Any, ctx: click.Context) -> None:
-    """Wrap how click's parser keeps the value of one option; ``option`` is of a class of its that has no name."""
+    """Wrap the method of click's parser that stores the value of one option; its class is private."""
     keep = option.process
     given: list[Any] = []
 
@@ -49,7 +49,7 @@ def _refuse_second_value(option: Any, ctx: click.Context) -> None:
 
 
 def _shown(value: Any) -> str:
-    """A value as it was given; a password in it is not repeated."""
+    """Format a value for a message, without passwords."""
     if isinstance(value, tuple):
         return " ".join(map(_shown, value))
     text = value if isinstance(value, str) else str(value) if value is not None else "an empty value"

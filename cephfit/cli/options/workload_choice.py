@@ -1,4 +1,4 @@
-"""Which real workload a person means, and how it is run."""
+"""Options that select a real workload, and the trial that runs it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ workload_option = click.option(
     default=_PGBENCH,
     show_default=True,
     metavar="pgbench|program:FILE",
-    help="Workload to run: pgbench on PostgreSQL, or a program of yours (docs/workloads.md has its steps).",
+    help="Workload to run: pgbench on PostgreSQL, or your own program (docs/workloads.md has its steps).",
 )
 
 _ROOM = 1.25
-"""Volume size over what the workload says it needs: a file system gets slower when it is nearly full."""
+"""Volume size relative to the workload's requirement: a nearly full file system is slower."""
 
 
 def trial_of(
@@ -51,23 +51,24 @@ def trial_of(
     observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
     collect: Callable[[GuestTrace], None] | None = None,
 ) -> Trial:
-    """A workload, sized for its volume; pgbench in a guest where the target has such. On a lab, the disks' limits
-    are lifted while nothing is measured.
+    """Return the trial of a workload, sized for its volume; pgbench runs in guests if the target has guests.
+
+    On a lab, the disks' limits are lifted while nothing is measured.
 
     Args:
-        target: where it will run.
+        target: on which it will run.
         workload: as ``--workload`` takes it.
-        scale: of pgbench's database; None takes its own.
+        scale: of pgbench's database; None: the default.
         repeats: runs per configuration.
         seconds: of each run.
         seed: of the order of runs.
         cache: the condition of the cluster's caches before each run.
-        observe: entered around each measured run with the client's device.
-        collect: hears the trace of each measured run in a guest, which then takes one.
+        observe: context manager around each measured run, called with the client's device.
+        collect: receives a trace of each measured run in a guest; None: no traces are recorded.
 
     Raises:
-        InputError: the target is a simulation, or has guests and the workload is a program; or a program does not
-            do as it should.
+        InputError: the target is a simulation, or has guests and the workload is a program; or a program breaks
+            the rules of docs/workloads.md.
     """
     from cephfit.core.errors import InputError
     from cephfit.core.units import MIB
@@ -92,7 +93,7 @@ def trial_of(
             raise InputError("--scale is for pgbench only", where=where, remedy="omit it")
         if isinstance(target, RunsGuestJobs):
             raise InputError(
-                "a program of yours runs on this machine, not in guests",
+                "your own program runs on this machine, not in guests",
                 where=where,
                 remedy="verify with pgbench in guests, or with the program on --target ceph",
             )

@@ -51,15 +51,15 @@ def command(
 ) -> None:
     """Rank the configurations of a sweep for the workload in PROFILE, best to worst, the default = 100.
 
-    PROFILE comes from `cephfit trace profile`, or is an example that comes with cephfit, such as
+    PROFILE comes from `cephfit trace profile`, or is a bundled example, such as
     `example:pgbench`; STORE comes from `cephfit sweep run`. A CSV has the columns configuration, size, pattern,
     client, run, iops.
     """
-    from cephfit.cli.reports.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
     from cephfit.results import open_baselines
+    from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
 
     model_predictor = predictor(model, confidence=confidence)

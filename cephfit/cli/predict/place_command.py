@@ -71,13 +71,13 @@ def command(
     tier counts with the share of the measured data that it had capacity for.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
-    from cephfit.cli.reports.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import worse_than
     from cephfit.mapper.pool_choice import choose_pool
     from cephfit.results import open_baselines
     from cephfit.results.report.formatting import level
+    from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
 
     model_predictor = predictor(model, confidence=confidence)
     measured = run_document(location, run_id)
@@ -177,7 +177,7 @@ def parse_prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> di
 
     Args:
         prices: each ``CLASS=NUMBER``.
-        spaces: by configuration, None where it is not known.
+        spaces: by configuration; None if unknown.
 
     Raises:
         InputError: one has another form, or names a class without a pool.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.options.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import (
     Finite,
     keep_option,
@@ -20,14 +20,10 @@ from cephfit.cli.options.common_options import (
 )
 from cephfit.cli.options.completers import configurations, runs, sweep_files
 from cephfit.cli.options.workload_choice import workload_option
-from cephfit.cli.terminal.output import (
-    json_option,
-    print_json,
-    print_table,
-    progress_display,
-    sigterm_as_interrupt,
-)
+from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT, VERIFICATION_DOCUMENT
+from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +74,7 @@ if TYPE_CHECKING:
     "--repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Runs per configuration."
 )
 @click.option(
-    "--seconds", type=Finite(min=1), default=30.0, show_default=True, help="How long each run is measured."
+    "--seconds", type=Finite(min=1), default=30.0, show_default=True, help="Measured seconds of each run."
 )
 @keep_option
 @needed_apply_option
@@ -110,11 +106,11 @@ def command(
     regret is the cost of following the prediction, compared with the best configuration that was run. A cluster
     that cephfit did not create needs `--apply`; `cephfit sweep plan --target` shows what would change.
     """
-    from cephfit.cli.options.target_choice import open_target
     from cephfit.cli.options.workload_choice import trial_of
     from cephfit.cli.sweep.sweep_stopping import known_of
     from cephfit.core.values.run import CLUSTER, is_another_cluster
     from cephfit.mapper.accuracy import assess
+    from cephfit.operations.target_choice import open_target
     from cephfit.results.store.measuring_process import measured_by_this_process
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
@@ -165,9 +161,9 @@ def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
         measured = parse_sweep(run.sweep_text, file=f"run {run_id}", stored=True).configurations
         if {c.name: c.settings for c in measured} != {c.name: c.settings for c in sweep.configurations}:
             raise InputError(
-                f"the configurations of sweep {sweep.name} are not those that run {run_id} measured",
+                f"the configurations of sweep {sweep.name} differ from those that run {run_id} measured",
                 where=store.name,
-                remedy="give the sweep file as it was then, or a run of this sweep file with --run",
+                remedy="give the original sweep file, or a run of this sweep file with --run",
             )
         return run
     for run in store.runs():
@@ -269,7 +265,7 @@ def _print(assessment: Assessment, note: str) -> None:
     order = {True: "held", False: "did NOT hold", None: "is not clear from these runs"}[assessment.order_held]
     click.echo(f"The predicted order {order} (model {assessment.model}, workload {assessment.workload})")
     if assessment.regret_pct is not None:
-        click.echo(f"Regret of following the prediction: {assessment.regret_said()}")
+        click.echo(f"Regret of following the prediction: {assessment.regret_text()}")
     for sentence in assessment.missed():
         click.echo(sentence)
     for line in assessment.notes:

@@ -23,10 +23,10 @@ import click
 
 from cephfit.cli.options.common_options import load_option, profiles_option, store_option
 from cephfit.cli.options.completers import runs
-from cephfit.cli.sweep.sweep_run import Request, measure
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
 from cephfit.core.errors import CephfitError
+from cephfit.operations.sweep_measurement import Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,7 +144,7 @@ def _died(process: SpawnProcess) -> CephfitError:
     return CephfitError(
         f"the process that measured this target {how}",
         where=process.name,
-        remedy="run the same command again: it continues from what is stored",
+        remedy="run the same command again: it continues from the stored samples",
     )
 
 
@@ -239,7 +239,7 @@ def command(
         raise InputError(
             "the table and --json cannot both go to standard output",
             where="-o -",
-            remedy="name a file with -o, or leave out --json",
+            remedy="name a file with -o, or omit --json",
         )
     if output is not None:
         refuse_lost_input(output)
@@ -252,7 +252,7 @@ def command(
         ]
     rows = rows_of(baselines)
     served = [one for profile in profiles for one in served_of(profile, baselines)]
-    notes = [*_notes(runs), *_left_out(served), *(_of_which_rounds(baselines) if served else ())]
+    notes = [*_notes(runs), *_omitted(served), *(_of_which_rounds(baselines) if served else ())]
     notes += _of_the_loads(baselines, profiles)
     if output is not None and _write_csv(output, runs, rows, served, load):
         return
@@ -316,9 +316,9 @@ def _in_order(store: Store, runs: list[Run]) -> list[Run]:
 
     Concurrent runs of one command begin at nearly the same time, so their begin does not give the order.
     """
-    from cephfit.core.values.run import BESIDE_DOCUMENT
+    from cephfit.core.values.run import TARGETS_DOCUMENT
 
-    documents = [store.document(run.run_id, BESIDE_DOCUMENT) for run in runs]
+    documents = [store.document(run.run_id, TARGETS_DOCUMENT) for run in runs]
     orders = [document for document in documents if document is not None]
     if len(orders) == len(runs) and all(order["targets"] == orders[0]["targets"] for order in orders):
         numbers = {run.run_id: order["number"] for run, order in zip(runs, orders, strict=True)}
@@ -367,9 +367,9 @@ def _of_the_loads(targets: Sequence[Baselines], profiles: Sequence[Profile]) -> 
     from cephfit.results.statistics.workload_rate import rate_notes
 
     reached = [
-        f"target {number}: {said}"
+        f"target {number}: {sentence}"
         for number, target in enumerate(targets, start=1)
-        if (said := target.measured_load.reached_in(target.configurations, CELLS))
+        if (sentence := target.measured_load.reached_in(target.configurations, CELLS))
     ]
     return [*reached, *dict.fromkeys(n for p in profiles for target in targets for n in rate_notes(p, target))]
 

@@ -145,7 +145,7 @@ _FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".c
     metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
     help="Instead of -o: write pages for all runs, all loads and every --profile into this folder, with an index "
-    "and tables of all of them; --run (repeatable) and --load choose some.",
+    "and tables of all of them; --run (repeatable) and --load select some.",
 )
 @click.option(
     "--format",
@@ -179,7 +179,7 @@ def command(
         raise click.UsageError("give either -o FILE or --folder FOLDER")
     if folder is not None:
         if style is not None or what is not None:
-            raise click.UsageError("--folder writes pages and all tables: leave out --format and --what")
+            raise click.UsageError("--folder writes pages and all tables: omit --format and --what")
         _write_folder(store, folder, run_ids, load, profile_files, as_json=as_json)
         return
     assert output is not None, "one of the two is given"
@@ -211,7 +211,7 @@ def _write_one(
         raise InputError(
             "the report and --json cannot both go to standard output",
             where="-o -",
-            remedy="name a file with -o, or leave out --json",
+            remedy="name a file with -o, or omit --json",
         )
     refuse_lost_input(output)
     style = _style(output, style, what)

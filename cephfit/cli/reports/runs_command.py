@@ -40,7 +40,7 @@ def command() -> None:
 @store_option
 @json_option
 def list_runs(store: str, as_json: bool) -> None:
-    """List the runs, newest first. All figures but the last count samples, one per fio run and client."""
+    """List the runs, newest first. All numbers except the last count samples, one per fio run and client."""
     from cephfit.results.report import formatting
     from cephfit.results.store.sample_store import Store
 
@@ -85,7 +85,7 @@ def show(name: str, store: str, as_json: bool) -> None:
 @store_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
-    "--force", is_flag=True, help="Delete it also if a process of another machine may still be measuring it."
+    "--force", is_flag=True, help="Delete it even if a process of another machine may still be measuring it."
 )
 @json_option
 def rm(name: str, store: str, yes: bool, force: bool, as_json: bool) -> None:
@@ -153,8 +153,10 @@ def export(name: str, store: str, output: Path, style: str | None) -> None:
 
 
 def _confirmed(question: str) -> bool:
-    """Raises:
-    InputError: standard input has no answer, as in a script.
+    """Ask the user.
+
+    Raises:
+        InputError: standard input has no answer, as in a script.
     """
     try:
         return click.confirm(question)

@@ -8,23 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.options.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import Finite, apply_option, keep_option, run_option, store_option
 from cephfit.cli.options.completers import stores, sweep_files, targets
 from cephfit.cli.options.goal_choice import goal_options
 from cephfit.cli.sweep.sweep_effects import command as effects
 from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import (
-    json_option,
-    print_json,
-    print_table,
-    progress_display,
-    progress_displays,
-    sigterm_as_interrupt,
-)
+from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
+from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.progress_display import progress_display, progress_displays
 
 if TYPE_CHECKING:
-    from cephfit.cli.sweep.sweep_run import Request
+    from cephfit.operations.sweep_measurement import Request
 
 
 @click.group(name="sweep", cls=SentenceGroup)
@@ -140,13 +135,13 @@ def run(
     On a cluster that cephfit did not create (`--target ceph`), nothing is changed without `--apply`: it only shows
     the plan, the current and the new value of every setting, what would be restarted, and the pools to be created.
     """
-    from cephfit.cli.options.target_choice import is_foreign
     from cephfit.cli.sweep.sweep_planned import planned, show_dry_run
-    from cephfit.cli.sweep.sweep_run import Request, measure
-    from cephfit.cli.sweep.sweep_text import print_status
+    from cephfit.cli.sweep.sweep_text import measure, print_status
+    from cephfit.operations.cluster_options import is_existing_cluster
+    from cephfit.operations.sweep_measurement import Request
 
     _refuse_twins(target_texts, cluster)
-    foreign = [text for text in target_texts if is_foreign(text)]
+    foreign = [text for text in target_texts if is_existing_cluster(text)]
     if foreign and not apply:
         plans = [(text, planned(file, text, None, cluster, profile_file, model)) for text in foreign]
         show_dry_run(plans, [text for text in target_texts if text not in foreign], as_json=as_json)
@@ -167,12 +162,12 @@ def run(
 
 
 def _refuse_twins(target_texts: Sequence[str], cluster: ClusterOptions) -> None:
-    from cephfit.cli.options.target_choice import is_foreign
     from cephfit.core.errors import InputError
+    from cephfit.operations.cluster_options import is_existing_cluster
 
     if len(set(target_texts)) < len(target_texts):
         raise InputError("a target is given twice", where="--target", remedy="give each target once")
-    confs = [cluster.for_target(text).conf for text in target_texts if is_foreign(text)]
+    confs = [cluster.for_target(text).conf for text in target_texts if is_existing_cluster(text)]
     named = [conf for conf in confs if conf is not None]
     if len(set(named)) < len(named):
         raise InputError(

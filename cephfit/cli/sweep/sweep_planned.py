@@ -15,7 +15,7 @@ from cephfit.core.units import format_nbytes, format_seconds
 from cephfit.sweep.sweep_plan import Sweep
 
 if TYPE_CHECKING:
-    from cephfit.cli.options.cluster_options import ClusterOptions
+    from cephfit.operations.cluster_options import ClusterOptions
 
 
 def preview_document(target: Target, sweep: Sweep) -> dict[str, Any] | None:
@@ -91,10 +91,10 @@ def planned(
         profile_file: profile of the workload of a race.
         model: model that predicts its performance.
     """
-    from cephfit.cli.options.goal_choice import goal_of
     from cephfit.cli.sweep.sweep_stopping import expected_stopping
     from cephfit.cli.sweep.sweep_text import plan_document
     from cephfit.core.values.measurement import ASSUMED_TIMES
+    from cephfit.operations.sweep_goal import goal_of
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
     from cephfit.sweep.execution.preflight import without_effect_by
@@ -108,7 +108,7 @@ def planned(
     times = ASSUMED_TIMES
     omitted: Mapping[str, tuple[str, ...]] = {}
     if target_text is not None:
-        from cephfit.cli.options.target_choice import open_target
+        from cephfit.operations.target_choice import open_target
 
         target = open_target(target_text, for_change=False, ioengine=sweep.measurement.ioengine, cluster=cluster)
         try:

@@ -49,7 +49,7 @@ class Known:
         """Return the trials and their results, the default of the same rounds = 100; None for other sweeps."""
         if self.sweep.search is None:
             return None
-        from cephfit.cli.options.goal_choice import goal_of
+        from cephfit.operations.sweep_goal import goal_of
 
         values = values_of(self.sweep, self.trials, samples, goal_of(None, None, resume=self.run))
         return [

@@ -8,11 +8,13 @@ import click
 
 from cephfit.cli.sweep.sweep_stopping import known_of, print_expected, print_search, print_stopping, print_trials
 from cephfit.cli.terminal.output import print_table
+from cephfit.core.protocols import Progress
 from cephfit.core.units import format_nbytes, format_seconds
 from cephfit.core.values.configuration import Partition
 from cephfit.core.values.measurement import StepTimes
 from cephfit.core.values.run import SIMULATED, Run
 from cephfit.core.values.sample import State
+from cephfit.operations.sweep_measurement import Request, measured
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.schedule import full_plan
@@ -136,6 +138,18 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
             for (c, state, reason), cells in sorted(reasons.items(), key=lambda entry: -entry[1].total())
         ],
     }
+
+
+def measure(request: Request, target_text: str, progress: Progress) -> dict[str, Any]:
+    """Measure a sweep on one target.
+
+    Returns:
+        The status of its run, as ``status_document``.
+
+    Raises:
+        CephfitError: see ``run_sweep`` in ``sweep/execution/runner.py``. All completed samples are stored.
+    """
+    return measured(request, target_text, progress, status_document)
 
 
 def print_status(document: Mapping[str, Any]) -> None:

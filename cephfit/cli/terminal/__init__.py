@@ -1,1 +1,1 @@
-"""What the terminal shows, and files that commands write."""
+"""Output of commands: tables, JSON, and files."""

@@ -1,10 +1,10 @@
-"""Groups of commands whose list says what each does in a whole sentence."""
+"""Command groups whose help lists each command with a whole sentence."""
 
 import click
 
 
 class SentenceGroup(click.Group):
-    """Shows the first sentence of each command's help as it is, over as many lines as it takes; click cuts it."""
+    """Shows the whole first sentence of each command's help, on several lines if necessary; click truncates it."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]

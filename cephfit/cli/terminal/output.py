@@ -1,7 +1,4 @@
-"""What every command shares: `--json`, tables, and the one progress display.
-
-SIGTERM, which a shutdown or a service manager sends, taken as Ctrl-C is.
-"""
+"""Output that commands share: ``--json`` and tables; and SIGTERM, which is treated as Ctrl-C."""
 
 import io
 import json
@@ -9,30 +6,28 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
 
-from cephfit.core.protocols import Progress, Silence
-
 TERMINATED = 128 + int(signal.SIGTERM)
-"""Exit code of a program that SIGTERM ended: a shell's."""
+"""Exit code after SIGTERM, as shells report it."""
 
 
 class TerminatedError(KeyboardInterrupt):
-    """SIGTERM came: the program unwinds as at Ctrl-C, and ends with ``TERMINATED``."""
+    """SIGTERM was received: the program unwinds as after Ctrl-C and exits with ``TERMINATED``."""
 
 
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
-    """Within, SIGTERM raises KeyboardInterrupt in the main thread, once; what unwinds then is not disturbed again.
+    """Within the block, the first SIGTERM raises KeyboardInterrupt in the main thread; later ones are ignored.
 
-    Programs that are started within are not concerned: the system gives them its own way with SIGTERM.
+    Child processes are not affected: they start with the default action for SIGTERM.
 
     Raises:
-        TerminatedError: it came, and what was done within ended for it.
+        TerminatedError: SIGTERM ended the block.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -60,9 +55,9 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _GAP = "  "
 _LEAST = 14
-"""Characters; a column of text narrower than that cannot be read."""
+"""Minimum width of a text column, in characters."""
 _LONGEST_WORD = 36
-"""Characters; the names of most options of Ceph stay whole."""
+"""Longest word that is not split, in characters: most names of Ceph options are shorter."""
 
 
 def json_option(command: _Command) -> _Command:
@@ -71,14 +66,14 @@ def json_option(command: _Command) -> _Command:
 
 
 def print_json(document: Any) -> None:
-    """Print what ``--json`` promises: one document on standard output."""
+    """Print one JSON document on standard output, for ``--json``."""
     click.echo(json.dumps(document, indent=1, allow_nan=False))
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None:
     """Print columns of text, wide enough for their content; the columns ``right`` are aligned right.
 
-    In a terminal that is narrower, long texts go over several lines. Into a file or a pipe, a row is one line.
+    In a narrower terminal, long texts are wrapped. In a file or a pipe, a row is one line.
     """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     click.echo(table_text(headers, rows, right=right, width=width))
@@ -91,10 +86,10 @@ def table_text(
 
     Args:
         headers: one for each column.
-        rows: cells of text, printed as they are; an indentation holds for all lines of a cell.
-        right: columns of figures: aligned right, never on several lines.
-        width: columns of the terminal; None keeps each row on one line. A table that cannot fit is left to the
-            terminal, which would break it a second time.
+        rows: cells of text, without markup; an indentation applies to all lines of a cell.
+        right: columns of numbers: aligned right, never wrapped.
+        width: columns of the terminal; None keeps each row on one line. A table that cannot fit is not wrapped
+            here, because the terminal would wrap it again.
     """
     from rich.cells import cell_len
     from rich.console import Console
@@ -105,17 +100,17 @@ def table_text(
     columns = list(zip(headers, *rows, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
     if width is not None:
-        # rich makes the widest columns narrower, also than a word of theirs: the names of options would be cut up.
+        # rich narrows the widest columns even below their longest word, which would split names of options.
         least = [w if i in right else min(w, _least_width(columns[i])) for i, w in enumerate(widths)]
         widths = _narrowed(widths, least, width - len(_GAP) * (len(widths) - 1))
     table = Table(box=None, padding=(0, len(_GAP), 0, 0), pad_edge=False, header_style="")
     for i, (header, w) in enumerate(zip(headers, widths, strict=True)):
-        # Of a width of 0, rich makes a column that is as wide as the terminal.
+        # rich takes a width of 0 as the width of the terminal.
         table.add_column(Text(header), width=max(1, w), justify="right" if i in right else "left", overflow="fold")
     for row in rows:
         indents = [len(cell) - len(cell.lstrip()) for cell in row]
         texts = [Text(cell.lstrip()) for cell in row]
-        # Padding fills its column: figures inside it would not be aligned right.
+        # Padding fills its column, so that numbers in it would not be aligned right.
         table.add_row(*(Padding.indent(t, n) if n else t for t, n in zip(texts, indents, strict=True)))
     page = io.StringIO()
     whole = sum(max(1, w) + len(_GAP) for w in widths)
@@ -124,7 +119,7 @@ def table_text(
 
 
 def _least_width(column: Sequence[str]) -> int:
-    """What a column of text, header first, needs to be read."""
+    """Minimum readable width of a column of text, header first."""
     from rich.cells import cell_len
 
     longest = max(cell_len(word) for cell in column for word in (cell.split() or [""]))
@@ -132,93 +127,10 @@ def _least_width(column: Sequence[str]) -> int:
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], most: int) -> list[int]:
-    """The widths with the widest reduced until they add up to ``most``; as they are if their least is more."""
+    """Reduce the widest columns until the sum is ``most``; unchanged if the minimum widths exceed it."""
     if sum(least) > most:
         return list(widths)
     narrowed = list(widths)
     for _ in range(sum(widths) - most):
         narrowed[max(range(len(narrowed)), key=lambda i: (narrowed[i] > least[i], narrowed[i]))] -= 1
     return narrowed
-
-
-class _RichProgress:
-    """Bars on standard error: what, how far, what now, how long still.
-
-    Args:
-        beside: another one, whose bars these are shown among; None makes a display of its own.
-        name: put before everything that is said.
-    """
-
-    def __init__(self, beside: "_RichProgress | None" = None, *, name: str = "") -> None:
-        self._stack: list[Any] = []
-        self._name = f"{name}: " if name else ""
-        if beside is not None:
-            self._bars: Any = beside._bars
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bars
-
-        self._bars = Bars(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=30),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[detail]}", markup=False),
-            console=Console(stderr=True),
-        )
-
-    def __enter__(self) -> "_RichProgress":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def start(self, what: str, total: float | None = None) -> None:
-        self._stack.append(self._bars.add_task(self._name + what, total=total, detail=""))
-
-    def advance(self, steps: float = 1.0, detail: str = "") -> None:
-        if self._stack:
-            self._bars.update(self._stack[-1], advance=steps, detail=detail)
-
-    def note(self, message: str) -> None:
-        self._bars.console.print(self._name + message, markup=False, emoji=False, highlight=False)
-
-    def done(self) -> None:
-        task = self._stack.pop()
-        self._bars.update(task, detail="")
-        self._bars.stop_task(task)
-        self._bars.remove_task(task)
-
-
-class _NotesOnly(Silence):
-    """Not a terminal: no bars, but lasting lines still reach standard error."""
-
-    def __init__(self, name: str = "") -> None:
-        self._name = f"{name}: " if name else ""
-
-    def note(self, message: str) -> None:
-        click.echo(self._name + message, err=True)
-
-
-@contextmanager
-def progress_display() -> Iterator[Progress]:
-    """The progress display of one command; without bars when standard error is no terminal."""
-    if sys.stderr.isatty():
-        with _RichProgress() as bars:
-            yield bars
-    else:
-        yield _NotesOnly()
-
-
-@contextmanager
-def progress_displays(names: Sequence[str]) -> Iterator[Mapping[str, Progress]]:
-    """The progress of several pieces of work that go on at once, by name, in one display."""
-    if sys.stderr.isatty():
-        with _RichProgress() as bars:
-            yield {name: _RichProgress(bars, name=name) for name in names}
-    else:
-        yield {name: _NotesOnly(name) for name in names}

@@ -1,4 +1,4 @@
-"""Files that a command writes: whole or not at all, so that what stood there before is not lost."""
+"""Output files of commands, written atomically, so that a failure does not lose the previous content."""
 
 import os
 import re
@@ -15,11 +15,17 @@ from cephfit.core.values.profile import plain
 
 
 class _OutputFile(click.Path):
-    """A file to write, in a folder that is there: asked before the work, not after it. No folder is made, as a
-    misspelled one would be."""
+    """An output file in an existing folder, checked before the work begins.
+
+    Folders are not created, because their names may be misspelled.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Raises: InputError: the folder is missing."""
+        """Convert a path.
+
+        Raises:
+            InputError: the folder is missing.
+        """
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if not path.parent.is_dir():
             raise InputError(
@@ -38,9 +44,9 @@ _ELSEWHERE = "give another path with -o"
 
 
 def refuse_lost_input(output: Path) -> None:
-    """Nothing that the running command reads is replaced by what it writes, and no store of results by anything.
+    """Refuse an output that is an input of the running command, or a results store.
 
-    ``written_whole`` asks this of every file; a command that works long before it writes asks it first.
+    ``written_whole`` calls this for every file; commands that work long before they write call it first.
 
     Raises:
         InputError: the output is such a file.
@@ -60,7 +66,7 @@ def refuse_lost_input(output: Path) -> None:
 
 
 def _inputs() -> Iterator[Path]:
-    """The paths that the running command was given to read: all of its parameters but those of outputs."""
+    """The input paths of the running command: all path parameters except those of outputs."""
     context = click.get_current_context(silent=True)
     if context is None:
         return
@@ -90,29 +96,29 @@ def _first_bytes(path: Path, n: int) -> bytes:
 
 @contextmanager
 def written_whole(path: Path, *, what: str) -> Iterator[Path]:
-    """Gives a place beside the wanted one to write at; what is there at the end is moved to where it is wanted.
+    """Yield a temporary file in the same folder; at the end it replaces the target file atomically.
 
-    Several processes may write the same file: the last one to end wins, as a whole.
+    Several processes may write the same file: the last to end determines its whole content.
 
     Args:
-        path: where it is wanted.
-        what: is written, as in ``the report``.
+        path: of the target file.
+        what: description of the content for messages, such as ``the report``.
 
     Raises:
-        HostError: it cannot be written; what was at this place is as it was.
-        InputError: it would replace what the command reads, or a store.
+        HostError: it cannot be written; the previous content is kept.
+        InputError: it would replace an input of the command, or a store.
     """
     refuse_lost_input(path)
-    wanted = Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
-    is_ours = wanted.is_file() or not path.exists()
-    place = _place_beside(wanted) if is_ours else path  # a pipe, /dev/stdout: nothing to replace
+    target = Path(os.path.realpath(path))  # replace the target of a link, not the link
+    is_ours = target.is_file() or not path.exists()
+    place = _temporary_file(target) if is_ours else path  # a pipe or /dev/stdout cannot be replaced
     try:
         yield place
         if is_ours:
             _to_disk(place)
-            place.replace(wanted)
-            with suppress(OSError):  # some file systems know no such thing for folders; the file is in its place
-                _to_disk(wanted.parent)
+            place.replace(target)
+            with suppress(OSError):  # some file systems cannot sync folders; the file is complete
+                _to_disk(target.parent)
     except BaseException as error:
         if is_ours:
             with suppress(OSError):
@@ -126,16 +132,16 @@ def written_whole(path: Path, *, what: str) -> Iterator[Path]:
         raise
 
 
-def _place_beside(wanted: Path) -> Path:
-    """One that no other process writes at; what killed ones left beside the same file is deleted."""
+def _temporary_file(target: Path) -> Path:
+    """Return a path that no other process uses; delete temporary files of killed processes for the same file."""
     host = re.sub(r"[^\w-]", "-", socket.gethostname())[:40]
-    begin = f".{wanted.name[:120]}.{host}-"
+    begin = f".{target.name[:120]}.{host}-"
     with suppress(OSError):
-        for left in wanted.parent.iterdir():
+        for left in target.parent.iterdir():
             pid = left.name.removeprefix(begin).removesuffix(".part")
             if left.name == f"{begin}{pid}.part" and pid.isdecimal() and not _is_alive(int(pid)):
                 left.unlink(missing_ok=True)
-    return wanted.with_name(f"{begin}{os.getpid()}.part")
+    return target.with_name(f"{begin}{os.getpid()}.part")
 
 
 def _is_alive(pid: int) -> bool:
@@ -149,7 +155,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _to_disk(place: Path) -> None:
-    """So that neither a file's content nor its name is lost with the power."""
+    """Sync a file or folder to disk, so that a power failure does not lose it."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -158,11 +164,11 @@ def _to_disk(place: Path) -> None:
 
 
 def write_whole(path: Path, text: str, *, what: str) -> None:
-    """Write a text.
+    """Write a text file atomically.
 
     Raises:
-        HostError: it cannot be written; what was at this place is as it was.
+        HostError: it cannot be written; the previous content is kept.
         InputError: as ``written_whole``.
     """
     with written_whole(path, what=what) as place:
-        place.write_text(plain(text), encoding="utf-8")  # names of files need not be UTF-8
+        place.write_text(plain(text), encoding="utf-8")  # file names in it may not be UTF-8

@@ -5,9 +5,10 @@ from pathlib import Path
 import click
 
 from cephfit.cli.options.common_options import Finite
-from cephfit.cli.terminal.output import json_option, print_json, progress_display
+from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.trace.trace_input import trace_place
 from cephfit.core.units import format_nbytes, format_seconds
+from cephfit.operations.progress_display import progress_display
 
 
 @click.command("capture", short_help="Record the accesses to a block device.")

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from cephfit.cli.terminal.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.trace.trace_input import TraceInput, description_option, trace_options
 from cephfit.cli.trace.trace_reading import TracePath
 from cephfit.cli.trace.trace_show import rate_text
+from cephfit.operations.progress_display import progress_display
 
 
 @click.command("compare", short_help="How two workloads differ, cell by cell.")

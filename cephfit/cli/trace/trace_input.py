@@ -27,6 +27,7 @@ from cephfit.cli.trace.trace_reading import (
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.core.values.profile import Profile
+from cephfit.traces.read_options import parts_hint, read_options
 
 if TYPE_CHECKING:
     from cephfit.traces.access_source import AccessSource

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.options.common_options import Finite
-from cephfit.cli.terminal.output import json_option, print_json, progress_display
+from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
 from cephfit.cli.trace.trace_input import TraceInput, description_option, files_argument, trace_options
+from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
     from cephfit.traces.replay.workload_job import Section

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from cephfit.cli.options.completers import trace_formats
-from cephfit.cli.terminal.output import json_option, print_json, progress_display
+from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
 from cephfit.cli.trace.trace_reading import (
     TracePath,
@@ -16,6 +16,8 @@ from cephfit.cli.trace.trace_reading import (
     with_parts_hint,
 )
 from cephfit.cli.trace.trace_show import print_summary
+from cephfit.operations.progress_display import progress_display
+from cephfit.traces.read_options import parts_hint, read_options
 
 
 @click.command("profile", short_help="What a workload does, from its trace.")

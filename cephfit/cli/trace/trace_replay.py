@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
-from cephfit.cli.terminal.output import json_option, print_json, progress_display
+from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.trace.trace_input import TraceInput, trace_options
 from cephfit.cli.trace.trace_reading import TracePath
 from cephfit.cli.trace.trace_show import print_omitted_disks
 from cephfit.core.units import format_seconds
+from cephfit.operations.progress_display import progress_display
 
 
 @click.command("replay", short_help="Replay a trace on a device or file; it WRITES there.")

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.terminal.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.trace.trace_input import TraceInput, description_option, files_argument, trace_options
 from cephfit.core.units import format_nbytes, format_seconds
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
 from cephfit.core.values.profile import Profile
+from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
     from rich.console import Console

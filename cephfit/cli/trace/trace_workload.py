@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.options.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import Finite, needed_apply_option, scale_option, target_option
 from cephfit.cli.options.workload_choice import workload_option
-from cephfit.cli.terminal.output import json_option, print_json, progress_display, sigterm_as_interrupt
+from cephfit.cli.terminal.output import json_option, print_json, sigterm_as_interrupt
 from cephfit.cli.trace.trace_input import trace_place
+from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
     from cephfit.cloud.guests.guest_tracing import GuestTrace
@@ -78,12 +80,12 @@ def command(
     from collections.abc import Iterator
     from contextlib import contextmanager
 
-    from cephfit.cli.options.target_choice import open_target
     from cephfit.cli.options.workload_choice import trial_of
     from cephfit.core.errors import ClusterError
     from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration
     from cephfit.core.values.measurement import CacheCondition
     from cephfit.core.values.sample import State
+    from cephfit.operations.target_choice import open_target
     from cephfit.sweep.verification import run_once
     from cephfit.targets.abilities import BelongsToRun, MayKeepCaches, RunsGuestJobs
     from cephfit.traces.capturing.capture import capturing

@@ -1,4 +1,4 @@
-"""Accesses as NumPy columns: what a trace reader yields and everything after it consumes."""
+"""Accesses as NumPy columns: yielded by trace readers, consumed by all later steps."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ OP_READ = 0
 OP_WRITE = 1
 
 UNKNOWN = -1
-"""Marks a latency, time or depth that the source does not tell."""
+"""Marks a latency, time or depth that the source does not record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +20,19 @@ class AccessBatch:
     counted by the reader (``skipped``) and never reach a bin. All arrays have shape (n,).
 
     Attributes:
-        time_ns: int64, time of issue in ns since an origin of the trace's own.
+        time_ns: int64, time of issue in ns since an arbitrary origin of the trace.
         op: uint8, OP_READ or OP_WRITE.
         lbn: int64, first 512-byte block.
         nbytes: int64, > 0.
         disk: int32, index into ``disks``.
-        disks: names of the disks; a reader appends to it and never renumbers.
+        disks: names of the disks; a reader appends names and never renumbers.
         latency_ns: int64 or None; UNKNOWN where a single access has none.
         outstanding: int32 or None: accesses of the disk in flight when this one was issued.
-        skipped: counts by reason of records in this batch's stretch of the file that are no access.
-        events: counts by name of what else the stretch held, such as events of the other actions.
-        stacked: (upper, lower) names of disks of which the upper one passes its accesses on to the lower one,
-            as far as the trace has shown it; counting both would count the same access twice.
-        lost: events that the tracer is known to have lost in this stretch.
+        skipped: number of records without an access in this part of the file, by reason.
+        events: number of other records in this part of the file, by name, such as events of other actions.
+        stacked: (upper, lower) names of disks where the upper one forwards its accesses to the lower one, as far
+            as the trace shows it; counting both would count an access twice.
+        lost: events that the tracer is known to have lost in this part.
     """
 
     time_ns: NDArray[np.int64]

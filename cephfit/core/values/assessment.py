@@ -1,4 +1,4 @@
-"""How good a prediction was: predicted beside measured, for the real workload."""
+"""The accuracy of a prediction: predicted and measured performance of the real workload."""
 
 import itertools
 import math
@@ -18,13 +18,13 @@ class AssessmentRow:
 
     Attributes:
         configuration: name.
-        predicted_relative: what the model said.
+        predicted_relative: the prediction.
         predicted_low: lower end of its interval; None where it has no finite one.
         predicted_high: upper end of its interval; None where it has no finite one.
-        measured_relative: over the default's, geometric means with what a round does to all its runs taken out;
+        measured_relative: relative to the default, geometric means with the shift of each round eliminated;
             None if no run gave a value.
-        measured_low: lower end of the measured interval; None if the runs are too few for one.
-        measured_high: upper end of the measured interval; None if the runs are too few for one.
+        measured_low: lower end of the measured interval; None if there are too few runs.
+        measured_high: upper end of the measured interval; None if there are too few runs.
         values: the metric of every ok run, in order of repeat.
     """
 
@@ -39,21 +39,21 @@ class AssessmentRow:
 
     @property
     def n(self) -> int:
-        """Runs that gave a value."""
+        """Number of runs with a value."""
         return len(self.values)
 
     @property
     def error_points(self) -> float | None:
-        """Predicted minus measured, in points of the default's 100; None if nothing was measured."""
+        """Predicted minus measured, in percentage points of the default; None if nothing was measured."""
         return None if self.measured_relative is None else self.predicted_relative - self.measured_relative
 
     @property
     def error_interval(self) -> tuple[float, float] | None:
         """The error's interval, from those of the two: (P - M) - √((P - lP)² + (uM - M)²) to the same upwards.
 
-        Prediction and runs are independent. Made so, the difference's interval has at least the lower of the two
-        levels (Zou and Donner 2008, Statistics in Medicine 27:1693). None for the default, to which both are
-        relative, and where an interval is not known.
+        Prediction and runs are independent. The level of this interval is at least the lower of the two levels
+        (Zou and Donner 2008, Statistics in Medicine 27:1693). None for the default, to which both are relative,
+        and where an interval is unknown.
         """
         p, m, error = self.predicted_relative, self.measured_relative, self.error_points
         ends = (self.predicted_low, self.predicted_high, self.measured_low, self.measured_high)
@@ -63,8 +63,8 @@ class AssessmentRow:
         return error - math.hypot(p - p_low, m_high - m), error + math.hypot(p_high - p, m - m_low)
 
     @property
-    def beside(self) -> str:
-        """Where the measured interval lies of the predicted one: ``below``, ``above``, empty if they meet."""
+    def outside(self) -> str:
+        """Position of the measured interval: ``below`` or ``above`` the predicted one; empty if they overlap."""
         if self.predicted_low == self.predicted_high:
             return ""  # the default, to which all is relative
         if (
@@ -84,27 +84,25 @@ class AssessmentRow:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """Predicted beside measured.
+    """Predicted and measured performance of one real workload.
 
     Attributes:
         workload: name of the real workload, for example ``pgbench``.
         metric: what its values are, for example ``tps``; more is better.
-        model: the predictor that spoke.
+        model: name of the model that predicted.
         rows: one per configuration that was run, predicted best first.
-        order_held: the measured order of the configurations run is the predicted one: at least one pair is told
-            apart the way that was predicted, and none the other way. None where the runs tell no such pair apart,
-            where fewer than two could be measured, or where the predicted intervals overlap and so put them in no
-            order.
-        regret_pct: what following the prediction costs against the best configuration that was run, in per
-            cent of that one's measured metric: 0 when the predicted best was the best. None where the predicted
-            best could not be measured.
+        order_held: whether the measured order is the predicted one: at least one pair differs significantly in the
+            predicted direction, and none in the other. None if no such pair differs significantly, fewer than two
+            configurations could be measured, or the predicted intervals overlap and give no order.
+        regret_pct: loss from choosing the predicted best instead of the measured best configuration, in per cent
+            of the latter's metric: 0 if both are the same. None if the predicted best could not be measured.
         confidence: level of the measured intervals.
-        notes: what a reader must know.
-        regret_low_pct: lower end of the regret's interval, 0 where the runs tell none to be better than the
-            predicted best; None if the runs are too few for an interval.
-        regret_high_pct: its upper end; 0 where the runs tell the predicted best to be the best of those run.
-        ties: pairs of configurations, the one predicted to be better first, that the runs cannot tell apart; None
-            in documents of before they were kept.
+        notes: caveats for the reader.
+        regret_low_pct: lower end of the regret's interval; 0 if no configuration is significantly better than the
+            predicted best; None if there are too few runs for an interval.
+        regret_high_pct: its upper end; 0 if the predicted best is significantly better than all others.
+        ties: pairs of configurations without a significant difference, the one predicted to be better first; None
+            in documents from older versions, which did not store them.
     """
 
     workload: str
@@ -125,7 +123,7 @@ class Assessment:
 
     @property
     def in_order(self) -> bool:
-        """Whether any two of those that gave a value were predicted in an order: their intervals are apart."""
+        """Whether the predicted intervals of any two measured configurations are disjoint and give an order."""
         ends = [
             (-math.inf if r.predicted_low is None else r.predicted_low, r.predicted_high)
             for r in self.rows
@@ -133,12 +131,12 @@ class Assessment:
         ]
         return any(high is not None and high < low for (low, _), (_, high) in itertools.permutations(ends, 2))
 
-    def regret_said(self) -> str:
-        """The regret and how sure it is; empty where there is none."""
+    def regret_text(self) -> str:
+        """The regret and its interval as text; empty if there is none."""
         if self.regret_pct is None:
             return ""
         if self.regret_low_pct is None or self.regret_high_pct is None:
-            return f"{self.regret_pct:.1f} %, its interval not known"
+            return f"{self.regret_pct:.1f} %, its interval is unknown"
         if self.regret_high_pct <= 0:
             return "0 %: the predicted best is distinguishable from all others that were run"
         if self.regret_low_pct <= 0:
@@ -146,13 +144,13 @@ class Assessment:
         return f"{self.regret_pct:.1f} % ({self.regret_low_pct:.1f} to {self.regret_high_pct:.1f})"
 
     def missed(self) -> tuple[str, ...]:
-        """Sentences on configurations whose measured interval lies beside the predicted one."""
+        """Sentences on configurations whose measured interval is outside the predicted one."""
         found = []
-        for beside in ("below", "above"):
-            names = [row.configuration for row in self.rows if row.beside == beside]
+        for side in ("below", "above"):
+            names = [row.configuration for row in self.rows if row.outside == side]
             if names:
                 found.append(
-                    f"Measured {beside} the predicted interval: {', '.join(names)}. Predicted intervals cover the "
+                    f"Measured {side} the predicted interval: {', '.join(names)}. Predicted intervals cover the "
                     "scatter of the benchmark, not the error of the model."
                 )
         return tuple(found)
@@ -197,7 +195,7 @@ class Assessment:
         """Read what ``to_json`` wrote.
 
         Raises:
-            InputError: of another schema version, a part is missing or of the wrong type.
+            InputError: another schema version, or a part is missing or of the wrong type.
         """
         if not isinstance(document, Mapping):
             raise InputError("a verification is a JSON object", where=where)

@@ -1,9 +1,4 @@
-"""Baselines: the rates of every configuration and cell, and the load they were measured under.
-
-What the load that rates were measured under does to them: a mix of reads and writes, a limit. Pure.
-
-Baselines: what a sweep found for every configuration and cell.
-"""
+"""Baselines: the rates of every configuration and cell, and how the load of the measurement limits them. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,19 +12,19 @@ from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.profile import Profile
 
 _SHARE_POINTS = 1.0
-"""Per cent of the accesses by which a workload's reads may differ from those of the mix that was measured."""
+"""Allowed difference between the read shares of a workload and of the measured mix, in percentage points."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLoad:
-    """What must be known of a load before its rates are taken for what the storage can do.
+    """Properties of a load that limit what its rates say about the storage.
 
     Attributes:
-        read_pct: share of reads in the mix that every cell was measured in, in per cent; None where a cell's
-            direction ran alone, or that is not known.
-        limit: the load's own limit of each client in words, such as ``250 IOPS``; empty where there is none.
-        at_limit: (configuration, cell) in which a client reached it. Such a rate is a lower bound: the storage
-            was not asked for more.
+        read_pct: share of reads in the mix in which every cell was measured, in per cent; None if reads and writes
+            ran separately, or this is unknown.
+        limit: rate limit of each client as text, such as ``250 IOPS``; empty if there is none.
+        at_limit: (configuration, cell) in which a client reached the limit. Such a rate is a lower bound: the load
+            did not request more.
     """
 
     read_pct: int | None = None
@@ -37,7 +32,7 @@ class MeasuredLoad:
     at_limit: frozenset[tuple[str, Cell]] = frozenset()
 
     def reached_in(self, configurations: Sequence[str], cells: Sequence[Cell]) -> str:
-        """A sentence on the limit that names configurations and cells; empty where it was not reached in them."""
+        """Sentence that names the configurations and cells in which the limit was reached; empty if none did."""
         under: dict[tuple[Cell, ...], list[str]] = {}
         for name in configurations:
             if reached := tuple(cell for cell in cells if (name, cell) in self.at_limit):
@@ -53,7 +48,7 @@ class MeasuredLoad:
         )
 
     def mixed_for(self, profile: Profile) -> str:
-        """A sentence where the workload has another share of reads than the mix that was measured; else empty."""
+        """Sentence on a workload whose share of reads differs from the measured mix; empty if it does not."""
         if self.read_pct is None:
             return ""
         reads = 100 * math.fsum(profile.accesses[Op.READ].values()) / profile.n_accesses
@@ -66,7 +61,7 @@ class MeasuredLoad:
 
 
 def parts_of_mix(limit: int, read_pct: int) -> Mapping[Op, int]:
-    """A client's limit for reads and for writes in a mix: fio limits each direction by itself."""
+    """Split a client's limit into reads and writes of a mix: fio limits each direction separately."""
     reads = max(1, round(limit * read_pct / 100))
     return {Op.READ: reads, Op.WRITE: max(1, limit - reads)}
 
@@ -78,12 +73,12 @@ class Baseline:
     Attributes:
         configuration: name.
         cell: which of the 20.
-        iops: one value per repeat: the sum over the clients that ran together. Clients of the same run share
-            its fate, so the repeat is the independent unit, not the client.
-        n_clients: clients that ran together.
-        rounds: the number of each repeat, rising; counted from 0 unless given. What was measured in the same round
-            ran within the same pass over all configurations: what that hour did to all of them cancels where they
-            are compared within it.
+        iops: one value per repeat: the sum over concurrent clients. Clients of one run are not independent, so
+            the repeat is the independent unit.
+        n_clients: concurrent clients.
+        rounds: the round of each repeat, ascending; counted from 0 unless given. Measurements of one round ran in
+            the same pass over all configurations, so that slow changes of the cluster cancel in comparisons within
+            it.
     """
 
     configuration: str
@@ -107,14 +102,14 @@ class Baselines(Tabular):
 
     Attributes:
         cells: by (configuration, cell).
-        source: where they come from, for people.
-        missing: why a (configuration, cell) has no baseline, where it was tried.
+        source: origin of the rates, as text.
+        missing: why a (configuration, cell) has no baseline although it was measured.
         default: name of the default configuration.
-        lost: why repeats of a (configuration, cell) gave no figure, one reason for each; not where all of them
-            gave one, nor where that is not known.
-        measured_load: what the load that they were measured under does to them, as far as that is known.
-        is_finished: whether the run was measured to its end; None where that is not known.
-        notes: what a reader must know of the run, such as that it is simulated or unfinished.
+        lost: why repeats of a (configuration, cell) gave no value, one reason for each; absent if all gave one or
+            the reasons are unknown.
+        measured_load: how the load of the measurement limits the rates, as far as known.
+        is_finished: whether the run is complete; None if unknown.
+        notes: caveats on the run, such as that it is simulated or unfinished.
     """
 
     cells: Mapping[tuple[str, Cell], Baseline]

@@ -1,4 +1,4 @@
-"""The 20 baselines: size bins x patterns (Meyer 2017, Table 2.1 and section 2.2.1)."""
+"""The 20 cells: size bins x patterns (Meyer 2017, Table 2.1 and section 2.2.1)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.units import KIB, MIB
 
 RANDOM_THRESHOLD_LBN = 128
-"""An access is random when it starts more than this many LBN from the end of the previous one of its kind."""
+"""An access is random when it starts more than this many LBN from the end of the previous access of its kind."""
 
 
 class Op(StrEnum):
@@ -40,7 +40,7 @@ class Pattern(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SizeBin:
-    """A size bin: the accesses of at most ``upper_inclusive`` bytes that no smaller bin has.
+    """A size bin: accesses of at most ``upper_inclusive`` bytes that are in no smaller bin.
 
     Attributes:
         name: ``4K`` ... ``32M``.
@@ -66,7 +66,8 @@ SIZE_BINS: tuple[SizeBin, ...] = (
 """Table 2.1 of the thesis."""
 
 SIZE_BIN_EDGES: tuple[int, ...] = tuple(b.upper_inclusive for b in SIZE_BINS if b.upper_inclusive is not None)
-"""Inclusive upper bounds in bytes of all bins but the last: ``numpy.searchsorted(edges, nbytes, side="left")``."""
+"""Inclusive upper bounds in bytes of all bins except the last: ``numpy.searchsorted(edges, nbytes,
+side="left")``."""
 
 
 def size_bin(name: str, *, where: str = "") -> SizeBin:
@@ -84,7 +85,7 @@ def size_bin(name: str, *, where: str = "") -> SizeBin:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One of the 20 baselines: a size bin and a pattern."""
+    """One of the 20 cells: a size bin and a pattern."""
 
     size: SizeBin
     pattern: Pattern

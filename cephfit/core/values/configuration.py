@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 DEFAULT_CONFIGURATION = "A"
-"""Name of the default configuration, against which every other one is read (the thesis's name)."""
+"""Name of the default configuration, with which all others are compared (the thesis's name)."""
 
 Value = str | int | float | bool
 
 
 class Partition(StrEnum):
-    """Where a setting lives (Meyer 2017, section 2.4)."""
+    """The partition of a setting (Meyer 2017, section 2.4)."""
 
     POOL = "pool"
     """The functional component: size, pg_num, CRUSH rule, striping, compression."""
@@ -22,7 +22,7 @@ class Partition(StrEnum):
 
 
 def as_yaml(value: object) -> str:
-    """A value as YAML and Ceph write it: ``true``, not ``True``."""
+    """Format a value as YAML and Ceph do: ``true``, not ``True``."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -31,12 +31,12 @@ class Setting:
     """One key = value in one scope.
 
     Attributes:
-        partition: where it lives.
+        partition: what the setting belongs to.
         scope: pool: ``pool``, ``image`` or ``volume`` (of Cinder); ceph: the section (``global``, ``osd``,
             ``mon``, ``mgr``, ``client``, or a masked one such as ``osd/class:hdd``); greater: one of
-            ``sweep.greater.scopes``.
+            ``ceph/environment/scopes.py``.
         key: the option's name as Ceph or the kernel spells it.
-        value: as it is written in the sweep file.
+        value: as written in the sweep file.
     """
 
     partition: Partition
@@ -55,7 +55,7 @@ class Configuration:
     Attributes:
         name: short, as reports show it.
         settings: sorted, no two of the same partition, scope and key.
-        why: one sentence for people who read the report; may be empty.
+        why: one sentence for readers of the report; may be empty.
     """
 
     name: str

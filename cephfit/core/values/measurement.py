@@ -1,4 +1,4 @@
-"""How cells are measured: measurement, loads, the steps of a plan, and what a target knows of a sweep."""
+"""How cells are measured: measurement, loads, the steps of a plan, and the part of a sweep that targets see."""
 
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -10,12 +10,12 @@ from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import OWN_LOAD
 
 FIO = "fio"
-"""The engine that measures unless a sweep file names another one."""
+"""The default engine."""
 RADOS_BENCH = "rados-bench"
 RBD_BENCH = "rbd-bench"
 
 RBD_OBJECT_NBYTES = 4 * MIB
-"""RBD's default object size: volumes are written, and read through, in whole objects, so they hold whole ones."""
+"""RBD's default object size: volumes are filled and read in whole objects, so their size is a multiple of it."""
 
 
 class CacheCondition(StrEnum):
@@ -24,19 +24,19 @@ class CacheCondition(StrEnum):
     COLD = "cold"
     """Dropped before every run."""
     WARM = "warm"
-    """The cell's volume was read once through before the run."""
+    """The cell's volume was read once completely before the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One more shape of the load that cells are measured under; None is as the measurement itself has it.
+    """An additional load under which cells are measured; None means the value of the measurement.
 
     Attributes:
-        name: as the sweep file gives it; not empty.
+        name: as in the sweep file; not empty.
         iodepth: I/Os that each client keeps in flight.
-        n_clients: that run together.
-        read_pct: share of reads in a mix of reads and writes, 1 to 99; the cell says whether the offsets are
-            sequential or random, and which of the two directions the sample is of.
+        n_clients: concurrent clients.
+        read_pct: share of reads in a mix of reads and writes, 1 to 99; the cell determines whether offsets are
+            sequential or random, and which direction the sample is of.
         rate_iops: limit of each client, I/Os per second.
         rate_nbytes_per_s: limit of each client, bytes per second.
         cells: measured under this load.
@@ -51,10 +51,10 @@ class Load:
     cells: tuple[Cell, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What it says, and nothing of what it leaves to the measurement."""
-        said = {field.name: getattr(self, field.name) for field in fields(self)}
-        said["cells"] = None if self.cells is None else [str(cell) for cell in self.cells]
-        return {key: value for key, value in said.items() if value is not None}
+        """Only the values that differ from the measurement."""
+        chosen = {field.name: getattr(self, field.name) for field in fields(self)}
+        chosen["cells"] = None if self.cells is None else [str(cell) for cell in self.cells]
+        return {key: value for key, value in chosen.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +62,23 @@ class Measurement:
     """How every cell of every configuration is measured.
 
     Attributes:
-        cells: which of the 20, in the vocabulary's order.
-        n_clients: clients that run together.
+        cells: which of the 20, in the order of ``CELLS``.
+        n_clients: concurrent clients.
         volume_nbytes: size of each client's volume.
         repeats: runs per configuration and cell.
         ramp_seconds: time before fio measures.
         run_seconds: measured time.
         ioengine: fio's, such as ``libaio`` or ``psync`` (the thesis: ``sync``).
         iodepth: per client.
-        direct: past the client's page cache.
+        direct: bypass the client's page cache.
         cache: condition before each run.
         seed: of the order of runs.
-        max_attempts: how often an invalid or failed sample is tried in all.
-        engine: what measures, by the sweep file's name for it.
-        read_pct: see Load; None is no mix.
-        rate_iops: see Load; None is as fast as it goes.
+        max_attempts: how often a sample is tried in total while it is invalid or failed.
+        engine: name of the engine, as in the sweep file.
+        read_pct: see Load; None: no mix.
+        rate_iops: see Load; None: unlimited.
         rate_nbytes_per_s: likewise.
-        loads: besides the measurement's own.
+        loads: additional loads.
     """
 
     cells: tuple[Cell, ...]
@@ -101,17 +101,17 @@ class Measurement:
 
     @property
     def load_names(self) -> tuple[str, ...]:
-        """Every load that cells are measured under, the measurement's own first."""
+        """Names of all loads, the measurement's own first."""
         return (OWN_LOAD, *(load.name for load in self.loads))
 
     @property
     def is_limited(self) -> bool:
-        """Whether clients do I/O at a rate instead of as fast as it goes."""
+        """Whether the rate of clients is limited."""
         return self.rate_iops is not None or self.rate_nbytes_per_s is not None
 
     @property
     def most_clients(self) -> int:
-        """Clients of the largest load: so many volumes are needed."""
+        """Clients of the largest load, which is the required number of volumes."""
         return max(self.n_clients, *(load.n_clients or 0 for load in self.loads), 1)
 
     def under(self, load: str) -> "Measurement":
@@ -119,11 +119,11 @@ class Measurement:
         if load == OWN_LOAD:
             return replace(self, loads=())
         shape = next(shape for shape in self.loads if shape.name == load)
-        said = {field.name: getattr(shape, field.name) for field in fields(shape) if field.name != "name"}
-        return replace(self, loads=(), **{key: value for key, value in said.items() if value is not None})
+        chosen = {field.name: getattr(shape, field.name) for field in fields(shape) if field.name != "name"}
+        return replace(self, loads=(), **{key: value for key, value in chosen.items() if value is not None})
 
     def shape(self) -> dict[str, Any]:
-        """The load by itself, for a sample's evidence. JSON values only."""
+        """The load alone, for a sample's evidence. JSON values only."""
         return {
             "iodepth": self.iodepth,
             "clients": self.n_clients,
@@ -133,9 +133,9 @@ class Measurement:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, by name: for plans that are printed, and for the sweep's digest.
+        """All values by name: for printed plans and for the sweep's digest.
 
-        What a measurement leaves out is left out here too, so that sweeps keep their digests.
+        Values that a measurement does not set are omitted, so that sweeps keep their digests.
         """
         further = {
             "engine": None if self.engine == FIO else self.engine,
@@ -165,13 +165,13 @@ class Measurement:
 class Step:
     """One configuration under one load, and the cells measured there.
 
-    The loads of a configuration follow each other within a round, so that it is applied once for all of them.
+    Within a round the loads of a configuration follow each other, so that it is applied only once.
 
     Attributes:
         repeat: round, counts from 0.
         configuration: name.
         cells: in the order of measuring.
-        load: its name; empty is the measurement's own.
+        load: its name; empty for the measurement's own.
     """
 
     repeat: int
@@ -181,7 +181,7 @@ class Step:
 
 
 class PlannedSweep(Protocol):
-    """What a target may know of the sweep that is to run on it. ``cephfit.sweep`` has the real one."""
+    """The part of a sweep that a target sees. ``cephfit.sweep.sweep_plan.Sweep`` implements it."""
 
     @property
     def name(self) -> str:
@@ -189,7 +189,7 @@ class PlannedSweep(Protocol):
 
     @property
     def configurations(self) -> tuple[Configuration, ...]:
-        """The default first; without those that an optimiser finds on the way."""
+        """The default first; without configurations that an optimiser proposes during the run."""
 
     @property
     def measurement(self) -> Measurement:
@@ -197,7 +197,7 @@ class PlannedSweep(Protocol):
 
     @property
     def is_search(self) -> bool:
-        """Whether an optimiser adds configurations on the way."""
+        """Whether an optimiser adds configurations during the run."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -212,15 +212,15 @@ _ASSUMED_RATE = 100.0 * (1 << 20)
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """What the steps of a sweep take beyond fio's own ramp and run time.
+    """Durations of the steps of a sweep in addition to fio's ramp and run time.
 
     Attributes:
-        apply_seconds: bringing the target into a configuration whose volumes are filled already.
-        cell_seconds: around one fio run: health, caches, fio's own start and end.
+        apply_seconds: applying a configuration whose volumes are filled already.
+        cell_seconds: around one fio run: health checks, caches, start and end of fio.
         fill_nbytes_per_s: filling volumes, all clients together.
-        source: where the figures come from, for people.
-        warm_nbytes_per_s: reading volumes through before a run with warm caches, all clients together.
-        pace: seconds that pass for each second that a fio run is asked to take; 1 but in a simulation.
+        source: origin of these durations, as text.
+        warm_nbytes_per_s: reading whole volumes before a run with warm caches, all clients together.
+        pace: elapsed seconds per requested second of a fio run; 1 except in a simulation.
     """
 
     apply_seconds: float

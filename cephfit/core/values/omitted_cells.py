@@ -1,6 +1,6 @@
-"""Cells that carry next to nothing of a workload and were not measured: left out, and what that can change. Pure.
+"""Cells that were not measured and have a negligible part of a workload: what omitting them can change. Pure.
 
-One limit for all: what a prediction does without, the rate that its 100 stands for does without, too.
+Predictions and the rate of the default, which is their 100, omit the same cells.
 """
 
 import math
@@ -12,22 +12,22 @@ from cephfit.core.values.cells import Cell, Pattern
 from cephfit.core.values.prediction_model import model_called
 
 LIMIT = 1e-3
-"""Part of the accesses, and of the default's time, that may lie in cells that were not measured."""
+"""Largest part of the accesses, and of the default's time, that may be in omitted cells."""
 _FACTOR = 10
-"""How many times faster or slower than the default a configuration is supposed to be in such a cell at most. The
-largest single effects that Meyer (2017) and the lab's sweeps found are sixfold."""
+"""A configuration is assumed to be at most this many times faster or slower than the default in such a cell. The
+largest single effects in Meyer (2017) and in sweeps of the lab are sixfold."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """What a prediction does without.
+class OmittedCells:
+    """The cells that a prediction omits.
 
     Attributes:
-        counts: accesses per cell that is left.
-        note: what was left out; empty if nothing was.
-        weight: of what was left out in the model's measure, at most, as a part of what is left.
+        counts: accesses per remaining cell.
+        note: sentence on the omitted cells; empty if there are none.
+        weight: upper limit of the omitted part in the model's measure, relative to the remaining part.
         adds_time: whether that measure is time.
-        cells: that were left out.
+        cells: the omitted cells.
     """
 
     counts: Mapping[Cell, float]
@@ -37,7 +37,7 @@ class LeftOut:
     cells: tuple[Cell, ...] = ()
 
     def widened(self, low: float, high: float) -> tuple[float, float]:
-        """An interval of relative performance, default = 100, that also holds what was left out."""
+        """Widen an interval of relative performance, default = 100, so that it covers the omitted cells."""
         if not self.weight:
             return low, high
         return (
@@ -46,27 +46,27 @@ class LeftOut:
         )
 
     def _with(self, relative: float, ratio: float) -> float:
-        """The relative performance if that in the cells left out were ``ratio``."""
+        """The relative performance if that in the omitted cells is ``ratio``."""
         if self.adds_time:
             return (1 + self.weight) / (1 / relative + self.weight / (100 * ratio))
         return (relative + self.weight * 100 * ratio) / (1 + self.weight)
 
 
-def left_out_of(counts: Mapping[Cell, float], baselines: Baselines, model: str) -> LeftOut:
-    """What the default has no baseline for, where that is at most ``LIMIT`` of the workload; nothing otherwise.
+def omitted_cells(counts: Mapping[Cell, float], baselines: Baselines, model: str) -> OmittedCells:
+    """Return the cells without a baseline of the default if they are at most ``LIMIT`` of the workload, else none.
 
-    What an access takes in a cell that was not measured is not known. It is supposed to take no longer than the
-    same bytes in smaller accesses, nor than a larger access; and a sequential one no longer than a random one.
+    The time of an access in such a cell is unknown. It is assumed not to exceed the time of the same bytes in
+    smaller accesses, nor that of a larger access; and a sequential access takes at most the time of a random one.
 
     Args:
         counts: accesses per cell that the workload uses.
         baselines: of the sweep.
-        model: name; those that add time weigh cells by the time they take, others by their accesses.
+        model: name; models that add time weight cells by time, others by accesses.
     """
     kept = {cell: n for cell, n in counts.items() if (baselines.default, cell) in baselines.cells}
     gone = {cell: n for cell, n in counts.items() if cell not in kept}
     part = math.fsum(gone.values()) / math.fsum(counts.values())
-    everything = LeftOut(counts)
+    everything = OmittedCells(counts)
     if not gone or not kept or part > LIMIT:
         return everything
     adds_time = model_called(model).adds_time
@@ -81,15 +81,15 @@ def left_out_of(counts: Mapping[Cell, float], baselines: Baselines, model: str) 
     why = dict.fromkeys(baselines.missing.get((baselines.default, c), "it was not measured") for c in gone)
     of_time = f" and at most {100 * weight:.2g} % of the default's time" if adds_time else ""
     note = (
-        f"left out: {', '.join(map(str, gone))} ({'; '.join(why)}), with {100 * part:.2g} % of the accesses"
-        f"{of_time}; the intervals hold whatever a configuration does there, up to {_FACTOR} times faster or "
-        "slower than the default"
+        f"omitted: {', '.join(map(str, gone))} ({'; '.join(why)}), with {100 * part:.2g} % of the accesses"
+        f"{of_time}; the intervals cover configurations that are up to {_FACTOR} times faster or "
+        "slower there than the default"
     )
-    return LeftOut(kept, note, weight, adds_time, tuple(gone))
+    return OmittedCells(kept, note, weight, adds_time, tuple(gone))
 
 
 def _seconds(cell: Cell, baselines: Baselines) -> float:
-    """The time of an access under the default: as measured, else at most; infinite where nothing tells."""
+    """The time of an access under the default: as measured, else an upper limit; infinite if unknown."""
     own = baselines.cells.get((baselines.default, cell))
     if own is not None:
         return len(own.iops) / math.fsum(own.iops)

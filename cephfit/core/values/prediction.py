@@ -1,4 +1,4 @@
-"""Predictions and what they say, and the JSON that carries them between rooms, the store and other programs."""
+"""Predictions, and their JSON form for other rooms, the store and other programs."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ PREDICTIONS_SCHEMA_VERSION = 1
 
 
 class Verdict(StrEnum):
-    """What the interval allows to say against the default."""
+    """The conclusion that the interval allows about the difference from the default."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -24,15 +24,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CellReason:
-    """What one cell adds to a prediction.
+    """The contribution of one cell to a prediction.
 
     Attributes:
         cell: which of the 20.
         weight: the cell's part of the workload, 0 to 1; over all cells the sum is 1. For ``meyer`` the part of
             the accesses, for ``time`` the part of the default's time.
         relative: the configuration's rate in the cell, default = 100.
-        points: what the cell moves the prediction by, in points of ``relative``; the sum over cells is
-            the prediction minus 100.
+        points: contribution of the cell in points of ``relative``; the sum over cells is the prediction minus
+            100.
     """
 
     cell: Cell
@@ -71,25 +71,26 @@ class PredictionSet(Tabular):
     """The answer to "which configuration for this workload".
 
     Attributes:
-        model: which predictor speaks: ``meyer``, ``meyer-random``, ``meyer-sequential`` or ``time``.
+        model: name of the model: ``meyer``, ``meyer-random``, ``meyer-sequential`` or ``time``.
         profile: name of the profile.
         baselines: source of the baselines.
         predictions: every configuration, best first.
         best: name of the best configuration that is distinguishably better than the default, else the default's.
         worst: name of the worst configuration that is distinguishably worse than the default, else the default's.
         confidence: level of the intervals, jointly over all configurations.
-        noise_floor: smallest difference from the default, in points of ``relative``, that these samples could
-            tell: 100 * (1 - exp(-w)), with w the half width of the log interval (Student's quantile times the
-            standard error) that a configuration with the default's rates would have; the least over those that
-            are compared, or the smallest difference that was told, if less. Infinite where there is no spread. How
-            large an effect is found how often is another thing: docs/evidence.md, "Power".
-        notes: what a reader must know, such as cells without spread.
-        as_good: names of those besides the default that the samples cannot tell from ``best``; none where that is
-            the default. For models that add time (``Model.adds_time``) they are held against it directly,
-            jointly at ``confidence``. In Formula 2.1 (``meyer`` and its readings) the ratio of two configurations
-            depends on the default, so that only the intervals against that are left: all whose interval reaches up
-            to the best one's are named. That is careful: both intervals carry the noise of the default, and some
-            are named that could be told apart (docs/mathematics.md, "The best compared with the next").
+        noise_floor: smallest significant difference from the default, in points of ``relative``, that these
+            samples allow: 100 * (1 - exp(-w)), with w the half width of the log interval (Student's quantile times
+            the standard error) of a configuration with the default's rates; the minimum over the compared
+            configurations, or the smallest difference that was significant, if less. Infinite without spread. For
+            the probability to find an effect of a given size see docs/method.md, "Power".
+        notes: caveats for the reader, such as cells without spread.
+        as_good: configurations other than the default whose difference from ``best`` is not significant; empty if
+            ``best`` is the default. Models that add time (``Model.adds_time``) compare them with ``best``
+            directly, jointly at ``confidence``. In Formula 2.1 (``meyer`` and its readings) the ratio of two
+            configurations depends on the default, so that only the intervals relative to the default can be used:
+            all configurations whose interval overlaps that of ``best`` are named. This is conservative: both
+            intervals contain the noise of the default, so that some named ones may differ (docs/method.md, "The
+            best against the next").
     """
 
     model: str
@@ -115,7 +116,7 @@ class PredictionSet(Tabular):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The predictions as JSON values. An end of an interval that is not finite is written as null."""
+        """The predictions as JSON values. An infinite end of an interval is written as null."""
         return {
             "schema_version": PREDICTIONS_SCHEMA_VERSION,
             "model": self.model,
@@ -148,7 +149,7 @@ class PredictionSet(Tabular):
         """Read what ``to_json`` wrote.
 
         Raises:
-            InputError: of another schema version, a part is missing, of the wrong type or impossible.
+            InputError: another schema version, or a part is missing, of the wrong type or impossible.
         """
         if not isinstance(document, Mapping):
             raise InputError("predictions are a JSON object", where=where)

@@ -1,6 +1,6 @@
-"""The models that predict: what each is called, what it does, and how it adds up a mix of accesses.
+"""The prediction models: name, description, and how each adds up a mix of accesses.
 
-They are named here once: commands offer them, the mapper computes by them, and reports say which one it was.
+They are declared here once: commands offer them, the mapper implements them, and reports name them.
 """
 
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A way to predict.
+    """One prediction model.
 
     Attributes:
-        name: as options, stored predictions and reports have it.
-        sentence: what it does, to follow its name; without a full stop.
-        adds_time: the mix adds up as time. Then a prediction is a ratio of rates, and that of two configurations
-            does not depend on the default: T_Y / T_X for any X and Y. Else relative rates add up, weighted by
-            accesses.
-        all_random: it takes all accesses as random (True) or as sequential (False); None: as the profile has them.
+        name: as in options, stored predictions and reports.
+        sentence: its description, printed after the name; without a full stop.
+        adds_time: the mix adds up as time. Then a prediction is a ratio of rates, and the ratio of two
+            configurations X and Y does not depend on the default: T_Y / T_X. Else relative rates add up, weighted
+            by accesses.
+        all_random: treat all accesses as random (True) or as sequential (False); None: as in the profile.
     """
 
     name: str
@@ -43,13 +43,13 @@ MODELS = (
         all_random=False,
     ),
 )
-"""The first one is the default."""
+"""The first model is the default."""
 
 DEFAULT_CONFIDENCE = 0.95
-"""Level of intervals unless a person names another one."""
+"""Default level of intervals."""
 
 
 def model_called(name: str) -> Model:
-    """The model of this name; for one that a later version of cephfit stored, what little is known of it."""
+    """Return the model of this name; a generic one for a name that a later version of cephfit stored."""
     unknown = Model(name, "a model that this version of cephfit does not know")
     return next((model for model in MODELS if model.name == name), unknown)

@@ -1,4 +1,4 @@
-"""What a sweep would do to a cluster, before anything is done: for people to read and agree to."""
+"""The preview of a sweep: what it would change on a cluster, for the user to review."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from cephfit.core.journal import Entry
 from cephfit.core.protocols import Health
 
 HEALTHY = Health(ok=True)
-"""Stands in a preview until the health has been asked."""
+"""Placeholder in a preview until the health has been queried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,10 @@ class Difference:
 
     Attributes:
         configuration: name.
-        place: who has it: ``osd (class hdd)``, ``clients``, ``pool cephfit-default`` ...
+        place: what the setting belongs to: ``osd (class hdd)``, ``clients``, ``pool cephfit-default`` ...
         key: the option.
-        now: value as it is; several where the members of the place differ; empty where there is none yet.
-        then: value as the sweep sets it.
+        now: current value; several if the members of the place differ; empty if there is none yet.
+        then: value that the sweep sets.
     """
 
     configuration: str
@@ -31,18 +31,18 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolToMake:
-    """A pool that a sweep makes.
+class PoolToCreate:
+    """A pool that a sweep creates.
 
     Attributes:
         name: of the pool.
         values: its settings.
-        configurations: whose images it holds; a cache tier or a data pool has those of its base.
+        configurations: with images in this pool; for a cache tier or a data pool, those of its base pool.
         n_pgs: placement groups.
-        nbytes: written into it in all.
-        raw_nbytes: the same on the disks, all copies or chunks counted.
-        pgs_per_osd: placement groups on each OSD beneath it, all copies or chunks counted; 0 where it holds no
-            data of volumes, or its OSDs are not known.
+        nbytes: total number of bytes written into it.
+        raw_nbytes: the same on the disks, including all copies or chunks.
+        pgs_per_osd: placement groups on each of its OSDs, including all copies or chunks; 0 if it holds no data of
+            volumes, or its OSDs are unknown.
     """
 
     name: str
@@ -56,17 +56,17 @@ class PoolToMake:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would be done.
+    """All changes that a sweep would make.
 
     Attributes:
-        health: as it is; a cluster that is not healthy is refused.
-        differences: every setting, now and then.
-        restarts: configuration to OSDs that run with values of it which only a restart brings.
-        n_restarts: of OSDs over the whole sweep and its undoing, in the order of the plan.
-        restart_seconds: what they take in all, as assumed.
-        pools: that are made, and deleted at the end.
-        moved_nbytes: data of other pools that would move, from the CRUSH map offline.
-        notes: what else there is to know.
+        health: current health; a cluster that is not healthy is refused.
+        differences: every setting, with current and new value.
+        restarts: configuration to OSDs that need a restart to apply its values.
+        n_restarts: restarts of OSDs in the whole sweep and its undoing, in the order of the plan.
+        restart_seconds: their assumed total duration.
+        pools: that are created, and deleted at the end.
+        moved_nbytes: data of other pools that would move, computed offline from the CRUSH map.
+        notes: further remarks.
     """
 
     health: Health
@@ -74,7 +74,7 @@ class Preview:
     restarts: Mapping[str, tuple[int, ...]]
     n_restarts: int
     restart_seconds: float
-    pools: tuple[PoolToMake, ...]
+    pools: tuple[PoolToCreate, ...]
     moved_nbytes: int = 0
     notes: tuple[str, ...] = ()
 
@@ -94,12 +94,12 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Undoing:
-    """One thing that ``reset`` would put back.
+    """One change that ``reset`` would undo.
 
     Attributes:
-        what: the thing, in words.
-        now: what it is; empty where that is not asked.
-        then: what it was, and will be.
+        what: the changed object, as text.
+        now: current value; empty if it is not queried.
+        then: original value, which is restored.
     """
 
     what: str
@@ -112,7 +112,7 @@ _WORDS = 60
 
 
 def other_undoings(entries: Sequence[Entry]) -> list[Undoing]:
-    """What a journal holds besides options, pools and images of the cluster, newest first as it is undone."""
+    """Journal entries other than options, pools and images of the cluster, newest first, as they are undone."""
     found = []
     for entry in reversed(entries):
         if entry.kind not in _TOLD_BY_THE_CLUSTER:

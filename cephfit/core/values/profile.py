@@ -1,7 +1,4 @@
-"""Workload profiles: what a workload does, and the JSON file that carries it between commands.
-
-Texts that every file and database takes: names of files need not be such.
-"""
+"""Workload profiles, and their JSON form for files, commands and stores."""
 
 import json
 import re
@@ -14,16 +11,16 @@ from cephfit.core.tabular import Table, Tabular
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Cell, Op, Pattern
 
 _LONE_HALVES = re.compile("[\ud800-\udfff]")
-"""What Python puts in the place of bytes of a file's name that are not UTF-8; no text in UTF-8 can hold it."""
+"""Surrogates, with which Python replaces bytes of a file name that are not UTF-8. UTF-8 cannot encode them."""
 
 
 def plain(text: str) -> str:
-    """The text, with a sign of replacement (U+FFFD) where it has a character that cannot be written."""
+    """Replace characters that cannot be written as UTF-8 by U+FFFD, so that files and databases take the text."""
     return _LONE_HALVES.sub("\ufffd", text)
 
 
 def plain_document(document: Any) -> Any:
-    """The same for all texts and keys of JSON values, nested mappings and lists."""
+    """Apply ``plain`` to all texts and keys of nested JSON values."""
     if isinstance(document, str):
         return plain(document)
     if isinstance(document, Mapping):
@@ -37,7 +34,7 @@ PROFILE_SCHEMA_VERSION = 1
 
 _BIN_NAMES = tuple(b.name for b in SIZE_BINS)
 _MOST = 2**63 - 1
-"""Accesses of a cell: what a counter of 64 bits holds."""
+"""Largest number of accesses of a cell: that of a 64-bit counter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +42,13 @@ class Profile(Tabular):
     """What a workload does.
 
     Attributes:
-        name: for people.
+        name: of the workload, for display.
         accesses: count per op and size bin name; every op and bin is present.
-        random: share of random accesses per op, 0 to 1; 0 also where none was judged, see ``random_share``.
-        random_by_bin: share of random accesses per op and bin name, where the source tells (a histogram
-            cannot: its size and distance are marginals); bins without accesses are left out.
-        description: all else the source gave: disks, times, histograms in their own limits, what was skipped.
-            JSON values only.
+        random: share of random accesses per op, 0 to 1; 0 also if unknown, see ``random_share``.
+        random_by_bin: share of random accesses per op and bin name, if the source has it (a histogram has not:
+            its sizes and distances are marginals); bins without accesses are omitted.
+        description: all other data of the source: disks, times, histograms in their original limits, skipped
+            records. JSON values only.
     """
 
     name: str
@@ -73,15 +70,15 @@ class Profile(Tabular):
         return sum(sum(counts.values()) for counts in self.accesses.values())
 
     def random_share(self, op: Op) -> float | None:
-        """Share of random accesses; None where none was judged: the op has no accesses, or one on each disk."""
+        """Share of random accesses; None if unknown: the op has no accesses, or only one on each disk."""
         is_judged = self.random_by_bin is None or bool(self.random_by_bin[op]) or self.random[op] > 0
         return self.random[op] if is_judged and any(self.accesses[op].values()) else None
 
     def cell_counts(self) -> dict[Cell, float]:
         """Accesses per cell, all 20; the sum is ``n_accesses``.
 
-        A size bin's accesses are split by the bin's own share of random accesses where it is known, else by
-        the op's share (Meyer 2017, section 2.2.4).
+        A size bin's accesses are split by the bin's share of random accesses where known, else by the op's share
+        (Meyer 2017, section 2.2.4).
         """
         counts: dict[Cell, float] = {}
         for size in SIZE_BINS:
@@ -112,7 +109,7 @@ class Profile(Tabular):
         """Read a profile file's content.
 
         Raises:
-            InputError: a part is missing, of the wrong type or out of its range, or it counts no access; the error
+            InputError: a part is missing, of the wrong type or out of range, or there is no access; the error
                 names it.
         """
         if not isinstance(document, dict):
@@ -122,12 +119,12 @@ class Profile(Tabular):
             raise InputError(
                 f"schema_version is {version!r}, this cephfit reads {PROFILE_SCHEMA_VERSION}",
                 where=where,
-                remedy="make the profile again with `cephfit trace profile`",
+                remedy="create the profile again with `cephfit trace profile`",
             )
         accesses = {op: _counts(document, op, where) for op in Op}
         if not any(any(counts.values()) for counts in accesses.values()):
             raise InputError(
-                "the profile counts no access: nothing can be said of its workload",
+                "the profile counts no access, so nothing is known about its workload",
                 where=f"{where}: accesses",
                 remedy="profile a trace that was recorded while the workload ran",
             )
@@ -163,25 +160,25 @@ class Profile(Tabular):
         """Raises:
         InputError: not JSON, or not a profile.
         """
-        remedy = "a profile is made with `cephfit trace profile TRACE -o profile.json`"
+        remedy = "create a profile with `cephfit trace profile TRACE -o profile.json`"
         try:
             document = json.loads(text, parse_constant=_no_constant)
         except json.JSONDecodeError as error:
             raise InputError(f"not JSON: {error.msg}", where=f"{where}:{error.lineno}", remedy=remedy) from None
-        except (ValueError, RecursionError) as error:  # NaN, numbers of thousands of digits, endless brackets
+        except (ValueError, RecursionError) as error:  # NaN, numbers with thousands of digits, unlimited nesting
             raise InputError(f"not JSON that can be read: {error}", where=where, remedy=remedy) from None
         return cls.from_json(document, where=where)
 
 
 def _no_constant(name: str) -> float:
-    """Python's JSON reads NaN and Infinity, which no other does and no store takes."""
+    """Refuse NaN and Infinity, which Python's JSON reads but standard JSON and the stores do not."""
     raise ValueError(f"{name} is not a number")
 
 
 def _part(document: Any, key: str, where: str) -> dict[str, Any]:
     part = document.get(key)
     if not isinstance(part, dict):
-        raise InputError(f"{key!r} is missing or no object", where=where)
+        raise InputError(f"{key!r} is missing or not an object", where=where)
     return part
 
 

@@ -1,11 +1,4 @@
-"""Runs of a sweep: what, where and when; which documents a store keeps with them.
-
-A run of a sweep: what it was, where and when.
-
-The kinds of documents that a store keeps with a run, by which rooms find what others concluded.
-
-Which cluster a target is: a lab that was removed and made again has the same name and is another one.
-"""
+"""Runs of a sweep, the kinds of documents that a store keeps with a run, and the identity of a run's cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,10 +8,10 @@ from typing import Any
 from cephfit.core.tabular import Table, Tabular
 
 SIMULATED = "SIMULATED: these figures come from a model, not from a disk"
-"""What everything says that shows figures of a simulated run."""
+"""Shown with all figures of a simulated run."""
 
 RUN_COLUMNS = ("run", "sweep", "target", "created", "finished", "simulated")
-"""Of a table of runs."""
+"""Columns of a table of runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +21,8 @@ class Run(Tabular):
     Attributes:
         run_id: unique, safe in file names and RBD image names: ``quick-20261121T101500-3f9a``.
         sweep_name: the sweep's name.
-        sweep_text: the sweep file as it was, to the byte.
-        sweep_digest: SHA-256 of what the file means (comments and layout do not count), hex.
+        sweep_text: the original sweep file, unchanged.
+        sweep_digest: SHA-256 of the file's meaning (without comments and layout), hex.
         target: the target's name, for example ``lab:default``.
         seed: of the order of runs.
         created_ns: wall clock, ns since the epoch.
@@ -49,12 +42,12 @@ class Run(Tabular):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether a model made the figures, and no disk did."""
+        """Whether the figures come from a model instead of a disk."""
         return self.target.startswith("simulated") or bool(self.facts.get("simulated"))
 
     @property
     def created(self) -> datetime:
-        """When it was begun, in UTC."""
+        """Start time in UTC."""
         return datetime.fromtimestamp(self.created_ns // 1_000_000_000, UTC)
 
     def _table(self) -> Table:
@@ -63,26 +56,29 @@ class Run(Tabular):
 
 
 PROFILE_DOCUMENT = "profile"
-"""Of the workload that was mapped; under a load of its own as ``results.store.kind_of`` spells it."""
+"""Profile of the mapped workload; for a named load the kind is that of ``kind_of`` in ``sample_store``."""
 PREDICTIONS_DOCUMENT = "predictions"
-"""For that workload; likewise."""
+"""Predictions for that workload; likewise."""
 VERIFICATION_DOCUMENT = "verification"
-"""What the workload gave when it was run."""
+"""Assessment of the predictions by runs of the workload."""
 STOPPING_DOCUMENT = "stopping"
-"""What races decided, and what they saved."""
+"""Decisions of races, and the repeats that they saved."""
 TRIALS_DOCUMENT = "trials"
 """Configurations that an optimiser proposed."""
 CONTINUATIONS_DOCUMENT = "continuations"
-"""With which other versions of programs a run was continued."""
+"""Other program versions with which a run was continued."""
 MEASURING_DOCUMENT = "measuring"
-"""Which process measures a run; empty when it has ended."""
-BESIDE_DOCUMENT = "beside"
-"""Which of several targets of one command a run was made on."""
+"""The process that measures a run; empty after it has ended."""
+TARGETS_DOCUMENT = "beside"
+"""Position of the run's target among several targets of one command."""
 
 CLUSTER = "fsid"
-"""Key of a target's facts: the cluster's own identifier, where it is a cluster."""
+"""Key of a target's facts: the cluster's identifier, if the target is a cluster."""
 
 
 def is_another_cluster(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether two sets of facts are of different clusters; targets without an identifier are told by name."""
+    """Whether two sets of facts are of different clusters. A lab that was created again is another cluster.
+
+    Targets without an identifier are compared by name.
+    """
     return None not in (before.get(CLUSTER), now.get(CLUSTER)) and before[CLUSTER] != now[CLUSTER]

@@ -1,9 +1,4 @@
-"""Samples: what was measured, each in a terminal state, with its evidence.
-
-Samples: what was measured, each in a terminal state.
-
-What a sample's evidence says of an independent count: written by what measures, read by what reports.
-"""
+"""Samples: measurements in a terminal state, with their evidence, such as the independent count of I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,24 +8,24 @@ from typing import Any
 from cephfit.core.values.cells import Cell
 
 OWN_LOAD = ""
-"""The load that a sweep's measurement describes by itself; the others have names."""
+"""Name of the measurement's own load; additional loads have other names."""
 
 
 class State(StrEnum):
-    """How a run ended. There is no state for a run under way: a sample exists when it is over."""
+    """How a run ended. Running is not a state: a sample is created after its run ended."""
 
     OK = "ok"
     FAILED = "failed"
     """fio or the cluster gave no result."""
     INVALID = "invalid"
-    """There is a result, but it must not be trusted; it is taken again."""
+    """There is a result, but it cannot be trusted; the run is repeated."""
     SKIPPED = "skipped"
-    """Never tried, on purpose."""
+    """Deliberately not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What one fio run of one cell on one client gave.
+    """The result of one fio run of one cell on one client.
 
     Attributes:
         iops: I/Os per second over the measured time.
@@ -55,10 +50,10 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class SampleKey:
-    """Which sample it is. ``repeat`` and ``attempt`` count from 0; ``attempt`` grows when one is taken again.
+    """Identifies a sample. ``repeat`` and ``attempt`` count from 0; a repeated run has the next ``attempt``.
 
-    ``load`` names the shape of the load (I/Os in flight, clients, mix, rate) as the sweep file does; ``""`` is the
-    measurement's own.
+    ``load`` is the name of the load (I/Os in flight, clients, mix, rate) in the sweep file; ``""`` is the
+    measurement's own load.
     """
 
     configuration: str
@@ -76,11 +71,11 @@ class Sample:
     Attributes:
         key: which one.
         state: terminal.
-        reason: why it is not ``ok``; empty when it is.
-        metrics: None unless fio gave a result.
+        reason: why it is not ``ok``; empty if it is.
+        metrics: None without a result of fio.
         started_ns: wall clock, ns since the epoch.
         finished_ns: wall clock, ns since the epoch.
-        evidence: what speaks for or against it: health before and after, the independent count of I/O, cache
+        evidence: observations on its validity: health before and after, the independent count of I/O, cache
             condition. JSON values only.
     """
 
@@ -111,9 +106,9 @@ class WorkloadSample:
         attempt: counts from 0.
         state: terminal.
         metric: what was measured, for example ``tps``; more is better.
-        value: None unless the run gave a result.
+        value: None without a result.
         reason: why it is not ``ok``.
-        evidence: the program's own output and the state of the cluster around it. JSON values only.
+        evidence: the program's output, and the state of the cluster before and after. JSON values only.
     """
 
     configuration: str
@@ -129,18 +124,18 @@ class WorkloadSample:
 
 
 INDEPENDENT_COUNT = "independent_count"
-"""What somebody else counted than the program that measured (rule 4 of the design)."""
+"""Key of the I/O count by another source than the measuring program (rule 4 of the design)."""
 _WINDOW = "window_nbytes"
 
 
 def counted(*, source: str, window_nbytes: float, total_nbytes: int, allowed_nbytes: float) -> dict[str, Any]:
-    """The document of a count, kept under ``INDEPENDENT_COUNT``.
+    """Return the document of a count, stored under ``INDEPENDENT_COUNT``.
 
     Args:
-        source: who counted, for people.
+        source: what counted, as text.
         window_nbytes: moved in the measured window.
         total_nbytes: moved from before the program's start to after its end.
-        allowed_nbytes: by how much ``window_nbytes`` may differ for reasons that are known.
+        allowed_nbytes: tolerated difference of ``window_nbytes`` for known reasons.
     """
     return {
         "source": source,
@@ -151,12 +146,16 @@ def counted(*, source: str, window_nbytes: float, total_nbytes: int, allowed_nby
 
 
 def not_counted(why: str) -> dict[str, Any]:
-    """The document where nobody could count."""
+    """Return the document for a missing count.
+
+    Args:
+        why: reason why no independent count exists.
+    """
     return {"none_because": why}
 
 
 def window_nbytes_of(evidence: Mapping[str, Any]) -> float | None:
-    """Bytes that were counted in the measured window; None where nobody did."""
+    """Counted bytes in the measured window; None without an independent count."""
     count = evidence.get(INDEPENDENT_COUNT)
     found = count.get(_WINDOW) if isinstance(count, Mapping) else None
     return float(found) if isinstance(found, int | float) else None

@@ -1,7 +1,8 @@
-"""The words for Cinder volumes: their type, and the QoS that a configuration declares for them.
+"""Keys for Cinder volumes: their type, and the QoS that a configuration declares for them.
 
-The keys of QoS are Cinder's own (its administration guide, "Basic volume quality of service" and "Capacity based
-quality of service"). Cinder itself takes any key and any value: what is mistyped there limits nothing, in silence.
+The keys of QoS are those of Cinder (its administration guide, "Basic volume quality of service" and "Capacity
+based quality of service"). Cinder itself accepts any key and any value, so that a mistyped limit has no effect and
+gives no error.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ SCOPE = "volume"
 TYPE = "type"
 QOS = "qos"
 CONSUMER = "consumer"
-"""Key of QoS: who enforces it. The hypervisor does (``front-end``), the storage, or both of them."""
+"""Key of QoS: where it is enforced. In the hypervisor (``front-end``), the storage, or both."""
 CONSUMERS = ("front-end", "back-end", "both")
 
 _UNITS = ("iops_sec", "bytes_sec")
@@ -32,30 +33,30 @@ QOS_KEYS: tuple[str, ...] = (
 """Keys under ``qos``."""
 
 VOLUME_KEYS: tuple[str, ...] = (TYPE, *(f"{QOS}.{key}" for key in QOS_KEYS))
-"""Keys of settings in the scope ``volume``; in a file ``qos`` has its own below it."""
+"""Keys of settings in the scope ``volume``; in a file, ``qos`` is a mapping of further keys."""
 
 
 def spec_value(key: str, value: Value) -> str:
-    """A value of QoS as Cinder is told it: sizes in bytes, everything else as it stands."""
+    """Convert a QoS value to the form that Cinder expects: sizes in bytes, all others unchanged."""
     if key != CONSUMER and "bytes_sec" in key and not isinstance(value, bool):
         return str(parse_nbytes(str(value)))
     return str(value)
 
 
 def fault_of_qos_value(key: str, value: Value) -> str:
-    """Why one key of QoS cannot have this value; empty if it can."""
+    """Return why a key of QoS cannot have this value; empty if it can."""
     if key == CONSUMER:
         return "" if value in CONSUMERS else f"{key} is {value!r}, not one of {', '.join(CONSUMERS)}"
-    wanted = "a size of 1 byte or more, such as 20M," if "bytes_sec" in key else "a whole number of 1 or more"
+    required = "a size of 1 byte or more, such as 20M," if "bytes_sec" in key else "a whole number of 1 or more"
     try:
         number = int(spec_value(key, value)) if not isinstance(value, float | bool) else 0
     except (ValueError, InputError):
         number = 0
-    return "" if number >= 1 else f"{key} is {value!r}: {wanted} is needed"
+    return "" if number >= 1 else f"{key} is {value!r}: {required} is required"
 
 
 def qos_declared(configuration: Configuration) -> dict[str, str]:
-    """What a configuration says of QoS, by Cinder's keys, as Cinder is told it; empty where it says nothing."""
+    """Return the QoS of a configuration: Cinder's keys and values in Cinder's form; empty if it declares none."""
     keys = {s.key: s.value for s in configuration.within(Partition.POOL) if s.scope == SCOPE}
     return {
         key: spec_value(key, value)
@@ -65,9 +66,9 @@ def qos_declared(configuration: Configuration) -> dict[str, str]:
 
 
 def fault_of_qos(specs: Mapping[str, str]) -> str:
-    """Why keys of QoS cannot be together; empty if they can. Each one's value is right by itself.
+    """Return why keys of QoS cannot be combined; empty if they can. Each value is valid by itself.
 
-    The hypervisor refuses to start a server with such a volume, or Cinder lets one key win over another.
+    The hypervisor would refuse to start a server with such a volume, or Cinder would ignore one of the keys.
     """
     keys = [key for key in specs if key != CONSUMER]
     if not keys:
@@ -80,16 +81,16 @@ def _faults(specs: Mapping[str, str], keys: list[str]) -> Iterator[str]:
         total = next((k for k in keys if k.startswith(f"total_{unit}")), "")
         other = next((k for k in keys if k.startswith((f"read_{unit}", f"write_{unit}"))), "")
         if total and other:
-            yield f"{total} and {other} exclude each other: it is either both kinds together or each by itself"
+            yield f"{total} and {other} exclude each other: limit both kinds together or each separately"
     for limit in _LIMITS:
         fixed, most, scaled = specs.get(limit), specs.get(limit + _MAX), specs.get(limit + _PER_GB)
         if fixed and scaled:
-            yield f"{limit} and {limit}{_PER_GB} exclude each other: the second would win"
+            yield f"{limit} and {limit}{_PER_GB} exclude each other: the second would override the first"
         if specs.get(limit + _PER_GB_MIN) and not scaled:
-            yield f"{limit}{_PER_GB_MIN} is the least of {limit}{_PER_GB}, which is missing"
+            yield f"{limit}{_PER_GB_MIN} is the minimum of {limit}{_PER_GB}, which is missing"
         if most and not fixed and not scaled:
             yield f"{limit}{_MAX} is the burst beyond {limit}, which is missing"
         if most and fixed and int(most) < int(fixed):
             yield f"{limit}{_MAX} = {most} is less than {limit} = {fixed}"
     if _SIZE in specs and not any("iops_sec" in key for key in keys if key != _SIZE):
-        yield f"{_SIZE} says what counts as one I/O, and no limit of I/Os is given"
+        yield f"{_SIZE} defines the size of one I/O, but no limit of I/Os is given"

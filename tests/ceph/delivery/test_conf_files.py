@@ -19,12 +19,12 @@ from ssh_server import SSHD, ssh_server
 from cephfit.ceph.delivery.conf_files import sections_of
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery
 from cephfit.ceph.hosts.host_access import SshAccess
-from cephfit.cli.options.cluster_options import ClusterOptions
-from cephfit.cli.options.target_choice import open_target
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.lab.cluster import Lab
 from cephfit.lab.lab_target import LabTarget
+from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.target_choice import open_target
 from cephfit.sweep.declaration.sweep_file import read_sweep
 from cephfit.targets.abilities import Previews
 

@@ -13,7 +13,7 @@ from cephfit.ceph.delivery.osd_restarts import NooutFlags, OneByOne
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.targets.ceph.cluster_preview import count_restarts, restarts_note
 from cephfit.targets.ceph.whole_cluster import WholeCluster
@@ -38,7 +38,7 @@ def journal(tmp_path: Path) -> Journal:
 
 
 def one_by_one(cluster: SmallCluster, journal: Journal, daemons: Daemons) -> OneByOne:
-    return OneByOne(cluster, journal, daemons, progress=Silence(), patience_seconds=PATIENCE_SECONDS)
+    return OneByOne(cluster, journal, daemons, progress=NullProgress(), patience_seconds=PATIENCE_SECONDS)
 
 
 def whole(cluster: SmallCluster, journal: Journal, daemons: Daemons) -> WholeCluster:

@@ -14,10 +14,10 @@ from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.environment.kernel_values import HostFile, HostFiles
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option_catalogue import Catalogue
-from cephfit.core.cleanup import Attempts
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import ClusterError, HostError, StoreError
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.ceph.whole_cluster import WholeCluster
@@ -62,7 +62,7 @@ def left(journal: Journal) -> list[str]:
 
 
 def test_of_several_errors_each_is_named() -> None:
-    tried = Attempts()
+    tried = ErrorCollector()
 
     def fail(where: str) -> None:
         raise HostError(f"{where} is away", where=where, remedy="go there")
@@ -70,10 +70,10 @@ def test_of_several_errors_each_is_named() -> None:
     assert tried.make(lambda: None)
     assert not tried.make(lambda: fail("h1"))
     assert not tried.make(lambda: fail("h2"))
-    with pytest.raises(HostError, match="2 things went wrong: h1: h1 is away; h2: h2 is away") as error:
+    with pytest.raises(HostError, match="2 steps failed: h1: h1 is away; h2: h2 is away") as error:
         tried.end()
     assert error.value.remedy == "go there"
-    Attempts().end()
+    ErrorCollector().end()
 
 
 def test_a_host_that_is_away_does_not_keep_the_clusters_options_back(

@@ -16,7 +16,7 @@ from cephfit.ceph.pools.osd_capacity import (
     memory_targets,
 )
 from cephfit.ceph.pools.pool_plan import plan_pools
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.units import GIB
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, parse_sweep, read_sweep
@@ -161,7 +161,7 @@ def test_a_pools_pgs_per_osd_are_reported_and_warned_of_if_few(osd_capacity: Osd
 @pytest.mark.parametrize(("volume_size", "kept"), [("1G", True), ("100G", False)])
 def test_a_run_keeps_it_as_a_caveat(store: Store, volume_size: str, kept: bool) -> None:
     facts = {"osds": [{"id": n, "osd_memory_target": 4 * GIB} for n in range(3)]}
-    run = begun(warm(volume_size), simulated_target("sim"), store, Silence(), facts, resume=None)
+    run = begun(warm(volume_size), simulated_target("sim"), store, NullProgress(), facts, resume=None)
     assert ("in_memory" in store.run(run.run_id).facts) is kept
 
 

@@ -15,7 +15,7 @@ from cephfit.ceph.pools.declared_pools import DeclaredPools
 from cephfit.ceph.pools.own_pools import PoolDeletion
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 
 CODED = {"crush_rule": "hdds", "metadata.crush_rule": "hdds", "metadata.size": "3", "pg_num": "8"}
 """An erasure-coded pool on rules that are there, so that the CRUSH map stays out of it."""

@@ -19,7 +19,7 @@ from cephfit.ceph.pools.declared_pools import DeclaredPools
 from cephfit.cli.main import cephfit
 from cephfit.core.errors import InputError
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.ceph.whole_cluster import WholeCluster
 

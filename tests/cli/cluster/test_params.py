@@ -38,11 +38,11 @@ def test_the_tree_has_every_option_once(params: Params):
     assert len(names) == len(set(names)) > 1500
     shards = next(p for p in parameters if p["name"] == "osd_op_num_shards")
     assert (shards["component"], shards["category"], shards["takes_effect"]) == ("osd", "op", "restart")
-    # Ceph's own list leaves the levels of logging out.
+    # Ceph's list omits the log levels.
     assert "debug_osd" in names
 
 
-def test_what_was_asked_once_is_kept_for_later_without_a_cluster(params: Params):
+def test_queried_options_are_stored_for_use_without_a_cluster(params: Params):
     version = params("show", "rbd_cache")["ceph_version"]
     kept = params("show", "rbd_cache", "--release", version, target=False)
     assert kept["type"] == "bool"
@@ -55,7 +55,7 @@ def test_an_option_of_old_releases_is_shown_with_its_history(params: Params):
     assert "Luminous (12.2) does not have it" in shown["missing"]
 
 
-def test_a_sweep_with_a_value_that_the_option_does_not_take_is_refused_with_its_line(lab_cluster: Lab):
+def test_an_invalid_option_value_in_a_sweep_is_refused_with_its_line(lab_cluster: Lab):
     text = """
 schema_version: 1
 name: wrong

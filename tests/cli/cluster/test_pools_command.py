@@ -1,4 +1,4 @@
-"""`cephfit pools` as a person types it, on the real lab."""
+"""`cephfit pools` on the real lab."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def pools(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_pools_are_planned_made_shown_and_removed(lab_cluster: Lab, tmp_path: Path) -> None:
+def test_pools_are_planned_created_shown_and_removed(lab_cluster: Lab, tmp_path: Path) -> None:
     file, target = tmp_path / "pools.yaml", ("--target", f"lab:{lab_cluster.folder}")
     file.write_text(FILE)
     before = state_of(lab_cluster)
@@ -48,7 +48,7 @@ def test_pools_are_planned_made_shown_and_removed(lab_cluster: Lab, tmp_path: Pa
     assert state_of(lab_cluster) == before
 
 
-def test_what_must_not_be_made_ends_with_an_error_and_its_reason(lab_cluster: Lab, tmp_path: Path) -> None:
+def test_refused_pools_are_reported_with_reasons(lab_cluster: Lab, tmp_path: Path) -> None:
     file = tmp_path / "pools.yaml"
     file.write_text(FILE.replace("size: 2", "size: 3"))
     result = CliRunner().invoke(command, ["plan", str(file), "--target", f"lab:{lab_cluster.folder}"])

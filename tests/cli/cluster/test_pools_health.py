@@ -1,4 +1,4 @@
-"""`cephfit pools apply` and `remove` begin nothing on a cluster that is not healthy."""
+"""`cephfit pools apply` and `remove` change nothing on an unhealthy cluster."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ WELL = Health(ok=True)
 
 
 class Cluster:
-    """A target whose health goes through some states, and its declared pools."""
+    """A target that goes through several health states, and its declared pools."""
 
     name = "ceph"
 
@@ -55,7 +55,7 @@ def typed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, file: Path, *words:
 
 
 @pytest.mark.parametrize("word", ["apply", "remove"])
-def test_nothing_is_begun_while_the_cluster_is_not_healthy(
+def test_nothing_is_changed_while_the_cluster_is_unhealthy(
     word: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     cluster = Cluster([ILL])
@@ -66,12 +66,12 @@ def test_nothing_is_begun_while_the_cluster_is_not_healthy(
     assert cluster.done == [word]
 
 
-def test_a_list_of_what_would_go_is_given_in_any_health(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_dry_run_of_remove_works_in_any_health(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     result = typed(Cluster([ILL]), monkeypatch, tmp_path / "f", "remove")
     assert "pool gold would be deleted" in result.output
 
 
-def test_pools_that_were_made_before_such_names_were_kept_for_sweeps_can_be_removed(
+def test_pools_of_older_versions_with_reserved_names_can_be_removed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     cluster, text = Cluster([WELL]), FILE.replace("gold", "cephfit-gold")
@@ -85,7 +85,7 @@ def test_pools_that_were_made_before_such_names_were_kept_for_sweeps_can_be_remo
     assert "created or changed by `cephfit pools apply`\ncephfit-* are the pools of sweeps" in listed
 
 
-def test_what_passes_by_itself_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_temporary_health_problems_are_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cluster = Cluster([ILL, WELL])
     preflight.await_healthy(cluster, seconds=30)  # type: ignore[arg-type]
     assert typed(cluster, monkeypatch, tmp_path / "f", "apply", "--apply").exit_code == 0

@@ -1,4 +1,4 @@
-"""`cephfit sweep` as a separate process, killed at random moments and started again."""
+"""`cephfit sweep` as a process that is killed at random moments and started again."""
 
 import json
 import os
@@ -273,7 +273,7 @@ def test_without_fio_it_ends_with_2_and_names_the_package(small_file: Path, tmp_
 
 @pytest.mark.root
 def test_a_full_disk_ends_with_2_and_nothing_is_lost(small_file: Path, tmp_path: Path) -> None:
-    """The store is on a disk of 1 MiB; a file takes most of it during the sweep."""
+    """The store is on a disk of 1 MiB, most of which a file fills during the sweep."""
     folder = tmp_path / "tiny"
     folder.mkdir()
     if subprocess.run(("mount", "-t", "tmpfs", "-o", "size=1m", "none", folder), check=False).returncode:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.sample import Sample, State
 from cephfit.lab.cluster import Lab
 from cephfit.lab.lab_target import LabTarget
@@ -36,7 +36,7 @@ def measured(lab: Lab, engine: str, folder: Path) -> tuple[list[Sample], dict[st
     sweep = parse_sweep(SWEEP.format(engine=engine), file="engines.yaml")
     try:
         with Store.open(folder / "engines.sqlite", create=True) as store:
-            run = run_sweep(sweep, target, store, Silence(), resume=None)
+            run = run_sweep(sweep, target, store, NullProgress(), resume=None)
             samples = store.samples(run.run_id)
         (client, _) = target.clients()
         listing = ("rados", "--conf", str(lab.conf), "--pool", client.fio_options["pool"], "ls", "--all")

@@ -12,7 +12,7 @@ import pytest
 
 from cephfit.core.errors import InputError
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Client, Silence
+from cephfit.core.protocols import Client, NullProgress
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import State
@@ -217,7 +217,7 @@ class NoWrites:
 def test_cells_that_an_engine_cannot_measure_are_skipped_with_the_reason(small_sweep: Sweep, store: Store) -> None:
     target = SimulatedTarget()
     engine = NoWrites(target)
-    run = run_sweep(small_sweep, target, store, Silence(), resume=None, engine=engine)
+    run = run_sweep(small_sweep, target, store, NullProgress(), resume=None, engine=engine)
     samples = store.samples(run.run_id)
     skipped = [s for s in samples if s.state is State.SKIPPED]
     assert {(str(s.key.cell), s.reason) for s in skipped} == {

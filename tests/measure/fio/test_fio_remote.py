@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cephfit.core.errors import ClusterError, HostError, InputError
-from cephfit.core.protocols import Applied, Client, Silence
+from cephfit.core.protocols import Applied, Client, NullProgress
 from cephfit.core.units import MIB
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration
@@ -387,7 +387,7 @@ def test_a_sweep_is_measured_on_clients_that_are_elsewhere(
     text = text.replace("  iodepth: 4\n", "  direct: false\n  loads: {one: {clients: 1, patterns: [read]}}\n")
     a, b = text.index("configurations:"), text.index("measurement:")
     sweep = parse_sweep(text[:a] + text[b:], file="small.yaml")
-    run = run_sweep(sweep, Guests(servers), store, Silence(), resume=None)
+    run = run_sweep(sweep, Guests(servers), store, NullProgress(), resume=None)
     samples = store.samples(run.run_id)
     assert [s.state for s in samples] == [State.OK] * 5, [s.reason for s in samples]
     assert {(s.key.load, s.key.client) for s in samples} == {("", "c0"), ("", "c1"), ("one", "c0")}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cephfit.ceph.hosts.local_host import LocalHost
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.measure.telemetry import kernel_counters, osd_counters
 from cephfit.measure.telemetry.bottleneck import bottleneck_of, cpu_of_clients, thread_cpu
@@ -168,7 +168,7 @@ def test_a_sweep_names_clients_at_their_limit_unless_they_were_held_back(
     target = Watched(watcher)
     measurement = replace(small_sweep.measurement, repeats=1, rate_iops=10 if limited else None)
     sweep = replace(small_sweep, measurement=measurement, configurations=small_sweep.configurations[:1])
-    run = run_sweep(sweep, target, store, Silence(), resume=None, engine=Straining(target))
+    run = run_sweep(sweep, target, store, NullProgress(), resume=None, engine=Straining(target))
     used = [s.evidence["used"] for s in store.samples(run.run_id) if s.key.client == "c0"]
     causes = {said["bottleneck"]["what"] for said in used}
     assert causes == ({"unknown"} if limited else {"CPU of clients"})

@@ -9,7 +9,7 @@ import pytest
 from existing_cluster_lab import open_existing_cluster
 from rbd_bench import writing
 
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.sample import Sample, State
 from cephfit.lab.cluster import Lab
 from cephfit.lab.lab_target import LabTarget
@@ -59,7 +59,7 @@ def sample_under_foreign_load(
             parse_sweep(sweep, file="disturbed"),
             target,
             opened,
-            Silence(),
+            NullProgress(),
             resume=None,
             engine=Disturbed(foreign_load),
         )

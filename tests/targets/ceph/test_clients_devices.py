@@ -9,7 +9,7 @@ from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.volumes import Volume
 from cephfit.core.errors import HostError
-from cephfit.core.protocols import Applied, Silence
+from cephfit.core.protocols import Applied, NullProgress
 from cephfit.core.values.configuration import Configuration
 from cephfit.measure.engine import CellOutcome, CellRun
 from cephfit.results.store.sample_store import Store
@@ -98,7 +98,7 @@ def test_a_device_with_a_dead_program_is_not_measured_with_warm_caches(store: St
             parse_sweep(WARM, file="warm.yaml"),
             target,
             store,
-            Silence(),
+            NullProgress(),
             resume=None,
             engine=DiesAfterTheFirstCell(),
         )

@@ -14,7 +14,6 @@ import keystoneauth1.exceptions as keystone
 from openstack.connection import Connection
 from scripted_services import Services
 
-from cephfit.cli.options.target_choice import is_foreign
 from cephfit.cloud import cloud_connection, stacks
 from cephfit.cloud.capacity import cloud_preflight
 from cephfit.cloud.cloud_choice import parse_choice
@@ -31,6 +30,7 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome
+from cephfit.operations.cluster_options import is_existing_cluster
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.targets.openstack.openstack_ceph import (
     OpenStackWithCeph,

@@ -131,7 +131,7 @@ def test_ceph_is_configured_below_its_guests_and_restored_after_a_kill(
         first.kill()
     second = cephfit("sweep", "run", str(file), "--target", target, "--store", str(store))
     assert second.returncode == 0, second.stderr
-    assert "going on with run" in second.stderr
+    assert "continuing run" in second.stderr
     with Store.open(str(store)) as opened:
         (done,) = opened.runs()
         samples = opened.samples(done.run_id)

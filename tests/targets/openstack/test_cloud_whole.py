@@ -48,7 +48,7 @@ def test_all_cells_of_two_types_over_three_guests_are_measured_across_a_kill(
 
     second = cephfit(*command)
     assert second.returncode == 0, second.stderr
-    assert f"going on with run {run.run_id}" in second.stderr
+    assert f"continuing run {run.run_id}" in second.stderr
     with Store.open(str(store)) as opened:
         (run,) = opened.runs()
         samples = list(opened.samples(run.run_id))

@@ -17,7 +17,7 @@ from openstack.connection import Connection
 from cephfit.cloud.cleanup.cloud_cleanup import clean
 from cephfit.cloud.cleanup.owned_resources import owned
 from cephfit.cloud.cloud_choice import parse_choice
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import State
@@ -132,7 +132,7 @@ def test_clean_deletes_only_the_resources_of_a_run(cloud_user: Connection) -> No
         listing = cephfit("cloud", "list", "--cloud", str(cloud_user.config.name), "--json")
         assert set(json.loads(listing.stdout)) == {"lost", "lost-2"}
 
-        gone, left = clean(cloud_user, "lost", Silence())
+        gone, left = clean(cloud_user, "lost", NullProgress())
         assert not left
         assert {thing.kind for thing in gone} >= {"stack", "volume"}
         until(lambda: everything(cloud_user) == before)

@@ -1,4 +1,4 @@
-"""A loop device that a lab had once may become another lab's at any instant."""
+"""Stale limits: a former loop device of a lab may be reused by another lab at any time."""
 
 import subprocess
 from collections.abc import Callable
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.root
 
 @pytest.fixture
 def free_device() -> Path:
-    """The last one: labs that run meanwhile take the first."""
+    """The last device, because running labs use the first free ones."""
     devices = sorted(Path("/dev").glob("loop[0-9]*"), key=lambda device: int(device.name[4:]), reverse=True)
     for device in devices:
         if not is_attached(device):
@@ -25,7 +25,7 @@ def free_device() -> Path:
 
 
 class Noting(BlkioThrottle):
-    """Notes what is cleared, after something else has happened."""
+    """Records what is cleared, after another event."""
 
     def __init__(self, root: Path, *, meanwhile: Callable[[], object] = lambda: None) -> None:
         super().__init__(root)
@@ -37,9 +37,7 @@ class Noting(BlkioThrottle):
         self.cleared.append(device)
 
 
-def test_a_free_devices_limit_is_taken_off_and_nobody_gets_the_device_meanwhile(
-    free_device: Path, tmp_path: Path
-) -> None:
+def test_a_free_devices_limit_is_removed_while_the_device_is_held(free_device: Path, tmp_path: Path) -> None:
     make_sparse(tmp_path / "theirs.img", 16 * MIB)
     tries: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Which target a person means: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `openstack:CLOUD`."""
+"""Open a target by its name: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `openstack:CLOUD`."""
 
 import os
 from collections.abc import Callable
@@ -7,21 +7,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cephfit.cli.options.cluster_options import ClusterOptions
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.optional_modules import install_command, optional_module
 from cephfit.core.protocols import Progress, Target
+from cephfit.operations.cluster_options import ClusterOptions, is_existing_cluster
 
 if TYPE_CHECKING:
     from cephfit.ceph.hosts.host_access import SshAccess
     from cephfit.cloud.cloud_choice import CloudChoice
     from cephfit.targets.ceph.existing_cluster import ClusterChoice
-
-
-def is_foreign(text: str) -> bool:
-    """Whether a target is one that cephfit did not make, so that changes to it need leave (``--apply``)."""
-    kind, _, words = text.partition(":")
-    return kind == "ceph" or (kind == "openstack" and any(word.startswith("ceph=") for word in words.split(",")))
 
 
 def open_target(
@@ -42,25 +36,25 @@ def open_target(
             ``sim:noise=0.05,...``,
             ``local:/path/of/file``, ``openstack:CLOUD,flavor=NAME,volume_type=NAME,...``.
         for_change: whether the caller will apply configurations or reset; takes the target's lock.
-        progress: hears what takes long.
-        ioengine: fio's engine, if one will run: ``rbd`` opens images by itself, all others need block devices.
-        cluster: what was said of a cluster; for ``ceph`` only.
-        leave: a person said ``--apply``: a target that cephfit did not make may be changed.
+        progress: shows long operations.
+        ioengine: fio's engine, if fio will run: ``rbd`` opens images itself, all others need block devices.
+        cluster: connection options; for existing clusters only.
+        leave: ``--apply`` was given: an existing cluster may be changed.
 
     Raises:
-        InputError: no such kind of target, or no such lab; or no leave to change this one.
-        HostError: a lab, and no root; or Ceph's Python bindings are not installed.
+        InputError: no such kind of target, or no such lab; or no permission to change this one.
+        HostError: a lab without root; or Ceph's Python bindings are not installed.
         ClusterError: it does not answer, or another process changes it.
     """
     kind, _, which = text.partition(":")
     cluster = (cluster or ClusterOptions()).for_target(text)
-    if not is_foreign(text) and cluster.given():
+    if not is_existing_cluster(text) and cluster.given():
         raise InputError(
             f"{', '.join(cluster.given())}: only for --target ceph, or openstack with ceph=",
             where=f"--target {text}",
             remedy="omit it",
         )
-    if for_change and is_foreign(text) and not leave:
+    if for_change and is_existing_cluster(text) and not leave:
         raise InputError(
             "cephfit did not create this cluster, and changes nothing on it without --apply",
             where=f"--target {text}",
@@ -81,8 +75,8 @@ def open_target(
         from cephfit.lab.devices.image_export import ImageDevices
         from cephfit.targets.ceph.existing_cluster import ExistingClusterTarget
 
-        optional_module("rados", where=f"--target {text}")  # without it, no ceph.conf helps
-        return ExistingClusterTarget(
+        optional_module("rados", where=f"--target {text}")  # checked before ceph.conf, which is useless without it
+        return ForeignTarget(
             text,
             cluster_choice(which, cluster),
             devices=None if ioengine == "rbd" else ImageDevices(),
@@ -107,8 +101,10 @@ def open_target(
 
 
 def require_openstack(where: str) -> None:
-    """Raises:
-    HostError: the libraries that speak with OpenStack are not installed, or too old.
+    """Check that the OpenStack libraries are installed.
+
+    Raises:
+        HostError: one is missing or too old.
     """
     fault = ""
     for package, least in (("openstacksdk", 4), ("python-novaclient", 18), ("tenacity", 8)):
@@ -117,9 +113,9 @@ def require_openstack(where: str) -> None:
         except metadata.PackageNotFoundError:
             fault = f"the Python package {package} is not installed"
             break
-        # The distribution's own, which a virtual environment with system packages sees, may be years old.
+        # A virtual environment with system packages may see an old version from the distribution.
         if int(version.partition(".")[0]) < least:
-            fault = f"the Python package {package} is too old: {version}; {least} or later is needed"
+            fault = f"the Python package {package} is too old: {version}; {least} or later is required"
             break
     if fault:
         raise HostError(
@@ -169,14 +165,14 @@ def _cloud_with_ceph(
         return with_connection(below, lambda: RadosAdmin(lab.conf))
 
     def open_existing_cluster() -> tuple[CephTarget, RadosAdmin]:
-        from cephfit.targets.ceph.existing_cluster import ExistingClusterTarget
+        from cephfit.targets.ceph.existing_cluster import ForeignTarget
 
         is_path = "/" in choice.ceph
-        said = replace(cluster, conf=Path(choice.ceph)) if is_path else cluster
-        below = cluster_choice(f"{'' if is_path else choice.ceph},{choice.delivery}", said)
+        options = replace(cluster, conf=Path(choice.ceph)) if is_path else cluster
+        below = cluster_choice(f"{'' if is_path else choice.ceph},{choice.reach}", options)
         if below.only_pool:
             raise InputError(
-                "--only-pool allows no settings of Ceph, which is what ceph= is for",
+                "--only-pool allows no settings of Ceph, but ceph= is for such settings",
                 remedy="omit --only-pool, or ceph= in the target",
             )
         target = ExistingClusterTarget(f"ceph:{choice.ceph}", below, for_change=for_change, progress=progress)
@@ -189,23 +185,23 @@ def _cloud_with_ceph(
     )
 
 
-def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
-    """Which cluster is meant, and what may be done there.
+def cluster_choice(name: str, options: ClusterOptions) -> "ClusterChoice":
+    """Combine the name and the options of an existing cluster.
 
     Args:
-        name: of its ceph.conf below /etc/ceph; empty for $CEPH_CONF, or ceph. How its settings reach the daemons
-            may follow: ``NAME,settings=conf,osd_conf=/path``.
-        said: on the command line.
+        name: of its ceph.conf in /etc/ceph; empty for $CEPH_CONF, or ceph. The delivery of settings to daemons may
+            follow: ``NAME,settings=conf,osd_conf=/path``.
+        options: from the command line, the environment and the configuration file.
 
     Raises:
-        InputError: what was said contradicts itself.
+        InputError: the options contradict each other.
     """
     from cephfit.ceph.delivery.option_delivery import parse_delivery
     from cephfit.targets.ceph.existing_cluster import ClusterChoice
 
     name, _, words = name.partition(",")
-    delivery = parse_delivery(words, where=f"--target ceph:{name},{words}")
-    conf = said.conf
+    reach = parse_reach(words, where=f"--target ceph:{name},{words}")
+    conf = options.conf
     if conf is None:
         known = os.environ.get("CEPH_CONF") if not name else None
         conf = Path(known) if known else Path("/etc/ceph") / f"{name or 'ceph'}.conf"
@@ -215,58 +211,58 @@ def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
             where=str(conf),
             remedy="give its path with --conf, or the cluster's name as ceph:NAME",
         )
-    if said.keyring is not None and not said.keyring.is_file():
+    if options.keyring is not None and not options.keyring.is_file():
         raise InputError(
             "this keyring does not exist",
-            where=str(said.keyring),
-            remedy=f"save the output of `ceph auth get client.{said.client_id or 'admin'}` there",
+            where=str(options.keyring),
+            remedy=f"save the output of `ceph auth get client.{options.client_id or 'admin'}` there",
         )
-    if said.admin == "rest" and not said.rest_url:
+    if options.admin == "rest" and not options.rest_url:
         raise InputError("--admin rest needs the address of ceph-rest-api", remedy="give it with --rest-url")
-    if said.only_pool and (said.restarts or said.crush_rule or said.pg_num):
+    if options.only_pool and (options.restarts or options.crush_rule or options.pg_num):
         raise InputError(
             "--only-pool allows neither restarts nor new pools",
             remedy="omit --restarts, --crush-rule and --pg-num, or --only-pool",
         )
-    if said.only_pool and words:
+    if options.only_pool and words:
         raise InputError(
-            "--only-pool changes no daemon, so settings= and osd_conf= make no sense with it",
+            "--only-pool changes no daemon, so settings= and osd_conf= have no effect",
             where=f"--target ceph:{name},{words}",
             remedy="omit one of them",
         )
     defaults: dict[str, str | int] = {}
-    if said.crush_rule:
-        defaults["crush_rule"] = said.crush_rule
-    if said.pg_num:
-        defaults["pg_num"] = said.pg_num
+    if options.crush_rule:
+        defaults["crush_rule"] = options.crush_rule
+    if options.pg_num:
+        defaults["pg_num"] = options.pg_num
     return ClusterChoice(
         conf=conf.absolute(),
-        client_id=said.client_id or "admin",
-        keyring=said.keyring.absolute() if said.keyring else None,
-        admin=said.admin,
-        rest_url=said.rest_url or "",
-        only_pool=said.only_pool or "",
-        restarts=said.restarts or ("ssh" if said.ssh else "none"),
-        ssh=_ssh(said),
+        client_id=options.client_id or "admin",
+        keyring=options.keyring.absolute() if options.keyring else None,
+        admin=options.admin,
+        rest_url=options.rest_url or "",
+        only_pool=options.only_pool or "",
+        restarts=options.restarts or ("ssh" if options.ssh else "none"),
+        ssh=_ssh(options),
         pool_defaults=defaults,
-        delivery=delivery,
-        take_over=said.take_over,
+        reach=reach,
+        take_over=options.take_over,
     )
 
 
-def _ssh(said: ClusterOptions) -> "SshAccess | None":
+def _ssh(options: ClusterOptions) -> "SshAccess | None":
     from cephfit.ceph.hosts.host_access import SshAccess
 
-    if not said.ssh:
-        if said.ssh_user or said.ssh_config or said.ssh_hosts or said.restarts == "ssh":
+    if not options.ssh:
+        if options.ssh_user or options.ssh_config or options.ssh_hosts or options.restarts == "ssh":
             raise InputError("SSH to the hosts must be allowed explicitly", remedy="add --ssh")
         return None
     destinations = {}
-    for text in said.ssh_hosts:
+    for text in options.ssh_hosts:
         host, is_pair, destination = text.partition("=")
         if not (host and is_pair and destination):
             raise InputError(
                 f"{text!r} is not NAME=HOST", where="--ssh-host", remedy="write it like osd-1=192.0.2.7"
             )
         destinations[host] = destination
-    return SshAccess(user=said.ssh_user or "", config=said.ssh_config, destinations=destinations)
+    return SshAccess(user=options.ssh_user or "", config=options.ssh_config, destinations=destinations)

@@ -1,4 +1,4 @@
-"""A lab that is taken down leaves no value of the machine's kernel that a killed sweep on it changed."""
+"""Removing a lab restores kernel values that a killed sweep on it changed."""
 
 import os
 import socket
@@ -32,7 +32,7 @@ CHANGED = Configuration("changed", (Setting(Partition.GREATER, "osd_host", SYSCT
 
 @pytest.fixture(autouse=True)
 def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The lock; not the machine's own, which other tests may take."""
+    """A separate lock, because other tests may use that of the machine."""
     there = partial(HostSettings, lock=PurePosixPath(tmp_path / "lock"))
     monkeypatch.setattr(removal, "HostSettings", there)
     return tmp_path / "lock"
@@ -49,7 +49,7 @@ def sysctl() -> Iterator[Path]:
 
 @pytest.fixture
 def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sysctl: Path, link: Path) -> Journal:
-    """Of a lab that was just begun, on which a sweep was killed."""
+    """The journal of a new lab on which a sweep was killed."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "lab" / "target").mkdir(parents=True)
     Record("swept", "f-s-i-d", 20001, ready=False, devices={}, spec=LabSpec()).write(tmp_path / "lab")
@@ -62,7 +62,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sysctl: Path, link:
     return journal
 
 
-def test_they_are_put_back_and_the_lock_is_given_up(
+def test_they_are_restored_and_the_lock_is_released(
     journal: Journal, tmp_path: Path, sysctl: Path, link: Path
 ) -> None:
     was = next(entry.was for entry in journal.entries("host file"))
@@ -73,10 +73,10 @@ def test_they_are_put_back_and_the_lock_is_given_up(
     assert not (tmp_path / "lab").exists()
 
 
-def test_queues_of_disks_go_with_the_disks(
+def test_queue_values_of_the_labs_disks_are_not_restored(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another lab may have the device by now, and I/O that hangs would keep the taking down waiting for ever."""
+    """Another lab may use the device now, and hanging I/O would block the removal forever."""
     journal.note("host file", "localhost:/sys/block/loop0/queue/read_ahead_kb", "4096")
     written: list[PurePosixPath] = []
     write = LocalHost.write
@@ -90,13 +90,13 @@ def test_queues_of_disks_go_with_the_disks(
     assert [str(path) for path in written] == ["/proc/sys/net/ipv4/tcp_notsent_lowat"]
 
 
-def test_where_one_does_not_go_back_the_lab_stays_and_has_the_lock(
+def test_if_a_value_cannot_be_restored_the_lab_stays_and_keeps_the_lock(
     journal: Journal, tmp_path: Path, sysctl: Path, link: Path
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(LocalHost, "write", lambda self, path, text: None)
         with pytest.raises(
-            HostError, match=r"do not go back, so the lab stays: .*tcp_notsent_lowat: is 2000001"
+            HostError, match=r"cannot be restored, so the lab stays: .*tcp_notsent_lowat: is 2000001"
         ) as caught:
             Lab.remove("swept", folder=tmp_path / "lab")
     assert str(journal.path) in caught.value.remedy
@@ -107,13 +107,13 @@ def test_where_one_does_not_go_back_the_lab_stays_and_has_the_lock(
     assert not link.is_symlink()
 
 
-def test_where_the_journal_is_damaged_the_lab_stays_as_its_help_says(journal: Journal, tmp_path: Path) -> None:
+def test_with_a_damaged_journal_the_lab_stays(journal: Journal, tmp_path: Path) -> None:
     whole = journal.path.read_text()
     journal.path.write_text("damaged\n" + whole)
     with pytest.raises(HostError, match=r"the lab stays: .*journal\.jsonl:1: this line of the journal is damaged"):
         Lab.remove("swept", folder=tmp_path / "lab")
     said = " ".join(CliRunner().invoke(lab_command.down, ["--help"]).output.split())
-    assert "the journal that knows it is damaged, the lab stays" in said
+    assert "the journal is damaged, the lab stays" in said
     journal.path.write_text(whole)
     Lab.remove("swept", folder=tmp_path / "lab")
     assert not (tmp_path / "lab").exists()

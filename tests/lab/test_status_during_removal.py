@@ -1,4 +1,4 @@
-"""`cephfit lab status` while `cephfit lab down` removes the lab under its hands."""
+"""`cephfit lab status` while `cephfit lab down` removes the lab."""
 
 import shutil
 import sys
@@ -24,7 +24,7 @@ ROOM = str(Path(cluster.__file__).parent)
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], Path]:
-    """Makes a lab without daemons, whose disks are attached, and whose limits are kept in files."""
+    """Creates a lab without daemons, with attached disks, and limits in files."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(cluster, "require_root", lambda what: None)
     monkeypatch.setattr(OsdDisks, "_loop", lambda self, osd: Path("/dev/null"))
@@ -78,7 +78,7 @@ def profile() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("profile")
-def test_a_lab_that_goes_at_any_moment_is_shown_or_said_to_be_gone(made: Callable[[], Path]) -> None:
+def test_a_lab_removed_at_any_moment_is_shown_or_reported_as_missing(made: Callable[[], Path]) -> None:
     folder = made()
     whole, n_calls = status_and(lambda: None, at=0)
     assert isinstance(whole, LabStatus)
@@ -92,7 +92,7 @@ def test_a_lab_that_goes_at_any_moment_is_shown_or_said_to_be_gone(made: Callabl
         assert not folder.exists(), moment
 
 
-def test_a_name_that_goes_while_it_is_looked_up_is_no_labs(
+def test_a_name_removed_during_lookup_is_unknown(
     made: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, is_symlink = made(), Path.is_symlink
@@ -110,7 +110,7 @@ def test_a_name_that_goes_while_it_is_looked_up_is_no_labs(
     shutil.rmtree(folder)
 
 
-def test_what_goes_while_the_lab_stays_is_said_with_what_to_do(
+def test_a_part_that_disappears_is_reported_with_a_remedy(
     made: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(group: IoMaxThrottle, device: str) -> None:
@@ -118,20 +118,18 @@ def test_what_goes_while_the_lab_stays_is_said_with_what_to_do(
 
     made()
     monkeypatch.setattr(IoMaxThrottle, "limits", gone)
-    with pytest.raises(HostError, match=r"^lab x: something of it went .*io.max'\n.*Look again when"):
+    with pytest.raises(HostError, match=r"^lab x: a part of it disappeared .*io.max'\n.*try again when"):
         Lab.open("x").status()
 
 
-def test_limits_are_not_made_anew_for_a_lab_whose_osds_are_gone(tmp_path: Path) -> None:
+def test_limits_are_not_created_again_for_a_lab_without_osds(tmp_path: Path) -> None:
     (tmp_path / "cgroup.subtree_control").write_text("io")
     throttle = IoMaxThrottle(tmp_path, tmp_path / "lab")
     throttle.place([])
     assert not throttle.group.exists()
 
 
-def test_a_ceph_conf_that_goes_while_it_is_read_is_an_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ceph_conf_deleted_while_it_is_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cephfit.ceph.admin.rados_admin.require_conf", lambda conf: None)
     health, checks, pgs = ask_health(tmp_path / "ceph.conf", DaemonState("mon.a", 1, 0))
     assert "conf_read_file" in health

@@ -1,4 +1,4 @@
-"""Disks of OSDs on FileStore that another mount namespace of this machine has mounted as well."""
+"""FileStore disks of OSDs that another mount namespace has mounted as well."""
 
 import subprocess
 from pathlib import Path
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.root
 
 
 def is_backed_by(device: Path, folder: Path) -> bool:
-    """Asked of the kernel; the device's number may be another's in no time."""
+    """From the kernel; the device's number may be reused at any time."""
     file = Path(f"/sys/block/{device.name}/loop/backing_file")
     return file.exists() and file.read_text().startswith(str(folder))
 
@@ -34,7 +34,7 @@ def lab_folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_osds_folder_is_emptied_and_its_disk_ours_again(lab_folder: Path) -> None:
+def test_an_osds_folder_is_emptied_and_its_disk_replaced(lab_folder: Path) -> None:
     (device,) = disks.loops_of(lab_folder)
     home = lab_folder / "osd.0"
     (home / "current").mkdir()
@@ -46,7 +46,7 @@ def test_an_osds_folder_is_emptied_and_its_disk_ours_again(lab_folder: Path) -> 
     assert not is_backed_by(device, lab_folder)
 
 
-def test_a_lab_goes_although_a_namespace_holds_its_disk(lab_folder: Path) -> None:
+def test_a_lab_is_removed_although_a_namespace_holds_its_disk(lab_folder: Path) -> None:
     (device,) = disks.loops_of(lab_folder)
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; exec sleep 60"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as holder:
@@ -68,10 +68,10 @@ def test_a_lab_goes_although_a_namespace_holds_its_disk(lab_folder: Path) -> Non
     assert not is_backed_by(device, lab_folder), "the kernel lets go of it with the namespace"
 
 
-def test_a_lab_is_not_called_gone_while_something_of_it_is_there(
+def test_a_lab_is_not_reported_as_removed_while_parts_of_it_exist(
     lab_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its folder is how the rest is found; a lab up of the same name would meet its mount."""
+    """Its folder is needed to find the rest; a new lab of the same name would find its mount."""
     point = lab_folder / "exports"
     point.mkdir()
     subprocess.run(("mount", "-t", "tmpfs", "none", point), check=True)

@@ -1,4 +1,4 @@
-"""What is said after Ctrl-C can be typed as it is, and undoes what was begun."""
+"""The restore command that is printed after Ctrl-C can be run unchanged."""
 
 import re
 import shlex
@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.cli.main import cephfit
-from cephfit.cli.options import target_choice
-from cephfit.cli.sweep import sweep_run
+from cephfit.cli.sweep import sweep_text
 from cephfit.core.errors import ClusterError
+from cephfit.operations import target_choice
 
 SPACED = "/tmp/my keys/cephfit.keyring"
 OPTIONS = (
@@ -21,17 +21,17 @@ OPTIONS = (
 
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[list[str]]:
-    """The restoring commands that an interrupted sweep names."""
+    """The restore commands that an interrupted sweep prints."""
 
     def measure(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep_run, "measure", measure)
+    monkeypatch.setattr(sweep_text, "measure", measure)
     done = CliRunner().invoke(cephfit, ["sweep", "run", "quick", *words])
     return [shlex.split(said) for said in re.findall(r"`(cephfit restore .*?)`", done.output)]
 
 
-def test_the_command_reaches_the_cluster_as_the_sweep_did_and_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_has_the_connection_options_of_the_sweep_and_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("--target", "ceph:prod,settings=conf", *OPTIONS, "--take-over", "--apply")
     (command,) = interrupted(monkeypatch, *words)
     asked: list[Any] = []
@@ -48,9 +48,9 @@ def test_the_command_reaches_the_cluster_as_the_sweep_did_and_changes_it(monkeyp
     assert (cluster.conf, cluster.client_id) == (Path("/etc/ceph/ceph.conf"), "cephfit")
     assert (str(cluster.keyring), cluster.admin, cluster.restarts) == (SPACED, "ceph", "cephadm")
     assert (cluster.ssh, cluster.ssh_hosts, cluster.pg_num) == (True, ("a=10.0.0.1", "b=10.0.0.2"), 16)
-    assert not cluster.take_over, "the lock is the sweep's own since"
+    assert not cluster.take_over, "the sweep holds the lock since then"
 
 
-def test_targets_of_cephfits_own_need_no_more_than_their_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_created_by_cephfit_need_only_their_name(monkeypatch: pytest.MonkeyPatch) -> None:
     (command,) = interrupted(monkeypatch, "--target", "lab:mine")
     assert command == ["cephfit", "restore", "--target", "lab:mine"]

@@ -1,13 +1,13 @@
-"""One target's part of `cephfit sweep run`: open it, measure, leave it as it was."""
+"""Measure a sweep on one target: open the target, measure, undo all changes."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from cephfit.cli.options.cluster_options import ClusterOptions
-from cephfit.core.values.run import BESIDE_DOCUMENT
+from cephfit.core.values.run import TARGETS_DOCUMENT
+from cephfit.operations.cluster_options import ClusterOptions, is_existing_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,19 +22,19 @@ _Concluded = TypeVar("_Concluded")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a person asked for. It goes to other processes: plain values only.
+    """The arguments of a measurement. It is sent to other processes: plain values only.
 
     Attributes:
-        file: sweep file or name of one.
-        store: of the results.
-        cluster: how to reach a cluster that cephfit did not make.
-        apply: leave to change such a cluster.
-        new: begin a new run, also where one is unfinished.
-        keep: leave the target as it is at the end.
-        health_limit: seconds that an unhealthy target is waited for.
-        profile_file: of the workload that configurations race for.
-        model: that predicts it.
-        beside: all targets of the command, in its order, where they are several.
+        file: path of a sweep file, or name of a bundled one.
+        store: path or URL of the results store.
+        cluster: connection options of an existing cluster.
+        apply: permission to change an existing cluster.
+        new: begin a new run even if one is unfinished.
+        keep: leave the last configuration and the volumes on the target.
+        health_limit: how long to wait for an unhealthy target, in seconds.
+        profile_file: of the workload for which configurations race.
+        model: that predicts the workload.
+        targets: all targets of the command, in its order, if there are several.
     """
 
     file: str
@@ -46,36 +46,28 @@ class Request:
     health_limit: float
     profile_file: Path | None
     model: str | None
-    beside: tuple[str, ...] = ()
-
-
-def measure(request: Request, target_text: str, progress: Progress) -> dict[str, Any]:
-    """Measure on one target; how far its run is then.
-
-    Raises:
-        CephfitError: see ``sweep.runner.run_sweep``. What was measured is in the store.
-    """
-    from cephfit.cli.sweep.sweep_text import status_document
-
-    return measured(request, target_text, progress, status_document)
+    targets: tuple[str, ...] = ()
 
 
 def measured(
     request: Request, target_text: str, progress: Progress, conclude: Callable[[Store, Run], _Concluded]
 ) -> _Concluded:
-    """Measure on one target.
+    """Measure a sweep on one target.
 
     Args:
-        conclude: takes the store, which is still open, and the finished run.
+        request: what to measure.
+        target_text: name of the target.
+        progress: shows the progress.
+        conclude: called with the store, which is still open, and the finished run.
 
     Returns:
         What ``conclude`` returns.
 
     Raises:
-        CephfitError: see ``sweep.runner.run_sweep``. What was measured is in the store.
+        CephfitError: see ``run_sweep`` in ``sweep/execution/runner.py``. All completed samples are stored.
     """
-    from cephfit.cli.options.goal_choice import goal_of
-    from cephfit.cli.options.target_choice import is_foreign, open_target
+    from cephfit.operations.sweep_goal import goal_of
+    from cephfit.operations.target_choice import open_target
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
     from cephfit.sweep.execution.preflight import require_healthy
@@ -85,7 +77,7 @@ def measured(
 
     sweep = read_sweep(find_sweep(request.file))
     with ExitStack() as stack:
-        # Before the store: a target that is not there leaves no empty store behind.
+        # The target first: if it does not exist, no empty store is left.
         target = open_target(
             target_text,
             for_change=True,
@@ -95,7 +87,7 @@ def measured(
             leave=request.apply,
         )
         stack.callback(target.close)
-        if is_foreign(target_text):
+        if is_existing_cluster(target_text):
             require_healthy(target)
         engine = engine_of(target, sweep.measurement)
         results = stack.enter_context(Store.open(request.store, create=True))
@@ -103,7 +95,7 @@ def measured(
         if not request.new:
             resume = results.unfinished_run(sweep_digest=sweep.digest, target=target.name)
         if resume is not None:
-            progress.note(f"going on with run {resume.run_id}")
+            progress.note(f"continuing run {resume.run_id}")
         finished = run_sweep(
             sweep,
             target,
@@ -115,9 +107,9 @@ def measured(
             health_limit_seconds=request.health_limit,
             goal=goal_of(request.profile_file, request.model, resume=resume),
         )
-        if request.beside:
-            order = {"number": request.beside.index(target_text), "targets": list(request.beside)}
-            results.put_document(finished.run_id, BESIDE_DOCUMENT, order)
+        if request.targets:
+            order = {"number": request.targets.index(target_text), "targets": list(request.targets)}
+            results.put_document(finished.run_id, TARGETS_DOCUMENT, order)
         if not request.keep:
             target.reset()
         return conclude(results, finished)
