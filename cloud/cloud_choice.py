@@ -60,7 +60,7 @@ class CloudChoice:
     osd_conf: str = ""
 
     @property
-    def reach(self) -> str:
+    def delivery(self) -> str:
         """The delivery of options in the form of a Ceph target: ``settings=conf,osd_conf=/path``."""
         words = (("settings", self.settings), ("osd_conf", self.osd_conf))
         return ",".join(f"{key}={value}" for key, value in words if value)

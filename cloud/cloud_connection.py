@@ -27,7 +27,7 @@ from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.yaml_lines import nearest
 
 _ATTEMPTS = 8
-"""Attempts over half a minute: a service that restarts behind its load balancer is available by then."""
+"""ErrorCollector over half a minute: a service that restarts behind its load balancer is available by then."""
 _ANSWER_SECONDS = 120.0
 """Timeout of a request without an answer; ``api_timeout`` of clouds.yaml has precedence."""
 HIDDEN = (401, 403, 404)

@@ -62,7 +62,7 @@ class MixPredictor:
         Raises:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.
         """
-        omitted = left_out_of(used_cells(profile, self.name), baselines, self.name)
+        omitted = omitted_cells(used_cells(profile, self.name), baselines, self.name)
         cells = tuple(omitted.counts)
         weights = np.array(list(omitted.counts.values()), dtype=np.float64)
         default = _rates(baselines, baselines.default, cells)
@@ -266,7 +266,7 @@ def _no_spread(anything_compared: bool) -> str:
 
 
 def _prediction_of(
-    name: str, mixture: Mixture, width: float, cells: Sequence[Cell], omitted: LeftOut, bounds: LimitBounds
+    name: str, mixture: Mixture, width: float, cells: Sequence[Cell], omitted: OmittedCells, bounds: LimitBounds
 ) -> Prediction:
     """Return the prediction with an interval of log half width ``width``, which is infinite without a spread."""
     growth = math.exp(width) if width < LARGEST_LOG else math.inf

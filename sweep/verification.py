@@ -134,7 +134,7 @@ def _word(conditions: Mapping[str, Any], key: str) -> str:
 
 
 _MAX_ATTEMPTS = 3
-"""Attempts of one command for an invalid or failed run of the workload, as for the sweep's samples.
+"""ErrorCollector of one command for an invalid or failed run of the workload, as for the sweep's samples.
 
 The next command has the same number of attempts: a person may have repaired the cause."""
 _HEALTHY_SECONDS = 120.0

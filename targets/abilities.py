@@ -232,7 +232,7 @@ class KeepsNotes(Protocol):
 
 
 @runtime_checkable
-class DoesErrands(Protocol):
+class RunsGuestJobs(Protocol):
     """Runs arbitrary jobs in its clients, which are guests.
 
     Asked: by ``cephfit verify`` and ``cephfit trace workload``, which then run the workload in a guest. Without
@@ -240,7 +240,7 @@ class DoesErrands(Protocol):
     """
 
     @abstractmethod
-    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
+    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
         """Run a shell script in a guest after a boot, with the guest's volume at ``guests.VOLUME``.
 
         Args:

@@ -171,7 +171,7 @@ def _only_recording(paths: Sequence[Path]) -> Recording:
     if len(recordings) != 1:
         raise InputError(
             f"there are {len(recordings)} recordings, one is needed",
-            where=", ".join(map(remote.words_of, paths)),
+            where=", ".join(map(remote.display_name, paths)),
             remedy="give one trace file, or the files of one blktrace recording",
         )
     return recordings[0]

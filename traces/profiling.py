@@ -123,7 +123,7 @@ def profile_files(
         HostError: A file is a URL, and the package that opens it is not installed.
     """
     request = _Request(format_name, action, name, tuple(disks), parts, full, threshold, options or ReadOptions())
-    return _profiles(paths, request, scheduler, progress or Silence())[0]
+    return _profiles(paths, request, scheduler, progress or NullProgress())[0]
 
 
 def profiles_by_disk(
@@ -145,7 +145,7 @@ def profiles_by_disk(
     request = _Request(
         format_name, action, None, tuple(disks), parts, full, RANDOM_THRESHOLD_LBN, options, each=True
     )
-    return _profiles(paths, request, None, progress or Silence())
+    return _profiles(paths, request, None, progress or NullProgress())
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +342,7 @@ def _from_accesses(
         clock_ns=reader.common_clock_ns(clocks_kept),
     )
     if request.each:
-        where = remote.words_of(recorded[0][0].files[0])
+        where = remote.display_name(recorded[0][0].files[0])
         each, _ = counted_disks(total, request.disks, keep_upper=keep_upper, where=where)
         if len(each) > 1:
             return [profile(disks=(disk,)) for disk in each]

@@ -74,7 +74,7 @@ def parts_hint(files: Sequence[Path], *, parts: bool) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if len(files) == 1 or not error.where.startswith(tuple(map(remote.words_of, files))):
+        if len(files) == 1 or not error.where.startswith(tuple(map(remote.display_name, files))):
             raise
         if parts:
             hint = "or, if a part is missing or in another place, name all parts in their order"

@@ -107,7 +107,7 @@ class DaemonOptions:
 
     def take_back(self) -> None:
         """Restore every option as far as possible; the error at the end lists the others."""
-        tried = Attempts()
+        tried = ErrorCollector()
         if self._store.undoings():
             tried.make(self._store.take_back)
         tried.make(self._files.take_back)

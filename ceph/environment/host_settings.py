@@ -133,7 +133,7 @@ class HostSettings:
             with_disks: False for disks that are about to be detached: a queue with endless I/O accepts no other
                 scheduler.
         """
-        tried = Attempts()
+        tried = ErrorCollector()
         again = self._changed_hosts()  # elsewhere the holder of the lock does not matter
         lost = {host for host in again if not tried.make(partial(self._locks.take_again, host))}
         tried.make(partial(self._emulations.restore, without=lost))

@@ -96,7 +96,7 @@ class KernelLocks:
 
     def give_up(self, names: Collection[str]) -> None:
         """Release our locks on these hosts with restored values; a failure does not prevent the others."""
-        tried = Attempts()
+        tried = ErrorCollector()
         for entry in reversed(self._journal.entries(_LOCK)):
             if entry.place in names:
                 tried.make(partial(self._give_up, entry))

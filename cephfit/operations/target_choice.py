@@ -76,7 +76,7 @@ def open_target(
         from cephfit.targets.ceph.existing_cluster import ExistingClusterTarget
 
         optional_module("rados", where=f"--target {text}")  # checked before ceph.conf, which is useless without it
-        return ForeignTarget(
+        return ExistingClusterTarget(
             text,
             cluster_choice(which, cluster),
             devices=None if ioengine == "rbd" else ImageDevices(),
@@ -165,11 +165,11 @@ def _cloud_with_ceph(
         return with_connection(below, lambda: RadosAdmin(lab.conf))
 
     def open_existing_cluster() -> tuple[CephTarget, RadosAdmin]:
-        from cephfit.targets.ceph.existing_cluster import ForeignTarget
+        from cephfit.targets.ceph.existing_cluster import ExistingClusterTarget
 
         is_path = "/" in choice.ceph
         options = replace(cluster, conf=Path(choice.ceph)) if is_path else cluster
-        below = cluster_choice(f"{'' if is_path else choice.ceph},{choice.reach}", options)
+        below = cluster_choice(f"{'' if is_path else choice.ceph},{choice.delivery}", options)
         if below.only_pool:
             raise InputError(
                 "--only-pool allows no settings of Ceph, but ceph= is for such settings",
@@ -200,7 +200,7 @@ def cluster_choice(name: str, options: ClusterOptions) -> "ClusterChoice":
     from cephfit.targets.ceph.existing_cluster import ClusterChoice
 
     name, _, words = name.partition(",")
-    reach = parse_reach(words, where=f"--target ceph:{name},{words}")
+    delivery = parse_delivery(words, where=f"--target ceph:{name},{words}")
     conf = options.conf
     if conf is None:
         known = os.environ.get("CEPH_CONF") if not name else None
@@ -245,7 +245,7 @@ def cluster_choice(name: str, options: ClusterOptions) -> "ClusterChoice":
         restarts=options.restarts or ("ssh" if options.ssh else "none"),
         ssh=_ssh(options),
         pool_defaults=defaults,
-        reach=reach,
+        delivery=delivery,
         take_over=options.take_over,
     )
 

@@ -88,7 +88,7 @@ class CloudForecast:
         return reasons
 
     def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """See ``TellsLimits``: the QoS of volume types, and the sweep's declared QoS."""
+        """See ``ReportsLimits``: the QoS of volume types, and the sweep's declared QoS."""
         found = qos_of_types(self._cloud)
         sentences = {}
         for configuration in configurations:

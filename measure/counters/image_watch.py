@@ -281,7 +281,7 @@ class ImageWatch:
                 quiet_since = time.monotonic()
             return "reports may still arrive" if time.monotonic() < quiet_since + quiet_seconds else ""
 
-        still_amiss(check, seconds=4 * quiet_seconds, poll_seconds=self._period_seconds / 4)
+        wait_until_clear(check, seconds=4 * quiet_seconds, poll_seconds=self._period_seconds / 4)
 
 
 def is_image(client: Client) -> bool:

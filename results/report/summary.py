@@ -253,7 +253,7 @@ def _verified(findings: Findings, predictions: PredictionSet) -> str:
         )
     return (
         f"{ran}. {_order(assessment, measured)} The cost of following the prediction, compared with the best "
-        f"configuration that was run, is {assessment.regret_said()}."
+        f"configuration that was run, is {assessment.regret_text()}."
     )
 
 

@@ -73,7 +73,7 @@ def workload_rates(
     used = {cell: n for cell, n in profile.cell_counts().items() if n > 0}
     if not used or baselines.measured_load.read_pct is not None:
         return {}
-    omitted = left_out_of(used, baselines, "time")
+    omitted = omitted_cells(used, baselines, "time")
     counts = omitted.counts
     complete = {
         name: {cell: baselines.cells[name, cell] for cell in counts}

@@ -32,7 +32,7 @@ from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import PlannedSweep
 from cephfit.core.values.preview import Preview, Undoing
 from cephfit.core.values.run import CLUSTER
-from cephfit.core.waiting import still_amiss
+from cephfit.core.waiting import wait_until_clear
 from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollector
 from cephfit.measure.validity.disturbances import MapWatch, Mark
 from cephfit.measure.validity.foreign_io import ForeignIoInPool
@@ -173,9 +173,7 @@ class CephTarget(
                 adapters=adapters,
                 progress=self._progress,
             )
-        self.capacity = FreeCapacity(
-            name, health=self._health, changes=self._changes, below=surroundings.require_room
-        )
+        self.capacity = FreeCapacity(name, health=self._health, changes=self._changes, below=adapters.require_room)
         self._map_watch = MapWatch(
             admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX), foreign_io=foreign_io
         )
@@ -208,7 +206,7 @@ class CephTarget(
         """Return the options of this cluster."""
         return self._catalogue
 
-    def witness(self) -> ClusterWitness:
+    def telemetry(self) -> ClusterTelemetryCollector:
         """Return the collector of telemetry from accessible hosts and OSDs."""
         classes = {int(d.id): d.device_class for d in running_daemons(self._admin) if d.kind == "osd"}
         return ClusterTelemetryCollector(self._admin, self._around.hosts, classes)
@@ -320,7 +318,7 @@ class CephTarget(
         return f"only pool {self.only_pool} may be changed, while all clients share the caches of OSDs"
 
     def health(self) -> Health:
-        self._map_watch.keep_looking()  # this method is called repeatedly while a sample is taken
+        self._map_watch.poll()  # this method is called repeatedly while a sample is taken
         return self._health.check()
 
     def note_on(self, client: Client, key: str) -> str | None:

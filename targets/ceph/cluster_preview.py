@@ -91,7 +91,7 @@ def planned_pools(
     existing: Iterable[str],
     defaults: PoolDefaults,
     osd_capacity: OsdCapacity,
-) -> tuple[PoolToMake, ...]:
+) -> tuple[PoolToCreate, ...]:
     """Return the pools to create for all configurations, each once.
 
     Args:
@@ -188,10 +188,10 @@ def preview_of(
     notes += filter(None, [restarts_note(count)])
     if any(plans.values()):
         notes.append("mon_allow_pool_delete is set to true while pools of cephfit are deleted")
-    beneath = Beneath(admin)
-    new_pools = planned_pools(plans, sweep, pools.existing(), pool_defaults(admin, present.daemons), beneath)
+    osd_capacity = OsdCapacity(admin)
+    new_pools = planned_pools(plans, sweep, pools.existing(), pool_defaults(admin, present.daemons), osd_capacity)
     notes += filter(None, (few_pgs_note(pool.name, pool.n_pgs, pool.pgs_per_osd) for pool in new_pools))
-    notes += _about_caches(sweep, plans, admin=admin, daemons=present.daemons, beneath=beneath)
+    notes += _about_caches(sweep, plans, admin=admin, daemons=present.daemons, osd_capacity=osd_capacity)
     return Preview(
         health=HEALTHY,
         differences=tuple(d for c in configurations for d in option_differences(c, present)),

@@ -46,7 +46,7 @@ class ClusterChoice:
         ssh: access to the OSD hosts; None without access.
         pool_defaults: settings of pools where a configuration does not set them.
         patience_seconds: how long PGs may take to be active+clean after a change.
-        reach: how options are delivered to the daemons.
+        delivery: how options are delivered to the daemons.
         take_over: take the lock of a process whose end is not visible from this machine.
     """
 

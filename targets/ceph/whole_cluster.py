@@ -89,7 +89,7 @@ class WholeCluster:
         NooutFlags(self._admin, self._journal).take_back()
 
     def delete_pools(self) -> None:
-        if pools := self.pools.made():
+        if pools := self.pools.created():
             with self.deletion.allowed():
                 for pool in reversed(pools):
                     self.pools.delete(pool)

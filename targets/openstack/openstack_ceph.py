@@ -143,7 +143,7 @@ def require_capacity_to_fill(
                 capacity.require(pool, left)
 
 
-class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasWitness, TellsDisturbances):
+class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelemetry, ReportsDisturbances):
     """An ``OpenStackTarget`` that also applies settings to the cloud's Ceph cluster.
 
     A ``CephTarget`` applies, reads back, journals and undoes options of daemons and settings of OSD hosts. Volumes
@@ -253,7 +253,7 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasWitne
         )
 
     def health(self) -> Health:
-        self._map_watch.keep_looking()  # this method is called repeatedly while a sample is taken
+        self._map_watch.poll()  # this method is called repeatedly while a sample is taken
         guests, ceph = super().health(), self._ceph.health()
         reasons = (*guests.reasons, *ceph.reasons)
         return Health(guests.ok and ceph.ok, reasons, {**ceph.observed, **guests.observed})

@@ -143,7 +143,7 @@ class OpenStackTarget(
 
     def engine(self) -> Engine:
         """Return the engine: fio servers in the guests, or jobs through Nova where these are not accessible."""
-        return PlacedEngine(self._reach.engine(), self)
+        return PlacedEngine(self._transport.engine(), self)
 
     def places(self) -> Mapping[str, Place]:
         """See ``placement.KnowsPlaces``."""
@@ -272,10 +272,12 @@ class OpenStackTarget(
         """Create or scale the guests of a stack, and use them as clients."""
         clients = None
         while clients is None:
-            signalling = self._reach.wants_handles(for_errands=self._is_for_errands)
+            signalling = self._transport.needs_handles(for_guest_jobs=self._runs_guest_jobs)
             nodes = stacks.ensure(name, self._template, {**parameters, "signal_handle": signalling})
             self._n_guests, self._nodes = len(nodes), nodes[:n_clients]
-            clients = self._reach.take_up(self._nodes, nbytes, stack=name, for_errands=self._is_for_errands)
+            clients = self._transport.adopt_guests(
+                self._nodes, nbytes, stack=name, for_guest_jobs=self._runs_guest_jobs
+            )
         self._clients = clients
         if not self._runs_guest_jobs:
             self._diagnostics = ServerDiagnostics(self._cloud, self._nodes)
@@ -298,7 +300,7 @@ class OpenStackTarget(
             self._last_health = (now, found)
         return self._last_health[1]
 
-    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
+    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
         """Run a shell script in a client's guest after a boot, with its volume at ``guests.VOLUME``.
 
         Raises:

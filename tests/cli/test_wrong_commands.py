@@ -17,7 +17,7 @@ from cephfit.cli import demo
 from cephfit.cli.cluster import lab_command
 from cephfit.cli.cluster.restore_command import restoring
 from cephfit.cli.main import cephfit
-from cephfit.cli.predict.place_command import parse_lies, parse_prices
+from cephfit.cli.predict.place_command import parse_placement, parse_prices
 from cephfit.cli.reports import report_command
 from cephfit.cli.terminal.written_files import write_whole, written_whole
 from cephfit.cloud.image import guest_image, initramfs

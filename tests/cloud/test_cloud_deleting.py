@@ -103,7 +103,7 @@ def test_what_cannot_be_deleted_is_told_with_the_services_own_reason(
     services.say("GET /block_storage/v3/volumes/v", (200, {"volume": {**volume, "status": "error_deleting"}}))
     said = {"messages": [{"user_message": "delete volume: Driver failed to delete it"}]}
     services.say("GET /block_storage/v3/messages", (200, said))
-    _, (left,) = cloud_cleanup.clean(scripted_cloud, RUN, Silence())
+    _, (left,) = cloud_cleanup.clean(scripted_cloud, RUN, NullProgress())
     assert left.why == ("it still exists, with status error_deleting: delete volume: Driver failed to delete it")
 
 

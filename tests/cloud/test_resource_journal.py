@@ -33,7 +33,7 @@ def in_project(project: str, file: Path) -> CreatedResources:
     """What there is, seen by a cloud's name that means this project."""
     config = SimpleNamespace(auth={"auth_url": f"https://{project}.example:5000/v3"})
     cloud: Any = SimpleNamespace(current_project_id=project, config=config)
-    return CreatedResources(cloud, Journal(file), Silence(), name="openstack:work")
+    return CreatedResources(cloud, Journal(file), NullProgress(), name="openstack:work")
 
 
 def stacks_of(done: list[tuple[str, str, str]]) -> Callable[[str], Any]:

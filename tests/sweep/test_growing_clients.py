@@ -45,7 +45,7 @@ def test_clients_are_created_when_a_load_needs_them_and_stay(small_text: str, st
     sweep = parse_sweep(small_text.replace("repeats: 2", "repeats: 1") + LOADS, file="small.yaml")
     target = Growing()
     assert isinstance(target, ScalesClients) and isinstance(target, ReportsLimits)
-    run = run_sweep(sweep, target, store, Silence(), resume=None)
+    run = run_sweep(sweep, target, store, NullProgress(), resume=None)
     samples = store.samples(run.run_id)
     assert {s.state for s in samples} == {State.OK}
     per_load = {load: {s.key.client for s in samples if s.key.load == load} for load in ("", "three", "five")}
@@ -61,7 +61,7 @@ def test_clients_are_created_when_a_load_needs_them_and_stay(small_text: str, st
 def test_too_many_clients_are_refused_before_the_first_is_created(small_text: str, store: Store) -> None:
     target = Growing(quota=4)
     with pytest.raises(ClusterError, match="5 clients are needed, 4 are available"):
-        run_sweep(parse_sweep(small_text + LOADS, file="small.yaml"), target, store, Silence(), resume=None)
+        run_sweep(parse_sweep(small_text + LOADS, file="small.yaml"), target, store, NullProgress(), resume=None)
     assert target.asked == []
 
 

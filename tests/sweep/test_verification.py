@@ -355,7 +355,9 @@ def test_caches_are_in_the_requested_condition(store: Store, tmp_path: Path) -> 
     assert sample.evidence["trial"]["cache"] == "warm"
     assert read_through(volume) == 3 * MIB
     bench.device = tmp_path / "gone"
-    assert "the device could not be read" in run_once(bench, CONFIGURATIONS[0], warm, progress=Silence()).reason
+    assert (
+        "the device could not be read" in run_once(bench, CONFIGURATIONS[0], warm, progress=NullProgress()).reason
+    )
 
     run(bench, Work(bench), store, repeats=1)
     with pytest.raises(InputError, match="with other options"):

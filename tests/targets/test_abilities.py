@@ -25,7 +25,7 @@ CEPH = {
     *("Previews", "ReportsDisturbances", "ChecksClients", "WarnsOfSettings"),
 }
 CLOUD = {
-    *("BelongsToRun", "BringsEngine", "DoesErrands", "JudgesConfigurations", "KeepsNotes", "MayKeepCaches"),
+    *("BelongsToRun", "BringsEngine", "RunsGuestJobs", "JudgesConfigurations", "KeepsNotes", "MayKeepCaches"),
     *("Previews", "ScalesClients", "ReportsLimits"),
 }
 SIMULATION = {"BringsEngine", "JudgesConfigurations", "EstimatesStepTimes", "ChecksSweep", "WarnsOfSettings"}

@@ -10,14 +10,14 @@ from test_trace_views import needs_fio, run
 from trace_maker import DM0, SDA, WRITE, A, Event, Q, remap, write
 
 from cephfit.cli.main import main
-from cephfit.core.protocols import Silence
+from cephfit.core.protocols import NullProgress
 from cephfit.traces.access_source import omitted_disks
 from cephfit.traces.readers.delimited.delimited_reader import DelimitedReader
 
 LEFT_OUT = "not counted: 4 accesses of disk 8,0: it carries the accesses of 253,0, which are counted there"
 
 
-class Shown(Silence):
+class Shown(NullProgress):
     """A progress display that records its values."""
 
     steps = 0.0

@@ -98,7 +98,7 @@ def _has_channel(pid: int) -> bool:
 
 def capture(device: Path, seconds: float, output: Path, *, progress: Progress | None = None) -> CaptureReport:
     """Record a device's accesses for ``seconds``, as ``capturing`` does."""
-    progress = progress or Silence()
+    progress = progress or NullProgress()
     with capturing(device, output) as report:
         progress.start(f"tracing {device}", seconds)
         end = time.monotonic() + seconds

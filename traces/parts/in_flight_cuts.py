@@ -91,8 +91,8 @@ class CountedSoFar:
         """Join these parts and the next one.
 
         Raises:
-            NeedsWholeFile: Accesses in flight at the cut stay so beyond the accesses that the part kept; or so many
-                would be in flight that some are not counted (``MAX_HELD``).
+            NeedsWholeFile: Accesses in flight at the cut stay so beyond the accesses that the part kept; or so
+                many would be in flight that some are not counted (``MAX_HELD``).
         """
         if flight is None:
             return CountedSoFar(self.partial.followed_by(part), self.ends_ns)

@@ -54,7 +54,7 @@ def divided_by_clock(recorded: Sequence[Recorded], reader: StreamReader) -> Divi
 
 def notes_of_clock_restarts(restarted: Sequence[Path]) -> Iterator[str]:
     """Return a note for each file with which the clock restarts."""
-    return (_RESTARTED.format(remote.words_of(file)) for file in restarted)
+    return (_RESTARTED.format(remote.display_name(file)) for file in restarted)
 
 
 def note_of_steps(steps: int, *, clocks_checked: bool) -> str:

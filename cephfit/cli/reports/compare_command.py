@@ -174,6 +174,8 @@ class _PipeProgress:
 
 def _measure_in_process(request: Request, target: str, pipe: Connection) -> None:
     """Measure one target in a child process. Only the parent handles a keyboard interrupt, and passes it on."""
+    from cephfit.cli.sweep.sweep_text import measure
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _interrupt)
     threading.Thread(target=_exit_with_parent, args=(pipe,), daemon=True).start()
@@ -337,7 +339,7 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     return notes
 
 
-def _left_out(served: Sequence[Served]) -> list[str]:
+def _omitted(served: Sequence[Served]) -> list[str]:
     """Return notes on rates that do not cover the whole workload."""
     return list(
         dict.fromkeys(

@@ -34,7 +34,7 @@ def command(workloads: tuple[Path, ...], trace: TraceInput, as_json: bool) -> No
     if len(workloads) != 2:
         raise InputError(
             f"exactly two workloads can be compared, and {len(workloads)} are given",
-            where=" ".join(map(remote.words_of, workloads)),
+            where=" ".join(map(remote.display_name, workloads)),
             remedy="for a workload in several files, create a profile first: cephfit trace profile [--parts] "
             "FILE... --describe full -o a.json",
         )

@@ -12,6 +12,7 @@ from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, w
 from cephfit.cli.trace.trace_input import TraceInput, trace_options
 from cephfit.cli.trace.trace_reading import TracePath
 from cephfit.cli.trace.trace_show import print_omitted_disks
+from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
     from cephfit.traces.replay.iolog_writer import IologWritten

@@ -20,9 +20,7 @@ from cephfit.cli.trace.trace_reading import (
     TracePath,
     disks_option,
     parts_option,
-    read_options,
     reading_options,
-    with_parts_hint,
 )
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
@@ -96,7 +94,7 @@ class TraceInput:
         found = self._profile_file(files)
         if found is not None:
             return found
-        with with_parts_hint(files, parts=self.parts):
+        with parts_hint(files, parts=self.parts):
             return profile_files(
                 files,
                 format_name=self.format_name,
@@ -120,7 +118,7 @@ class TraceInput:
         found = self._profile_file(files)
         if found is not None:
             return [found]
-        with with_parts_hint(files, parts=self.parts):
+        with parts_hint(files, parts=self.parts):
             return profiles_by_disk(
                 files,
                 format_name=self.format_name,

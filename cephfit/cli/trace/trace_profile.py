@@ -11,9 +11,7 @@ from cephfit.cli.trace.trace_reading import (
     TracePath,
     disks_option,
     parts_option,
-    read_options,
     reading_options,
-    with_parts_hint,
 )
 from cephfit.cli.trace.trace_show import print_summary
 from cephfit.operations.progress_display import progress_display
@@ -104,7 +102,7 @@ def command(
 
     if output is not None:
         refuse_lost_input(output)
-    with progress_display() as progress, with_parts_hint(files, parts=parts):
+    with progress_display() as progress, parts_hint(files, parts=parts):
         found = profile_files(
             files,
             format_name=format_name,

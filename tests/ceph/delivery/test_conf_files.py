@@ -87,13 +87,13 @@ measurement: {sizes: [4K], patterns: [randwrite], clients: 1, volume_size: 16M, 
 VICTIM = """
 import sys; sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from foreign_lab import open_foreign
+from existing_cluster_lab import open_existing_cluster
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
 from cephfit.targets.abilities import Previews
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery
 lab = Lab.open(folder=Path(sys.argv[2]))
-target = open_foreign(lab, restarts=sys.argv[3], delivery=OptionDelivery(DeliveryWay.CONF, str(lab.conf)))
+target = open_existing_cluster(lab, restarts=sys.argv[3], delivery=OptionDelivery(DeliveryWay.CONF, str(lab.conf)))
 shards = Setting(Partition.CEPH, "osd.0", "osd_op_num_shards", 3)
 target.apply(Configuration("s", (shards,)), n_clients=1, volume_nbytes=1 << 24, fill=False)
 """
@@ -137,7 +137,7 @@ def test_a_kill_between_file_and_restart_is_undone_by_restore(lab_cluster: Lab, 
 @pytest.mark.root
 def test_the_dry_run_shows_the_lines_and_what_speaks_against_them(lab_cluster: Lab, tmp_path: Path) -> None:
     def reasons(delivery: OptionDelivery, restarts: str = "none") -> tuple[str, ...]:
-        target = open_foreign(lab_cluster, for_change=False, delivery=delivery, restarts=restarts)
+        target = open_existing_cluster(lab_cluster, for_change=False, delivery=delivery, restarts=restarts)
         try:
             return tuple(target.unsupported([TUNED]).get("tuned", ()))
         finally:

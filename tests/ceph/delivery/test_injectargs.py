@@ -19,8 +19,6 @@ from cephfit.ceph.admin.answers import Level, capabilities
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.delivery.injected_options import fault_of_injection
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery, has_store, parse_delivery
-from cephfit.cli.options.cluster_options import ClusterOptions
-from cephfit.cli.options.target_choice import cluster_choice, open_target
 from cephfit.core.errors import InputError
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
@@ -206,7 +204,7 @@ VICTIM = """
 import sys, time; sys.path[:0] = sys.argv[3:]
 from pathlib import Path
 from test_injectargs import *
-target = open_foreign(
+target = open_existing_cluster(
     Lab.open(folder=Path(sys.argv[1])), admin=sys.argv[2], delivery=OptionDelivery(DeliveryWay.INJECTARGS)
 )
 applied = target.apply(FEW, n_clients=1, volume_nbytes=16 * MIB, fill=False)
@@ -256,7 +254,7 @@ def leave_in_the_managers_reports(lab: Lab, daemon: str, key: str, value: int) -
 @pytest.mark.fio
 def test_what_the_key_must_be_allowed(lab_cluster: Lab, tmp_path: Path) -> None:
     keyring = make_key(lab_cluster, "full", capabilities(Level.FULL), tmp_path)
-    target = open_foreign(
+    target = open_existing_cluster(
         lab_cluster, client_id="full", keyring=keyring, delivery=OptionDelivery(DeliveryWay.INJECTARGS)
     )
     try:

@@ -48,7 +48,7 @@ def whole(cluster: SmallCluster, journal: Journal, daemons: Daemons) -> WholeClu
         journal,
         health=CephHealth(cluster),
         adapters=ClusterAdapters(greater=None, restarts=one_by_one(cluster, journal, daemons)),  # type: ignore[arg-type]
-        progress=Silence(),
+        progress=NullProgress(),
     )
 
 
@@ -142,7 +142,7 @@ def test_options_are_reverted_without_an_osd_that_was_not_restarted(
 ) -> None:
     changes = whole(cluster, journal, Unreachable(cluster))
     with pytest.raises(ClusterError, match="still runs unchanged") as error:
-        changes.bring_about(SHARDS)
+        changes.apply_configuration(SHARDS)
     assert error.value.what.endswith("no answer. The options were taken back")
     assert "log" not in error.value.remedy
     assert cluster.store == {}
@@ -191,7 +191,7 @@ def test_restore_heals_what_could_not_be_started_again(
     with pytest.raises(
         OsdsDownError, match=r"Then its options were to be taken back, and: osd\.1 did not"
     ) as error:
-        whole(cluster, journal, Daemons(cluster, lambda osd: osd != 1)).bring_about(SHARDS)
+        whole(cluster, journal, Daemons(cluster, lambda osd: osd != 1)).apply_configuration(SHARDS)
     assert error.value.where == "osd.1"
     assert cluster.store == {}, "the options are taken back all the same"
     assert cluster.flagged() == [1]

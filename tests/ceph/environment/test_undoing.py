@@ -53,7 +53,7 @@ def changes_of(cluster: SmallCluster, journal: Journal) -> WholeCluster:
         journal,
         health=CephHealth(cluster),
         adapters=ClusterAdapters(greater=around),
-        progress=Silence(),
+        progress=NullProgress(),
     )
 
 

@@ -145,7 +145,7 @@ def test_a_pools_pgs_per_osd_are_reported_and_warned_of_if_few(osd_capacity: Osd
         "coded": {"devices.class": "hdd", "failure_domain": "osd", "erasure.k": "2", "erasure.m": "1"},
     }
     plans = {name: plan_pools(f"p-{name}", said, {}) for name, said in settings.items()}
-    made = {p.name: p for p in pools_to_make(plans, warm("1G"), (), PoolDefaults(3, 32), osd_capacity)}
+    made = {p.name: p for p in planned_pools(plans, warm("1G"), (), PoolDefaults(3, 32), osd_capacity)}
     assert (made["p-default"].n_pgs, made["p-default"].pgs_per_osd) == (32, 12.0)
     assert (made["p-fast"].n_pgs, made["p-fast"].pgs_per_osd) == (128, 96.0)
     assert made["p-coded-data"].pgs_per_osd == 24.0

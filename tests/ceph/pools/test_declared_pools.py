@@ -127,7 +127,7 @@ def declared_pools(monitors: Monitors, folder: Path, journal: Journal) -> Declar
     """Build the declared pools of a cluster, with the journal of its target in the folder."""
     kept = Journal(folder / "journal.jsonl")
     options = DaemonOptions(
-        monitors, Catalogue(monitors), kept, hosts=Hosts(), delivery=OptionDelivery(), progress=Silence()
+        monitors, Catalogue(monitors), kept, hosts=Hosts(), delivery=OptionDelivery(), progress=NullProgress()
     )
     return DeclaredPools(monitors, journal, PoolDeletion(options, kept))
 

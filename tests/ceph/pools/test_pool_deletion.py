@@ -79,7 +79,7 @@ def changes_of(monitors: SmallCluster, journal: Journal) -> WholeCluster:
         journal,
         health=CephHealth(monitors),
         adapters=ClusterAdapters(greater=around),
-        progress=Silence(),
+        progress=NullProgress(),
     )
 
 
@@ -121,7 +121,7 @@ def test_nor_after_a_sweep_could_not_delete_its_own(monitors: Monitors, tmp_path
     journal = Journal(tmp_path / "journal.jsonl")
     journal.note("pool", "gold", None)
     with pytest.raises(RefusedError, match="a tier of another pool"):
-        changes_of(monitors, journal).give_up_pools()
+        changes_of(monitors, journal).delete_pools()
     assert (monitors.leave_at_deletion, monitors.store) == ("true", {})
 
 

@@ -140,8 +140,8 @@ def test_settings_that_guests_cannot_measure_have_a_reason(one: Setting, words: 
 
 
 def test_a_cluster_below_a_cloud_is_changed_only_with_apply() -> None:
-    assert is_foreign("openstack:work,flavor=a,ceph=/etc/ceph/ceph.conf")
-    assert not is_foreign("openstack:work,flavor=a,lab=default")
+    assert is_existing_cluster("openstack:work,flavor=a,ceph=/etc/ceph/ceph.conf")
+    assert not is_existing_cluster("openstack:work,flavor=a,lab=default")
     with pytest.raises(InputError, match="both name the cluster"):
         parse_choice("openstack:work,ceph=ceph,lab=default")
 

@@ -63,7 +63,7 @@ class RecordFollower:
             elif why == blktrace_loop.BROKEN:
                 self._pending.add({}, {}, (), reading.skip_loss_note(file))
             elif why == blktrace_loop.FULL:
-                matcher.remake_table()
+                matcher.rebuild_table()
             elif why == blktrace_loop.NO_FREE_ROW:
                 continue
             elif reading.n_used(file) == n_blocks:
