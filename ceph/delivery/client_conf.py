@@ -4,9 +4,11 @@ The sockets need a folder with a short path, whatever the length of the state fo
 their values through the sockets.
 """
 
+import errno
 import hashlib
 import json
 import os
+import re
 import socket
 import stat
 import struct
@@ -226,7 +228,17 @@ def drop_client_caches(socket_folder: Path) -> None:
         commands = sorted(_asked(path, "help"))
         for verb in ("rbd cache flush ", "rbd cache invalidate "):
             for command in (c for c in commands if c.startswith(verb)):
-                _asked(path, command, seconds=_FLUSH_SECONDS)
+                _drop_cache(path, command)
+
+
+def _drop_cache(path: Path, command: str) -> None:
+    """Run one cache command. A client that has closed the image since has no cache of it any more."""
+    try:
+        ask(path, command, seconds=_FLUSH_SECONDS)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _no_answer(path, command, error) from None
 
 
 def live_sockets(folder: Path) -> Sequence[Path]:
@@ -289,7 +301,7 @@ def ask(path: Path, prefix: str, *, seconds: float | None = None, **arguments: s
     """Send one command over a Ceph admin socket: JSON and a zero byte out, a length and JSON (or nothing) back.
 
     Raises:
-        OSError: no process listens, or the answer is incomplete.
+        OSError: no process listens, or the answer is incomplete or an error, whose number it has.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         link.settimeout(_SOCKET_SECONDS if seconds is None else seconds)
@@ -302,7 +314,12 @@ def ask(path: Path, prefix: str, *, seconds: float | None = None, **arguments: s
         link.sendall(json.dumps({"prefix": prefix, **arguments, "format": "json"}).encode() + b"\0")
         (length,) = struct.unpack(">I", _receive(link, 4))
         answer = _receive(link, length)
+    try:
         return json.loads(answer) if answer else None
+    except ValueError:
+        text = answer.decode(errors="replace").strip()
+        number = re.match(r"ERROR: \((\d+)\)", text)  # as Ceph words it: "ERROR: (2) No such file or directory"
+        raise OSError(int(number[1]) if number else errno.EPROTO, text) from None
 
 
 def _receive(link: socket.socket, n_bytes: int) -> bytes:

@@ -7,7 +7,8 @@ import struct
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,38 @@ def test_a_client_that_answers_once_and_then_hangs_has_not_dropped_its_cache(soc
         with pytest.raises(ClusterError, match="no answer to `help`: timed out"):
             client_conf.drop_client_caches(sockets)
         thread.join()
+
+
+@contextmanager
+def answering(path: Path, answers: Sequence[bytes]) -> Iterator[None]:
+    """A client that gives these answers, one to each connection."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def answer_all() -> None:
+            for answer in answers:
+                with listening.accept()[0] as link:
+                    link.recv(4096)
+                    link.sendall(struct.pack(">I", len(answer)) + answer)
+
+        thread = threading.Thread(target=answer_all)
+        thread.start()
+        yield
+        thread.join()
+
+
+def test_an_image_that_is_closed_meanwhile_has_no_cache_to_drop(sockets: Path) -> None:
+    """Ceph answers a command on an image that the client has closed with words, not with JSON."""
+    listed = b'{"rbd cache flush rbd/one": "", "rbd cache invalidate rbd/one": ""}'
+    with answering(sockets / "8.1.asok", [b"{}", listed, *[b"ERROR: (2) No such file or directory\n\n"] * 2]):
+        client_conf.drop_client_caches(sockets)
+
+
+def test_a_client_that_refuses_to_drop_its_cache_is_an_error(sockets: Path) -> None:
+    listed = b'{"rbd cache flush rbd/one": ""}'
+    with (
+        answering(sockets / "8.1.asok", [b"{}", listed, b"ERROR: (5) Input/output error\n"]),
+        pytest.raises(ClusterError, match=r"no answer to `rbd cache flush rbd/one`: .*Input/output error"),
+    ):
+        client_conf.drop_client_caches(sockets)
