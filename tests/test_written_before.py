@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from cephfit.core.values.run import TARGETS_DOCUMENT
+from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 
 GOLDEN = Path(__file__).parent / "golden" / "version_0_1_0"
@@ -75,3 +77,10 @@ def test_the_sweep_file_has_the_digest_of_its_run(old_store: Path) -> None:
 def test_the_profile_is_shown(cephfit: Cephfit) -> None:
     shown = json.loads(cephfit("trace", "show", "--json", str(GOLDEN / "profile.json")))
     assert shown["name"] == "ftrace"
+
+
+def test_a_document_under_its_former_name_is_found(old_store: Path) -> None:
+    with Store.open(old_store) as store:
+        run = store.run()
+        store.put_document(run.run_id, "beside", {"number": 1, "targets": ["lab", "sim"]})
+        assert store.document(run.run_id, TARGETS_DOCUMENT) == {"number": 1, "targets": ["lab", "sim"]}

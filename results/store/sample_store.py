@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cephfit.core.errors import StoreError
 from cephfit.core.protocols import Applied
-from cephfit.core.values.run import MEASURING_DOCUMENT, Run
+from cephfit.core.values.run import MEASURING_DOCUMENT, TARGETS_DOCUMENT, Run
 from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample
 from cephfit.results.store import database, schema
 from cephfit.results.store.measuring_process import measuring_process
@@ -22,6 +22,8 @@ from cephfit.results.store.read_only import ReadOnlySource, why_file_is_read_onl
 LATEST = "latest"
 """Name of the newest run on the command line."""
 
+_FORMER_KINDS = {TARGETS_DOCUMENT: "beside"}
+"""Kinds of documents to their names in stores of version 0.1.0, which are still read."""
 _TABLES_OF_A_RUN = (schema.documents, schema.workload_samples, schema.samples, schema.fio_runs, schema.applied)
 """In the order in which rows can be deleted: samples refer to fio runs."""
 
@@ -356,7 +358,8 @@ class Store:
     def document(self, run_id: str, kind: str) -> dict[str, Any] | None:
         """Return the latest document of this kind; None if there is none."""
         table = schema.documents
-        query = select(table.c.document).where(table.c.run_id == run_id, table.c.kind == kind)
+        kinds = (kind, _FORMER_KINDS[kind]) if kind in _FORMER_KINDS else (kind,)
+        query = select(table.c.document).where(table.c.run_id == run_id, table.c.kind.in_(kinds))
         with self._reading() as connection:
             found = connection.execute(query.order_by(table.c.id.desc()).limit(1)).scalar_one_or_none()
         return None if found is None else dict(found)

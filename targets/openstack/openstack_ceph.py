@@ -267,7 +267,7 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelem
         return self._map_watch.mark()
 
     def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
-        """See ``ReportsDisturbances``. Others' volumes in the pools of ours are told apart by image."""
+        """See ``ReportsDisturbances``. Other volumes in the same pools are distinguished by image."""
         return self._map_watch.disturbances_since(mark)
 
     def reset(self) -> None:

@@ -146,8 +146,8 @@ def run(
         plans = [(text, planned(file, text, None, cluster, profile_file, model)) for text in foreign]
         show_dry_run(plans, [text for text in target_texts if text not in foreign], as_json=as_json)
         return
-    beside = target_texts if len(target_texts) > 1 else ()
-    request = Request(file, store, cluster, apply, new, keep, health_limit, profile_file, model, beside)
+    others = target_texts if len(target_texts) > 1 else ()
+    request = Request(file, store, cluster, apply, new, keep, health_limit, profile_file, model, others)
     with ExitStack() as stack:
         stack.enter_context(sigterm_as_interrupt())
         stack.push(_hint_how_to_continue(target_texts, cluster))

@@ -69,7 +69,7 @@ CONTINUATIONS_DOCUMENT = "continuations"
 """Other program versions with which a run was continued."""
 MEASURING_DOCUMENT = "measuring"
 """The process that measures a run; empty after it has ended."""
-TARGETS_DOCUMENT = "beside"
+TARGETS_DOCUMENT = "targets"
 """Position of the run's target among several targets of one command."""
 
 CLUSTER = "fsid"
