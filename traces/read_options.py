@@ -77,7 +77,7 @@ def parts_hint(files: Sequence[Path], *, parts: bool) -> Iterator[None]:
         if len(files) == 1 or not error.where.startswith(tuple(map(remote.display_name, files))):
             raise
         if parts:
-            hint = "or, if a part is missing or in another place, name all parts in their order"
+            hint = "or, if a part is missing or misplaced, give all parts in their order"
         else:
             hint = "or, if the files are consecutive parts of one trace, add --parts"
         raise InputError(error.what, where=error.where, remedy=f"{error.remedy}; {hint}") from None

@@ -117,7 +117,7 @@ def test_omitted_configurations_are_reported(profile: str, figures: str) -> None
     with Path(figures).open("a") as file:
         file.write("C,4K,read,c,0,1000\n")
     said = give(place_command.command, profile, "--baselines", figures).output
-    assert "Note: configuration C is left out: no baseline for 4K-randread" in said
+    assert "Note: configuration C is omitted: no baseline for 4K-randread" in said
 
 
 def test_the_earlier_name_of_the_option_placement_still_works(searched: Path, profile: str) -> None:

@@ -65,7 +65,7 @@ def test_a_csv_file_does_not_record_the_origin_of_figures(profile: str, tmp_path
     nothing = {"run": None, "simulated": None, "finished": None, "stopping": None, "continuations": []}
     assert json.loads(said)["measured"] == nothing
     text = give(map_command.command, profile, "--baselines", str(figures)).output
-    assert "Rows of one run are assumed to be one round of all configurations" in text
+    assert "Rows of the same run are read as one round in which all configurations" in text
 
 
 @pytest.mark.parametrize("command", [map_command.command, place_command.command], ids=["map", "place"])

@@ -182,8 +182,9 @@ def test_every_cell_is_compared_with_the_first_target(measured: Path) -> None:
 def test_compare_shows_intervals(measured: Path) -> None:
     text = compared(measured)
     assert (
-        "Intervals are individual 95 % intervals: of a hundred cells without a difference, about five seem" in text
-        and "a round shifts all of its cells together" in text
+        "Intervals are 95 % intervals, each by itself: of 100 cells without a difference, about five appear"
+        in text
+        and "A round affects all of its cells" in text
     )
     document = json.loads(compared(measured, "--json"))
     assert (document["confidence"], document["joint"]) == (0.95, False)

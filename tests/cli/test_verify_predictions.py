@@ -85,7 +85,7 @@ def test_a_prediction_of_another_kind_is_judged_without_taking_the_mapped_ones_p
 ) -> None:
     mapped(folder, "--model", "meyer", "--confidence", "0.99")
     before = stored(folder)
-    assert "keeps showing the stored one, for pgbench by meyer at 99 %" in verified(folder, *options)
+    assert "still shows the stored one, for pgbench by meyer at 99 %" in verified(folder, *options)
     assert stored(folder) == before
 
 

@@ -62,6 +62,7 @@ def object_stores(lab: Lab) -> list[str]:
         admin.close()
 
 
+@pytest.mark.slow  # OSDs with another store are created in the other tests
 def test_osds_of_one_cluster_on_different_file_systems(target: LabTarget, lab_cluster: Lab) -> None:
     mixed = stores(
         **{

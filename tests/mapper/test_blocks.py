@@ -100,7 +100,7 @@ def test_what_shares_no_round_with_the_default_has_no_interval_and_is_named() ->
     answer = predictor().predict(workload(), sweep(A={0: 100, 1: 101}, B={2: 300, 3: 301}, C={0: 200, 1: 201}))
     assert answer.of("B").verdict is Verdict.INDISTINGUISHABLE
     assert (answer.of("B").low, answer.of("B").high) == (0.0, math.inf)
-    assert any("B was not measured in any round (repeat) in which A" in note for note in answer.notes)
+    assert any("B has no round (repeat) in common with A" in note for note in answer.notes)
     assert answer.of("C").verdict is Verdict.BETTER
     assert 0 < answer.noise_floor < 20
 

@@ -130,7 +130,7 @@ def test_what_does_not_go_together_is_refused(store: Path, profiles: list[str], 
         (("-o", tmp_path / "r.html", "--folder", tmp_path), "either -o FILE or --folder"),
         (("-o", tmp_path / "r.html", "--run", "fast", "--run", RUN_ID), "one page takes one --run"),
         (("-o", tmp_path / "r.html", *profiles), "one page takes one --profile"),
-        (("--folder", tmp_path / "f", "--format", "md"), "leave out --format"),
+        (("--folder", tmp_path / "f", "--format", "md"), "omit --format"),
     ):
         result = give("--store", store, *arguments)
         assert result.exit_code == 2 and said in result.output, arguments
@@ -204,8 +204,8 @@ def test_a_rate_does_without_what_the_prediction_does_without_and_says_so(tmp_pa
     assert "rates without 32M-randwrite, not measured" in index
     give("--store", place, "-o", tmp_path / "one.md", "--profile", profile)
     for page in (folder / f"{RUN_ID}_almost.html", tmp_path / "one.md"):
-        said = "all clients of the sweep together, without 32M-randwrite, which was not measured"
-        assert said in page.read_text()
+        stated = "sum over all clients; 32M-randwrite was not measured, contributes next to nothing and is omitted"
+        assert stated in page.read_text()
 
 
 def test_a_rate_does_without_no_more_than_the_prediction_does(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_the_whole_run_goes_in_and_comes_out(server: str) -> None:
         fill(store)
         expected = [s for group in example_samples() for s in group]
         assert store.samples(RUN_ID) == expected
-        with pytest.raises(StoreError, match="stored once"):
+        with pytest.raises(StoreError, match="stored already"):
             store.add_samples(RUN_ID, expected[:2], fio_json=None)
         with pytest.raises(StoreError, match="there is a run"):
             store.add_run(example_run())
@@ -124,7 +124,7 @@ def test_a_user_without_write_rights_reads_and_is_refused_when_writing(server: s
             store.put_document(RUN_ID, "profile", {})
         with pytest.raises(StoreError, match="read-only"):
             store.delete_run(RUN_ID)
-    with pytest.raises(StoreError, match=r"(?s)read-only: the database user has no right.*another store"):
+    with pytest.raises(StoreError, match=r"(?s)read-only: the database user has no permission.*another store"):
         Store.open(reading, writing=True)
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as admin:
         admin.execute("UPDATE cephfit_schema_version SET version = 1")

@@ -261,7 +261,7 @@ def test_the_report_shows_the_saved_runs(sweep: Sweep, goal: Goal, store: Store)
     assert summary["Race for even"] == "best ssd, worst journaling"
     saved = int(summary["Runs saved"].split()[0])
     assert saved == (store.document(run.run_id, STOPPING_DOCUMENT) or {})["runs_saved"]
-    assert any("only until the sweep's question was decided" in caveat for caveat in report.caveats)
+    assert any("stopped when the sweep's question was decided" in caveat for caveat in report.caveats)
 
 
 @pytest.mark.parametrize("model", ["meyer", "meyer-random"])

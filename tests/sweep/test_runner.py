@@ -181,7 +181,7 @@ class DeadCluster(SimulatedTarget):
 def test_a_cluster_that_stays_unhealthy_ends_the_sweep_without_loss(small_sweep: Sweep, store: Store) -> None:
     with pytest.raises(ClusterError, match="OSD_DOWN") as caught:
         run_sweep(small_sweep, DeadCluster(), store, NullProgress(), resume=None, health_limit_seconds=0.6)
-    assert "continues where it stopped" in caught.value.remedy
+    assert "run the same command again to continue" in caught.value.remedy
     run = store.run()
     before = ok_keys(store.samples(run.run_id))
     assert sum(before.values()) > 0

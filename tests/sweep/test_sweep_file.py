@@ -171,7 +171,7 @@ def test_aliases_that_multiply_are_refused_before_they_fill_the_memory(small_tex
 
 
 def test_deep_nesting_is_refused(small_text: str) -> None:
-    with pytest.raises(InputError, match="lie too deep within each other"):
+    with pytest.raises(InputError, match="lists or mappings are nested too deeply"):
         parse_sweep(small_text.replace("[4K, 1M]", "[" * 5000 + "]" * 5000), file="small.yaml")
 
 

@@ -178,6 +178,7 @@ def test_the_lab_measures_every_configuration_through_librbd(
         target.close()
 
 
+@pytest.mark.slow  # a dead OSD that ends the sweep is tested below
 def test_an_osd_killed_during_a_run_makes_samples_invalid_and_they_are_repeated(
     lab_cluster: Lab, tmp_path: Path
 ) -> None:

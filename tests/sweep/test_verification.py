@@ -277,7 +277,7 @@ def test_the_cause_of_an_end_precedes_errors_of_the_cleanup(store: Store) -> Non
     work.stays_mounted = True
     work.fails_on = dict.fromkeys(SPEED, LackingError("PostgreSQL's programs are not installed"))
     bench.disks = {name: {"prepared": contents_of(work, "verification of r1")} for name in SPEED}
-    message = r"^PostgreSQL's programs are not installed. Then clearing up failed: umount: target is busy$"
+    message = r"^PostgreSQL's programs are not installed. Then cleanup failed: umount: target is busy$"
     with pytest.raises(LackingError, match=message):
         run(bench, work, store)
 
@@ -403,7 +403,7 @@ measurement:
     arguments = ["--sweep", str(file), "--store", str(location), "--run", "r1", "--target", "sim"]
     refused = CliRunner().invoke(command, arguments).exception
     assert isinstance(refused, InputError)
-    assert "not those that run r1 measured" in str(refused)
+    assert "differ from those that run r1 measured" in str(refused)
 
 
 def test_data_of_another_scale_is_prepared_again(tmp_path: Path) -> None:

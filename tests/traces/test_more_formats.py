@@ -286,4 +286,4 @@ def test_the_terminal_shows_what_a_trace_lacks(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(ORACLE)
     shown = CliRunner().invoke(command, ["profile", str(tmp_path / "t"), "--assume-op", "write"])
     assert shown.exit_code == 0, shown.output
-    assert "the trace does not contain: op: every access is counted as a write" in shown.output
+    assert "the trace does not contain: op: every access counts as a write" in shown.output

@@ -73,6 +73,7 @@ def kill_at_random_moments(arguments: list[object], n_kills: int, longest_second
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow  # a kill with the real fio is in the quick tests
 def test_sigkill_at_ten_random_moments_changes_nothing(small_file: Path, tmp_path: Path) -> None:
     """24 fio runs of 0.24 s; the store at the end equals that of an uninterrupted sweep, including all figures."""
     target = "sim:pace=0.2,unhealthy=0.1"

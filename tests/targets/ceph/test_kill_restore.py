@@ -44,6 +44,7 @@ for configuration in itertools.cycle(tried):
 """
 
 
+@pytest.mark.slow  # a kill between file and restart is in test_conf_files.py
 def test_restore_undoes_everything_after_a_kill(lab_cluster: Lab) -> None:
     before = state_of(lab_cluster)
     dice = random.Random(2017)
