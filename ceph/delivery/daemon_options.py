@@ -182,7 +182,10 @@ class DaemonOptions:
         """
         keys = sorted({key for options in needs.values() for key in options})
         by_conf = self._by(DeliveryWay.CONF, configuration).settings
-        what = "is in ceph.conf, which is read" if by_conf else "acts"
+        if len(keys) == 1:
+            what = "is in ceph.conf, which is read" if by_conf else "acts"
+        else:
+            what = "are in ceph.conf, which is read" if by_conf else "act"
         return f"{', '.join(keys)} {what} only when an OSD starts"
 
     def file_changes(self, configuration: Configuration) -> tuple[Change, ...]:

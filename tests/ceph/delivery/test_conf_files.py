@@ -145,7 +145,7 @@ def test_the_dry_run_shows_the_lines_and_what_speaks_against_them(lab_cluster: L
 
     by_conf = OptionDelivery(DeliveryWay.CONF, str(lab_cluster.conf))
     (why,) = reasons(by_conf)
-    assert "ceph.conf, which is read only when an OSD starts, and there is no way to restart OSDs here" in why
+    assert "are in ceph.conf, which is read only when an OSD starts, and this target cannot restart OSDs" in why
     (why,) = reasons(OptionDelivery(DeliveryWay.CONF, str(tmp_path / "absent.conf")))
     assert "is not accessible" in why
     other = tmp_path / "other.conf"
