@@ -113,7 +113,7 @@ def test_a_value_that_does_not_take_effect_fails_the_configuration(target: LabTa
         assert not applied.ok
         assert applied.mismatches == (
             "osd.2 runs bluestore_max_blob_size_hdd = 131072, not 512K: "
-            "an override (`ceph tell ... config set`) says 131072",
+            "an override (`ceph tell ... config set`) sets 131072",
         )
     finally:
         admin.tell("osd.2", "config unset", var="bluestore_max_blob_size_hdd")

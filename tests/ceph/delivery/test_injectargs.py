@@ -290,8 +290,8 @@ def test_a_dry_run_shows_the_injections(lab_cluster: Lab, tmp_path: Path) -> Non
         target.close()
     n_osds = len(lab_cluster.osd_ids())
     assert [n for n in preview.notes if "inject" in n] == [
-        f"B injects {n_osds} values into running daemons; one that restarts loses them, which makes the sample "
-        "invalid, and gets them again"
+        f"B injects {n_osds} values into running daemons; a daemon that restarts loses them, so the current "
+        "sample is invalid and the values are injected again"
     ]
     assert {d.configuration for d in preview.differences} == {"B"}
     assert preview.n_restarts == 0

@@ -143,7 +143,7 @@ def test_options_are_reverted_without_an_osd_that_was_not_restarted(
     changes = whole(cluster, journal, Unreachable(cluster))
     with pytest.raises(ClusterError, match="still runs unchanged") as error:
         changes.apply_configuration(SHARDS)
-    assert error.value.what.endswith("no answer. The options were taken back")
+    assert error.value.what.endswith("no answer. The options were undone")
     assert "log" not in error.value.remedy
     assert cluster.store == {}
     assert changes.settings.restarts_due() == (0, 1, 2), "whatever comes next may need them"
@@ -188,12 +188,10 @@ def test_restore_heals_what_could_not_be_started_again(
     cluster: SmallCluster, journal: Journal, tmp_path: Path
 ) -> None:
     """osd.1 stays down at first; later it is repaired."""
-    with pytest.raises(
-        OsdsDownError, match=r"Then its options were to be taken back, and: osd\.1 did not"
-    ) as error:
+    with pytest.raises(OsdsDownError, match=r"Undoing its options failed as well: osd\.1 did not") as error:
         whole(cluster, journal, Daemons(cluster, lambda osd: osd != 1)).apply_configuration(SHARDS)
     assert error.value.where == "osd.1"
-    assert cluster.store == {}, "the options are taken back all the same"
+    assert cluster.store == {}, "the options are undone all the same"
     assert cluster.flagged() == [1]
     again = Journal(tmp_path / "journal.jsonl")  # another process
     whole(cluster, again, Daemons(cluster)).take_back(pools=False)

@@ -60,7 +60,7 @@ def test_rados_bench_measures_three_patterns_and_the_osds_counted_the_same(
             assert "2 clients together" in sample.evidence["independent_count"]["source"]
     skipped = [s for s in samples if s.key.cell.pattern.value == "randwrite"]
     assert {(s.state, s.reason.split(";")[0]) for s in skipped} == {
-        (State.SKIPPED, "rados bench writes new objects one after the other")
+        (State.SKIPPED, "rados bench writes new objects sequentially")
     }
     assert left == [], "its objects are gone"
 

@@ -223,7 +223,7 @@ def test_two_machines_exclude_each_other(
             open_existing_cluster(lab_cluster)
         open_existing_cluster(lab_cluster, for_change=False).close()
         other = open_existing_cluster(lab_cluster, take_over=True)
-        with pytest.raises(ClusterError, match="taken away"):
+        with pytest.raises(ClusterError, match="another process took this cluster's lock"):
             target.apply(SHARDS, n_clients=1, volume_nbytes=MIB)
         other.close()
     finally:
