@@ -69,7 +69,7 @@ def test_two_volume_types_are_measured_and_a_killed_sweep_continues(
     second = cephfit(*command)
     errors = second.stderr
     assert second.returncode == 0, errors
-    assert "going on with run" in errors
+    assert "continuing run" in errors
     assert "filling" not in errors.split("stack ")[0], "the volumes of the first configuration were filled already"
 
     with Store.open(str(store)) as opened:
