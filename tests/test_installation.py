@@ -67,12 +67,16 @@ def run(argv: Sequence[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+UNDECLARED = {"jinja2": ("MarkupSafe",)}
+"""What Debian's packages require without saying so in their metadata."""
+
+
 def link_requirements(site: Path) -> None:
     """Link what a plain installation of cephfit requires, and nothing else, from this environment."""
     ahead, seen = ["cephfit"], set[str]()
     while ahead:
-        distribution = metadata.distribution(ahead.pop())
-        for requirement in distribution.requires or ():
+        distribution = metadata.distribution(name := ahead.pop())
+        for requirement in (*(distribution.requires or ()), *UNDECLARED.get(name, ())):
             words, _, marker = requirement.partition(";")
             name = re.split(r"[^\w.-]", words.strip())[0].lower().replace("_", "-")
             if "extra" in marker or name in seen:
