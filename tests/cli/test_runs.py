@@ -100,8 +100,10 @@ def test_rm_asks_and_deletes_only_one_run(store: Path) -> None:
     answer = run("runs", "rm", newest, "--store", store, input="n\n")
     assert answer.exit_code == 1 and "nothing was deleted" in answer.output
     assert ids(store) == [newest, oldest]
-    for script in ((), ("--json",)):
-        assert "--yes" in refused("runs", "rm", newest, "--store", store, *script)
+    assert "--yes" in refused("runs", "rm", newest, "--store", store, "--json")
+    script = [sys.executable, "-m", "cephfit.cli.main", "runs", "rm", newest, "--store", str(store)]
+    done = subprocess.run(script, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "--yes" in done.stderr
     answer = run("runs", "rm", newest, "--store", store, input="y\n")
     assert answer.exit_code == 0 and f"deleted run {newest}" in answer.output
     assert ids(store) == [oldest]

@@ -16,10 +16,18 @@ from cephfit.operations.cluster_options import ClusterOptions, Presets, is_exist
 _ONLY_POOL = "CEPHFIT_ONLY_POOL"
 
 
+class _OptionOrVariable(click.Option):
+    """An option whose errors name its environment variable too, also with click 8.1."""
+
+    def get_error_hint(self, ctx: Any) -> str:
+        hint = super().get_error_hint(ctx)
+        return hint if str(self.envvar) in hint else f"{hint} (env var: '{self.envvar}')"
+
+
 def _option(name: str, *others: str, **attributes: Any) -> Callable[..., Any]:
     """Declare an option that can also come from the environment: ``--ssh-user`` as ``CEPHFIT_SSH_USER``."""
     variable = f"CEPHFIT_{name.removeprefix('--').upper().replace('-', '_')}"
-    return click.option(name, *others, envvar=variable, show_envvar=True, **attributes)
+    return click.option(name, *others, cls=_OptionOrVariable, envvar=variable, show_envvar=True, **attributes)
 
 
 _CONNECTION = (
