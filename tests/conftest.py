@@ -64,9 +64,18 @@ def _lacking(marker: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest tests first, so that parallel processes end at about the same time."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=_usual_seconds, reverse=True)
+    """With xdist: the longest tests begin first, and those that share the lab or the kernel run in one process.
+
+    Tests as root change values that the whole machine has (sysctl, tracing). Tests on an OpenStack use labs of their
+    own and stay apart.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    for item in items:
+        shares = "lab_cluster" in getattr(item, "fixturenames", ()) or item.get_closest_marker("root")
+        if shares and not item.get_closest_marker("openstack") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("lab"))
+    items.sort(key=_usual_seconds, reverse=True)
 
 
 def _usual_seconds(item: pytest.Item) -> float:
