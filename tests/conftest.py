@@ -66,8 +66,7 @@ def _lacking(marker: str) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With xdist: the longest tests begin first, and those that share the lab or the kernel run in one process.
 
-    Tests as root change values that the whole machine has (sysctl, tracing). Tests on an OpenStack use labs of their
-    own and stay apart.
+    Tests as root change values of the whole machine (sysctl, tracing). Tests on OpenStack use separate labs.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
