@@ -21,7 +21,7 @@ demo: packages $(VENV)/ready ## the whole loop on this machine, from nothing to 
 	$(BIN)/cephfit demo $(DEMO_OPTIONS)
 
 test: packages test-packages $(VENV)/ready-dev ## all tests except the slow ones and those on OpenStack
-	$(PYTEST) -m "not slow" -n 2 --dist loadgroup $(PYTEST_OPTIONS)
+	$(PYTEST) -m "not slow" $(PYTEST_OPTIONS)
 
 test-all: packages test-packages $(VENV)/ready-dev ## all tests, also the slow ones
 	$(PYTEST) $(PYTEST_OPTIONS)

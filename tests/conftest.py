@@ -62,18 +62,10 @@ def _lacking(marker: str) -> str:
     return ""
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With xdist: the longest tests begin first, and those that share the lab or the kernel run in one process.
-
-    Tests as root change values of the whole machine (sysctl, tracing). Tests on OpenStack use separate labs.
-    """
+    """With xdist, begin with the longest tests, so that parallel processes end at about the same time."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
-    for item in items:
-        shares = "lab_cluster" in getattr(item, "fixturenames", ()) or item.get_closest_marker("root")
-        if shares and not item.get_closest_marker("openstack") and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("lab"))
     items.sort(key=_usual_seconds, reverse=True)
 
 
