@@ -56,9 +56,6 @@ class Samples(TabularSequence[Sample]):
         )
 
 
-_SHOWN_OF_SAMPLES = ("configuration", "size", "pattern", "client", "repeat", "state", "iops")
-
-
 def _row(sample: Sample) -> tuple[object, ...]:
     key, m = sample.key, sample.metrics
     figures = (
