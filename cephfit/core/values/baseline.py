@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from cephfit.core.errors import InputError
 from cephfit.core.tabular import Table, Tabular
-from cephfit.core.values.cells import Cell, Op
+from cephfit.core.values.cells import Cell, LoadedCell, Op
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.profile import Profile
 
@@ -110,6 +110,10 @@ class Baselines(Tabular):
         measured_load: how the load of the measurement limits the rates, as far as known.
         is_finished: whether the run is complete; None if unknown.
         notes: caveats on the run, such as that it is simulated or unfinished.
+        loaded: by (configuration, loaded cell): every rate of the run whose size, depth, alignment and way of
+            committing are known, those of ``cells`` included. Only rates with the number of clients of ``cells``,
+            without a mix and a rate limit. The ``cell`` of each is the one that its size falls into. Empty if the
+            load is unknown.
     """
 
     cells: Mapping[tuple[str, Cell], Baseline]
@@ -120,6 +124,7 @@ class Baselines(Tabular):
     measured_load: MeasuredLoad = field(default_factory=MeasuredLoad)
     is_finished: bool | None = None
     notes: tuple[str, ...] = ()
+    loaded: Mapping[tuple[str, LoadedCell], Baseline] = field(default_factory=dict)
 
     def _table(self) -> Table:
         return Table(

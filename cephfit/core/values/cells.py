@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cephfit.core.errors import InputError
-from cephfit.core.units import KIB, MIB
+from cephfit.core.units import KIB, MIB, format_nbytes
 
 RANDOM_THRESHOLD_LBN = 128
 """An access is random when it starts more than this many LBN from the end of the previous access of its kind."""
@@ -111,3 +111,37 @@ class Cell:
 
 
 CELLS: tuple[Cell, ...] = tuple(Cell(size, pattern) for size in SIZE_BINS for pattern in Pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCell:
+    """A size and pattern of any kind under a load: what distinguishes rates that are measured next to each other.
+
+    Attributes:
+        nbytes: block size.
+        pattern: fio's.
+        iodepth: I/Os that each client keeps in flight.
+        align_nbytes: random accesses start at multiples of this many bytes; 0: of their own size. Sequential
+            accesses that are not aligned to their own size start at such a multiple.
+        sync: how writes are made durable: empty, ``fsync``, ``dsync``, or ``every N`` (a flush after N writes).
+    """
+
+    nbytes: int
+    pattern: Pattern
+    iodepth: int = 1
+    align_nbytes: int = 0
+    sync: str = ""
+
+    def __str__(self) -> str:
+        properties = [f"depth {self.iodepth}"] if self.iodepth > 1 else []
+        properties += [f"aligned to {format_nbytes(self.align_nbytes)}"] if self.align_nbytes else []
+        properties += [self.sync] if self.sync else []
+        return f"{format_nbytes(self.nbytes)}-{self.pattern}" + (
+            f" ({', '.join(properties)})" if properties else ""
+        )
+
+    @property
+    def bin_cell(self) -> Cell:
+        """The cell of the 20 that the size falls into."""
+        upper = (b for b in SIZE_BINS if b.upper_inclusive is None or self.nbytes <= b.upper_inclusive)
+        return Cell(next(upper), self.pattern)

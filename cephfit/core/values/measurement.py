@@ -40,6 +40,8 @@ class Load:
         rate_iops: limit of each client, I/Os per second.
         rate_nbytes_per_s: limit of each client, bytes per second.
         cells: measured under this load.
+        align_nbytes: accesses start at multiples of this many bytes (fio's ``blockalign``); 0: of their own size.
+        sync: how writes are made durable: empty (not at all), ``fsync``, ``dsync`` or ``every N``.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Load:
     rate_iops: int | None = None
     rate_nbytes_per_s: int | None = None
     cells: tuple[Cell, ...] | None = None
+    align_nbytes: int | None = None
+    sync: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Only the values that differ from the measurement."""
@@ -79,6 +83,8 @@ class Measurement:
         rate_iops: see Load; None: unlimited.
         rate_nbytes_per_s: likewise.
         loads: additional loads.
+        align_nbytes: see Load; 0: every access starts at a multiple of its own size.
+        sync: see Load.
     """
 
     cells: tuple[Cell, ...]
@@ -98,6 +104,8 @@ class Measurement:
     rate_iops: int | None = None
     rate_nbytes_per_s: int | None = None
     loads: tuple[Load, ...] = ()
+    align_nbytes: int = 0
+    sync: str = ""
 
     @property
     def load_names(self) -> tuple[str, ...]:
@@ -130,6 +138,9 @@ class Measurement:
             "read_pct": self.read_pct,
             "rate_iops": self.rate_iops,
             "rate_nbytes_per_s": self.rate_nbytes_per_s,
+            # Omitted where not set, so that samples of earlier versions keep their loads.
+            **({"align_nbytes": self.align_nbytes} if self.align_nbytes else {}),
+            **({"sync": self.sync} if self.sync else {}),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -143,6 +154,8 @@ class Measurement:
             "rate_iops": self.rate_iops,
             "rate_nbytes_per_s": self.rate_nbytes_per_s,
             "loads": [load.to_json() for load in self.loads] or None,
+            "align_nbytes": self.align_nbytes or None,
+            "sync": self.sync or None,
         }
         return {
             **{key: value for key, value in further.items() if value is not None},

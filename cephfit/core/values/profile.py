@@ -9,6 +9,14 @@ from typing import Any
 from cephfit.core.errors import InputError
 from cephfit.core.tabular import Table, Tabular
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Cell, Op, Pattern
+from cephfit.core.values.demand import (
+    Commits,
+    Demand,
+    commits_from_json,
+    commits_to_json,
+    demands_from_json,
+    demands_to_json,
+)
 
 _LONE_HALVES = re.compile("[\ud800-\udfff]")
 """Surrogates, with which Python replaces bytes of a file name that are not UTF-8. UTF-8 cannot encode them."""
@@ -30,7 +38,9 @@ def plain_document(document: Any) -> Any:
     return document
 
 
-PROFILE_SCHEMA_VERSION = 1
+PROFILE_SCHEMA_VERSION = 2
+_READABLE_VERSIONS = (1, 2)
+"""Version 2 added alignment, demands, idle time and commits, all optional."""
 
 _BIN_NAMES = tuple(b.name for b in SIZE_BINS)
 _MOST = 2**63 - 1
@@ -49,6 +59,12 @@ class Profile(Tabular):
             its sizes and distances are marginals); bins without accesses are omitted.
         description: all other data of the source: disks, times, histograms in their original limits, skipped
             records. JSON values only.
+        alignment: per op and bin name, the share of accesses that start at a multiple of 4096, 8192 and 65536 bytes
+            (keys ``4K``, ``8K``, ``64K``) and of their own size (``own``); None if unknown; bins without accesses
+            are omitted.
+        demands: the accesses by kind, with the time waited for them; None if the source has only counts.
+        idle_seconds: time of the trace without I/O outstanding; None if unknown.
+        commits: flushes and synchronous writes; None if the format does not tell.
     """
 
     name: str
@@ -56,6 +72,10 @@ class Profile(Tabular):
     random: Mapping[Op, float]
     random_by_bin: Mapping[Op, Mapping[str, float]] | None = None
     description: Mapping[str, Any] = field(default_factory=dict)
+    alignment: Mapping[Op, Mapping[str, Mapping[str, float]]] | None = None
+    demands: tuple[Demand, ...] | None = None
+    idle_seconds: float | None = None
+    commits: Commits | None = None
 
     def __post_init__(self) -> None:
         for op in Op:
@@ -101,6 +121,16 @@ class Profile(Tabular):
         }
         if self.random_by_bin is not None:
             document["random_by_bin"] = {op.value: dict(self.random_by_bin[op]) for op in Op}
+        if self.alignment is not None:
+            document["alignment"] = {
+                op.value: {name: dict(shares) for name, shares in self.alignment[op].items()} for op in Op
+            }
+        if self.demands is not None:
+            document["demands"] = demands_to_json(self.demands)
+        if self.idle_seconds is not None:
+            document["idle_seconds"] = self.idle_seconds
+        if self.commits is not None:
+            document["commits"] = commits_to_json(self.commits)
         document["description"] = plain_document(self.description)
         return document
 
@@ -115,9 +145,9 @@ class Profile(Tabular):
         if not isinstance(document, dict):
             raise InputError("a profile is a JSON object", where=where)
         version = document.get("schema_version")
-        if version != PROFILE_SCHEMA_VERSION:
+        if isinstance(version, bool) or version not in _READABLE_VERSIONS:
             raise InputError(
-                f"schema_version is {version!r}, this cephfit reads {PROFILE_SCHEMA_VERSION}",
+                f"schema_version is {version!r}, this cephfit reads {' and '.join(map(str, _READABLE_VERSIONS))}",
                 where=where,
                 remedy="create the profile again with `cephfit trace profile`",
             )
@@ -141,7 +171,17 @@ class Profile(Tabular):
         if not isinstance(description, dict):
             raise InputError("description is not an object", where=where)
         name = plain(str(document.get("name", "workload")))
-        return cls(name, accesses, random, by_bin, plain_document(description))
+        return cls(
+            name,
+            accesses,
+            random,
+            by_bin,
+            plain_document(description),
+            _alignment(document, where),
+            demands_from_json(document["demands"], where=where) if "demands" in document else None,
+            _seconds(document.get("idle_seconds"), f"{where}: idle_seconds"),
+            commits_from_json(document["commits"], where=where) if "commits" in document else None,
+        )
 
     def _table(self) -> Table:
         counts = self.cell_counts()
@@ -204,6 +244,30 @@ def _counts(document: Any, op: Op, where: str) -> dict[str, int]:
             )
         counts[name] = n
     return counts
+
+
+def _alignment(document: Any, where: str) -> dict[Op, dict[str, dict[str, float]]] | None:
+    if "alignment" not in document:
+        return None
+    table = _part(document, "alignment", where)
+    found: dict[Op, dict[str, dict[str, float]]] = {}
+    for op in Op:
+        place = f"{where}: alignment.{op}"
+        bins = _part(table, op.value, f"{where}: alignment")
+        _known(bins, _BIN_NAMES, place)
+        found[op] = {
+            name: {to: _share(_part(bins, name, place), to, f"{place}.{name}", None) for to in bins[name]}
+            for name in bins
+        }
+    return found
+
+
+def _seconds(value: Any, where: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MOST:
+        raise InputError(f"{value!r} is not a time", where=where, remedy="seconds are a number of at least 0")
+    return float(value)
 
 
 def _share(row: Mapping[str, Any], key: str, where: str, default: float | None) -> float:

@@ -1,0 +1,134 @@
+"""What a workload asks of the storage, by kind of access: the part of a profile that the waiting model uses."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import Pattern
+
+ALIGNMENTS_NBYTES: tuple[int, ...] = (4096, 8192, 65536)
+"""Alignments that a profile counts, besides that to an access's own size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Accesses of one kind, and the time that the workload waited for them.
+
+    Attributes:
+        pattern: op, and whether the accesses are random.
+        nbytes: mean size of an access in bytes.
+        is_aligned: whether the accesses start at a multiple of their own size; None if unknown.
+        depth: mean number of outstanding accesses while these were outstanding, these included, weighted by time;
+            at least 1; None if unknown.
+        is_sync: whether somebody waits for the accesses (Linux's REQ_SYNC, which reads always have); False: written
+            back in the background; None if unknown.
+        accesses: their number.
+        waiting_seconds: time with I/O outstanding, every instant divided evenly among the accesses outstanding
+            then; None if unknown.
+    """
+
+    pattern: Pattern
+    nbytes: float
+    is_aligned: bool | None
+    depth: float | None
+    is_sync: bool | None
+    accesses: int
+    waiting_seconds: float | None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.nbytes) and self.nbytes > 0 and self.accesses > 0):
+            raise ValueError(f"a demand has accesses of a size, not {self.accesses} of {self.nbytes} bytes")
+        if self.depth is not None and not 1 <= self.depth < math.inf:
+            raise ValueError(f"a depth is at least 1, not {self.depth}")
+        if self.waiting_seconds is not None and not 0 <= self.waiting_seconds < math.inf:
+            raise ValueError(f"a waiting time is not {self.waiting_seconds}")
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """How a workload makes its writes durable.
+
+    Attributes:
+        flushes: number of flushes of the device's cache.
+        flush_waiting_seconds: time with a flush outstanding, divided as in ``Demand``; None if unknown.
+        fua_writes: writes with forced unit access; None if the format does not tell.
+        sync_writes: writes that somebody waits for; None if the format does not tell.
+    """
+
+    flushes: int
+    flush_waiting_seconds: float | None = None
+    fua_writes: int | None = None
+    sync_writes: int | None = None
+
+
+_COLUMNS = tuple(f.name for f in fields(Demand))
+
+
+def demands_to_json(demands: Sequence[Demand]) -> dict[str, Any]:
+    """The demands as a table with named columns."""
+    rows = [[d.pattern.value, *(getattr(d, name) for name in _COLUMNS[1:])] for d in demands]
+    return {"columns": list(_COLUMNS), "rows": rows}
+
+
+def demands_from_json(document: Any, *, where: str) -> tuple[Demand, ...]:
+    """Read what ``demands_to_json`` wrote.
+
+    Raises:
+        InputError: a column is missing, or a value is impossible; names the row.
+    """
+    if not isinstance(document, Mapping) or not isinstance(document.get("rows"), list):
+        raise InputError("'demands' is not a table of columns and rows", where=where)
+    columns = document.get("columns")
+    if not isinstance(columns, list) or any(name not in columns for name in _COLUMNS):
+        raise InputError(f"'demands' must have the columns {', '.join(_COLUMNS)}", where=where)
+    found = []
+    for number, row in enumerate(document["rows"]):
+        try:
+            values = dict(zip(columns, row, strict=True))
+            found.append(
+                Demand(
+                    Pattern(values["pattern"]),
+                    float(values["nbytes"]),
+                    _truth(values["is_aligned"]),
+                    None if values["depth"] is None else float(values["depth"]),
+                    _truth(values["is_sync"]),
+                    int(values["accesses"]),
+                    None if values["waiting_seconds"] is None else float(values["waiting_seconds"]),
+                )
+            )
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"not a demand: {error}", where=f"{where}.demands.rows[{number}]") from None
+    return tuple(found)
+
+
+def commits_to_json(commits: Commits) -> dict[str, Any]:
+    return {f.name: getattr(commits, f.name) for f in fields(Commits)}
+
+
+def commits_from_json(document: Any, *, where: str) -> Commits:
+    """Read what ``commits_to_json`` wrote.
+
+    Raises:
+        InputError: it is not an object, or a value is not a number.
+    """
+    try:
+        flushes = document["flushes"]
+        waiting, fua, sync = (
+            document.get(name) for name in ("flush_waiting_seconds", "fua_writes", "sync_writes")
+        )
+        return Commits(
+            int(flushes),
+            None if waiting is None else float(waiting),
+            None if fua is None else int(fua),
+            None if sync is None else int(sync),
+        )
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise InputError(f"not counts of commits: {error}", where=f"{where}.commits") from None
+
+
+def _truth(value: Any) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true, false nor null")
+    return value
