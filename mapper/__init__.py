@@ -9,12 +9,17 @@ MODELS: tuple[str, ...] = tuple(model.name for model in _MODELS)
 """The models by name; the first is the default."""
 
 
-def predictor(model: str = MODELS[0], *, confidence: float = DEFAULT_CONFIDENCE) -> Predictor:
+def predictor(
+    model: str = MODELS[0], *, confidence: float = DEFAULT_CONFIDENCE, with_error: bool = False
+) -> Predictor:
     """Return the predictor of a model.
 
     Args:
-        model: one of ``MODELS``; ``cephfit.core.values.prediction_model`` describes each.
+        model: one of ``MODELS``; ``cephfit.core.values.prediction_model`` describes each. ``waiting`` answers as
+            ``time`` where a profile has no waiting times.
         confidence: level of the intervals, joint over all compared configurations.
+        with_error: the intervals contain the model's own error, not only the scatter of the measurements: for
+            statements on a real workload. Without it they are statements on the mix of cells, as in a race.
 
     Raises:
         InputError: there is no such model, or the confidence is not between 0 and 1.
@@ -28,5 +33,6 @@ def predictor(model: str = MODELS[0], *, confidence: float = DEFAULT_CONFIDENCE)
             where="confidence",
         )
     from cephfit.mapper.mix_predictor import MixPredictor
+    from cephfit.mapper.model_error import ERRORS
 
-    return MixPredictor(model, confidence)
+    return MixPredictor(model, confidence, errors=ERRORS if with_error else {})

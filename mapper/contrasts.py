@@ -10,7 +10,6 @@ from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.prediction import PredictionSet, Verdict
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.profile import Profile
-from cephfit.mapper import predictor
 
 DirectComparison = Callable[[str], frozenset[str]]
 """Maps the name of a reference to the configurations that differ significantly from it in one direction."""
@@ -72,9 +71,10 @@ def _against(
     # Of k + 1 configurations there are k (k + 1) / 2 pairs; a prediction's own level is for k, with its default.
     error = 2 * (1 - predictions.confidence) / max(2, len(predictions.predictions))
     cells = {p: b for p, b in baselines.cells.items() if (baselines.default, p[1]) in baselines.cells}
+    loaded = {p: b for p, b in baselines.loaded.items() if (baselines.default, p[1]) in baselines.loaded}
     try:
-        return predictor(model_predictor.name, confidence=1 - error).predict(
-            profile, replace(baselines, cells=cells, default=reference)
+        return model_predictor.at(1 - error).predict(
+            profile, replace(baselines, cells=cells, loaded=loaded, default=reference)
         )
     except InputError:
         return None

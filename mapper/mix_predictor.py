@@ -2,22 +2,28 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.cells import Cell, Op
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import Cell, LoadedCell, Op
+from cephfit.core.values.demand import Demand
 from cephfit.core.values.omitted_cells import OmittedCells, omitted_cells
-from cephfit.core.values.prediction import CellReason, Prediction, PredictionSet, Verdict
+from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
-from cephfit.mapper.mixture import MIXERS, LimitBounds, Mixture, used_cells
+from cephfit.mapper.access_weights import counted_demands
+from cephfit.mapper.demand_mix import DemandMix
+from cephfit.mapper.mixture import MIXERS, CellMix, LimitBounds, Mix, Mixture, used_cells
+from cephfit.mapper.model_error import NO_ERROR, ModelError
 
+Measured = Cell | LoadedCell
 _REASONS = 2
 
 
@@ -38,18 +44,82 @@ def lost_repeats(baselines: Baselines, configurations: Sequence[str], cells: Seq
 
 
 @dataclass(frozen=True, slots=True)
+class _Question:
+    """What a prediction is made from.
+
+    Attributes:
+        model: name of the model; ``time`` where ``waiting`` was asked and the profile has no waiting times.
+        mix: the workload.
+        measured: baselines by (configuration, cell), of the cells of ``mix`` and maybe others.
+        omitted: cells of the workload that were not measured.
+        by_load: whether ``measured`` has several loads.
+        notes: caveats.
+    """
+
+    model: str
+    mix: Mix
+    measured: Mapping[Any, Baseline]
+    omitted: OmittedCells
+    by_load: bool
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, profile: Profile, baselines: Baselines, model: str) -> "_Question":
+        """Return what ``model`` makes of a profile.
+
+        Models that add time use sizes, depths, alignment and commits, where profile and baselines tell them; else
+        the cells of the 20 under the sweep's own load.
+        """
+        uses_demands = model_called(model).adds_time and bool(baselines.loaded)
+        if uses_demands and profile.demands:
+            return cls._of_demands(profile, profile.demands, baselines, model)
+        counts = used_cells(profile, model)
+        if uses_demands and any((baselines.default, cell) not in baselines.cells for cell in counts):
+            return cls._of_demands(profile, counted_demands(profile), baselines, model)
+        omitted = omitted_cells(counts, baselines, model)
+        weights = np.array(list(omitted.counts.values()), dtype=np.float64)
+        mix = CellMix(tuple(omitted.counts), weights, MIXERS[model])
+        notes = [*_unknown_randomness(profile, model), *([omitted.note] if omitted.note else [])]
+        return cls(_without_waiting(model), mix, baselines.cells, omitted, False, tuple(notes))
+
+    @classmethod
+    def _of_demands(
+        cls, profile: Profile, demands: Sequence[Demand], baselines: Baselines, model: str
+    ) -> "_Question":
+        by_waiting = model_called(model).by_waiting and all(d.waiting_seconds is not None for d in demands)
+        measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
+        mix = DemandMix.of(profile, demands, measured, by_waiting=by_waiting, where=baselines.source)
+        notes = mix.notes(_rates(baselines.loaded, baselines.default, mix.cells))
+        used = model if by_waiting else _without_waiting(model)
+        return cls(used, mix, baselines.loaded, OmittedCells({}), True, tuple(notes))
+
+    def bounds(self, mixture: Mixture, name: str, baselines: Baselines, model: str) -> LimitBounds:
+        """Return what the load's limit leaves open; loads with a limit are not part of ``Baselines.loaded``."""
+        if self.by_load:
+            return LimitBounds(1.0, 1.0)
+        cells = tuple(cell for cell in self.mix.cells if isinstance(cell, Cell))
+        return LimitBounds.of(mixture, name, baselines, cells, model)
+
+
+@dataclass(frozen=True, slots=True)
 class MixPredictor:
-    """Implements ``protocols.Predictor`` for every model in which a workload is a mix of cells.
+    """Implements ``protocols.Predictor`` for every model in which a workload is a mix of accesses.
 
     Attributes:
         name: name of the model; a key of ``mixture.MIXERS``.
-        confidence: level of the intervals, joint over the configurations compared with the default.
+        confidence: level of the intervals. That of the measurements' scatter is joint over the configurations
+            compared with the default; that of the model's error holds for each configuration.
         spread_of: estimates the spread of the measurements; None where it cannot be estimated.
+        errors: of the models by name; a model that is not in it has none.
     """
 
     name: str
     confidence: float = DEFAULT_CONFIDENCE
     spread_of: Callable[[Table], Spread | None] = spread_of
+    errors: Mapping[str, ModelError] = field(default_factory=dict)
+
+    def at(self, confidence: float) -> "MixPredictor":
+        return replace(self, confidence=confidence)
 
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
         """Rank every configuration that has all the cells the workload uses.
@@ -62,18 +132,18 @@ class MixPredictor:
         Raises:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.
         """
-        omitted = omitted_cells(used_cells(profile, self.name), baselines, self.name)
-        cells = tuple(omitted.counts)
-        weights = np.array(list(omitted.counts.values()), dtype=np.float64)
-        default = _rates(baselines, baselines.default, cells)
-        compared, notes = _complete(baselines, cells)
-        notes += _unknown_randomness(profile, self.name)
-        notes += [omitted.note] if omitted.note else []
-        notes += _of_the_load(profile, baselines, (baselines.default, *compared), cells)
-        notes += lost_repeats(baselines, (baselines.default, *compared), cells)
-        mix = MIXERS[self.name]
-        equals = mix(weights, default, default)
-        table = Table.of(baselines, (baselines.default, *compared))
+        question = _Question.of(profile, baselines, self.name)
+        error = self.errors.get(question.model, NO_ERROR)
+        mix, cells = question.mix, question.mix.cells
+        compared, notes = _complete(question.measured, baselines, cells)
+        default = _rates(question.measured, baselines.default, cells)
+        notes += question.notes
+        if not question.by_load:
+            own = tuple(cell for cell in cells if isinstance(cell, Cell))
+            notes += _of_the_load(profile, baselines, (baselines.default, *compared), own)
+            notes += lost_repeats(baselines, (baselines.default, *compared), own)
+        equals = mix.added(default, default)
+        table = (Table.of_loaded if question.by_load else Table.of)(baselines, (baselines.default, *compared))
         used = np.array([table.cells.index(cell) for cell in cells])
         spread = self.spread_of(table) if compared else None
         notes += [_no_spread(bool(compared))] if spread is None else spread.notes
@@ -82,9 +152,9 @@ class MixPredictor:
         bounds: dict[str, LimitBounds] = {}
         widths, floors = dict.fromkeys(compared, math.inf), [math.inf]
         for j, name in enumerate(compared, start=1):
-            paired = _PairedRates.of(table, j, used, default, _rates(baselines, name, cells))
-            mixtures[name] = mix(weights, default, paired.rates)
-            bounds[name] = LimitBounds.of(mixtures[name], name, baselines, cells, self.name)
+            paired = _PairedRates.of(table, j, used, default, _rates(question.measured, name, cells))
+            mixtures[name] = mix.added(default, paired.rates)
+            bounds[name] = question.bounds(mixtures[name], name, baselines, self.name)
             if paired.unconnected:
                 notes.append(_in_no_common_round(name, baselines.default, paired.unconnected))
             elif spread is not None:
@@ -92,15 +162,15 @@ class MixPredictor:
                 if bounds[name].are_open:
                     continue  # the true difference may be larger than the scatter shows
                 # The interval if the configuration were no better than the default.
-                floors.append(100 * -math.expm1(-self._half_width(spread, paired, equals)))
+                floor = math.hypot(
+                    self._half_width(spread, paired, equals), error.half_width(100.0, self.confidence)
+                )
+                floors.append(100 * -math.expm1(-floor))
 
         ranked = sorted(
             [
-                Prediction(baselines.default, 100.0, 100.0, 100.0, Verdict.DEFAULT, _reasons(equals, cells)),
-                *(
-                    _prediction_of(name, mixtures[name], widths[name], cells, omitted, bounds[name])
-                    for name in mixtures
-                ),
+                Prediction(baselines.default, 100.0, 100.0, 100.0, Verdict.DEFAULT, mix.reasons(equals)),
+                *(self._prediction(n, question, mixtures[n], widths[n], bounds[n], error) for n in mixtures),
             ],
             key=lambda prediction: -prediction.relative,
         )
@@ -110,7 +180,7 @@ class MixPredictor:
         distinct = [name for name in (*better, *worse) if not bounds[name].are_open]
         floors += [abs(p.relative - 100) for p in ranked if p.configuration in distinct]
         return PredictionSet(
-            model=self.name,
+            model=question.model,
             profile=profile.name,
             baselines=baselines.source,
             predictions=tuple(ranked),
@@ -131,6 +201,28 @@ class MixPredictor:
         quantile = float(stdtrit(df, 1 - (1 - self.confidence) / (2 * n_compared)))
         return quantile * math.sqrt(variance)
 
+    def _prediction(
+        self,
+        name: str,
+        question: _Question,
+        mixture: Mixture,
+        width: float,
+        bounds: LimitBounds,
+        error: ModelError,
+    ) -> Prediction:
+        """Return the prediction; ``width``: log half width of the scatter alone, infinite without a spread."""
+
+        def interval(width: float) -> tuple[float, float]:
+            growth = math.exp(width) if width < LARGEST_LOG else math.inf
+            return bounds.widened(*question.omitted.widened(mixture.relative / growth, mixture.relative * growth))
+
+        low, high = interval(math.hypot(width, error.half_width(mixture.relative, self.confidence)))
+        verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
+        scatter_low, scatter_high = interval(width)
+        return Prediction(
+            name, mixture.relative, low, high, verdict, question.mix.reasons(mixture), scatter_low, scatter_high
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _PairedRates:
@@ -150,7 +242,7 @@ class _PairedRates:
     default_means: Floats
     used: NDArray[np.intp]
     n_cells: int
-    unconnected: tuple[Cell, ...]
+    unconnected: tuple[Measured, ...]
 
     @classmethod
     def of(cls, table: Table, j: int, used: NDArray[np.intp], default: Floats, means: Floats) -> "_PairedRates":
@@ -181,6 +273,11 @@ class _PairedRates:
         return weights
 
 
+def _without_waiting(model: str) -> str:
+    """Return the model that answers instead where the waiting times of a workload are unknown."""
+    return "time" if model_called(model).by_waiting else model
+
+
 def _compared(table: Table, j: int, c: int) -> tuple[Floats, Floats, bool]:
     """Return the weights, shape (J, R), of a cell's log ratio to the default and of the default's mean.
 
@@ -193,7 +290,7 @@ def _compared(table: Table, j: int, c: int) -> tuple[Floats, Floats, bool]:
     return contrast, default_mean, True
 
 
-def _in_no_common_round(name: str, default: str, cells: Sequence[Cell]) -> str:
+def _in_no_common_round(name: str, default: str, cells: Sequence[Measured]) -> str:
     return (
         f"{name} has no round (repeat) in common with {default}, or with a configuration compared with it, in "
         f"{', '.join(map(str, cells))}: its prediction includes differences between rounds and has no interval"
@@ -214,28 +311,35 @@ def _of_the_load(profile: Profile, baselines: Baselines, names: Sequence[str], c
     return [note for note in (load.mixed_for(profile), load.reached_in(names, cells)) if note]
 
 
-def _rates(baselines: Baselines, configuration: str, cells: Sequence[Cell]) -> NDArray[np.float64]:
+def _rates(measured: Mapping[Any, Baseline], configuration: str, cells: Sequence[Measured]) -> NDArray[np.float64]:
     """Return the mean IOPS per cell, shape (cells,)."""
-    repeats = [baselines.of(configuration, cell).iops for cell in cells]
+    repeats = [measured[configuration, cell].iops for cell in cells]
     return np.array([math.fsum(iops) / len(iops) for iops in repeats])
 
 
-def _complete(baselines: Baselines, cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
+def _complete(
+    measured: Mapping[Any, Baseline], baselines: Baselines, cells: Sequence[Measured]
+) -> tuple[list[str], list[str]]:
     """Return the configurations that can be compared with the default, and a note on each one that cannot.
 
     A comparable configuration has every cell, with the default's number of clients: the rate depends on it.
+
+    Raises:
+        InputError: the default lacks a cell.
     """
-    tried = dict.fromkeys([*baselines.configurations, *(name for name, _ in baselines.missing)])
+    for cell in cells:
+        if isinstance(cell, Cell):
+            baselines.of(baselines.default, cell)
+    names = (*baselines.configurations, *(name for name, _ in (*measured, *baselines.missing)))
+    tried = dict.fromkeys(names)
     complete: list[str] = []
     notes: list[str] = []
     for name in tried:
         if name == baselines.default:
             continue
-        lacking = [cell for cell in cells if (name, cell) not in baselines.cells]
+        lacking = [cell for cell in cells if (name, cell) not in measured]
         if not lacking:
-            unlike = [
-                c for c in cells if _n_clients(baselines, name, c) != _n_clients(baselines, baselines.default, c)
-            ]
+            unlike = [c for c in cells if measured[name, c].n_clients != measured[baselines.default, c].n_clients]
             if unlike:
                 notes.append(
                     f"configuration {name} is omitted: measured with another number of clients than "
@@ -244,7 +348,7 @@ def _complete(baselines: Baselines, cells: Sequence[Cell]) -> tuple[list[str], l
             else:
                 complete.append(name)
             continue
-        reasons = dict.fromkeys(baselines.missing.get((name, cell), "it was not measured") for cell in lacking)
+        reasons = dict.fromkeys(_why_missing(baselines, name, cell) for cell in lacking)
         notes.append(
             f"configuration {name} is omitted: no baseline for {', '.join(map(str, lacking))} "
             f"({'; '.join(reasons)})"
@@ -252,8 +356,9 @@ def _complete(baselines: Baselines, cells: Sequence[Cell]) -> tuple[list[str], l
     return complete, notes
 
 
-def _n_clients(baselines: Baselines, configuration: str, cell: Cell) -> int:
-    return baselines.of(configuration, cell).n_clients
+def _why_missing(baselines: Baselines, configuration: str, cell: Measured) -> str:
+    own = cell if isinstance(cell, Cell) else cell.bin_cell
+    return baselines.missing.get((configuration, own), "it was not measured")
 
 
 def _no_spread(anything_compared: bool) -> str:
@@ -263,22 +368,3 @@ def _no_spread(anything_compared: bool) -> str:
         "every cell was measured once: the spread is unknown, so nothing can be distinguished from the default; "
         "sweep with at least two repeats"
     )
-
-
-def _prediction_of(
-    name: str, mixture: Mixture, width: float, cells: Sequence[Cell], omitted: OmittedCells, bounds: LimitBounds
-) -> Prediction:
-    """Return the prediction with an interval of log half width ``width``, which is infinite without a spread."""
-    growth = math.exp(width) if width < LARGEST_LOG else math.inf
-    low, high = bounds.widened(*omitted.widened(mixture.relative / growth, mixture.relative * growth))
-    verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
-    return Prediction(name, mixture.relative, low, high, verdict, _reasons(mixture, cells))
-
-
-def _reasons(mixture: Mixture, cells: Sequence[Cell]) -> tuple[CellReason, ...]:
-    """Return the cells, those that change the prediction most first; among equals, by weight."""
-    rows = [
-        CellReason(cell, float(weight), float(ratio), float(points))
-        for cell, weight, ratio, points in zip(cells, mixture.weights, mixture.ratios, mixture.points, strict=True)
-    ]
-    return tuple(sorted(rows, key=lambda r: (-abs(r.points), -r.weight)))

@@ -6,13 +6,15 @@ Where clients reached the load's own limit, rates are lower bounds, and so are p
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.cells import CELLS, Cell, Pattern
+from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Pattern
+from cephfit.core.values.prediction import CellReason
 from cephfit.core.values.prediction_model import MODELS, model_called
 from cephfit.core.values.profile import Profile
 
@@ -26,12 +28,14 @@ class Mixture:
 
     Attributes:
         relative: default = 100.
-        ratios: the configuration's rate in each cell, default = 100. Shape (cells,).
-        weights: each cell's share of the workload in the model's own measure; the sum is 1. Shape (cells,).
-        points: the change of ``relative`` by each cell; the sum is ``relative`` - 100. Shape (cells,).
-        gradient: derivative of log(relative) by the log of the configuration's rate in each cell. Shape (cells,).
+        ratios: the configuration's rate in each part of the mix (a cell, or a demand), default = 100. Shape
+            (parts,).
+        weights: each part's share of the workload in the model's own measure; the sum is 1. Shape (parts,).
+        points: the change of ``relative`` by each part; the sum is ``relative`` - 100. Shape (parts,).
+        gradient: derivative of log(relative) by the log of the configuration's rate in each measured cell. Shape
+            (cells,).
         default_gradient: minus the derivative of log(relative) by the log of the default's rates. Both gradients
-            are positive and sum to 1: doubling all rates, with the default's, changes nothing.
+            are positive and have the same sum, at most 1: doubling all rates, with the default's, changes nothing.
     """
 
     relative: float
@@ -69,6 +73,47 @@ def added_as_time(counts: Rates, default: Rates, rates: Rates) -> Mixture:
 MIXERS: Mapping[str, Callable[[Rates, Rates, Rates], Mixture]] = {
     model.name: added_as_time if model.adds_time else added_as_rates for model in MODELS
 }
+
+
+class Mix(Protocol):
+    """A workload as a mix of measured cells."""
+
+    @property
+    def cells(self) -> tuple[Cell | LoadedCell, ...]:
+        """The measured cells that the mix uses, in the order of all arrays of rates."""
+
+    def added(self, default: Rates, rates: Rates) -> Mixture:
+        """Add the mix up under a configuration, given the default's rates and its own in ``cells``."""
+
+    def reasons(self, mixture: Mixture) -> tuple[CellReason, ...]:
+        """Return the cells of the 20, those that change the prediction most first; among equals, by weight."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellMix:
+    """Implements ``Mix`` for a workload whose accesses are counted in the 20 cells.
+
+    Attributes:
+        cells: with accesses.
+        counts: accesses per cell, shape (cells,).
+        mixer: adds them up.
+    """
+
+    cells: tuple[Cell, ...]
+    counts: Rates
+    mixer: Callable[[Rates, Rates, Rates], Mixture]
+
+    def added(self, default: Rates, rates: Rates) -> Mixture:
+        return self.mixer(self.counts, default, rates)
+
+    def reasons(self, mixture: Mixture) -> tuple[CellReason, ...]:
+        rows = [
+            CellReason(cell, float(weight), float(ratio), float(points))
+            for cell, weight, ratio, points in zip(
+                self.cells, mixture.weights, mixture.ratios, mixture.points, strict=True
+            )
+        ]
+        return tuple(sorted(rows, key=lambda reason: (-abs(reason.points), -reason.weight)))
 
 
 def used_cells(profile: Profile, model: str) -> dict[Cell, float]:

@@ -192,7 +192,7 @@ def predict(
     from cephfit.results.report.run_notes import may_be_unfinished
 
     with may_be_unfinished({"finished": baselines.is_finished}):
-        found = ranked(predictor(model, confidence=confidence), profile, baselines)
+        found = ranked(predictor(model, confidence=confidence, with_error=True), profile, baselines)
     return replace(found, notes=(*baselines.notes, *found.notes))
 
 

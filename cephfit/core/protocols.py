@@ -255,6 +255,9 @@ class Predictor(Protocol):
     def name(self) -> str:
         """Name of the model, as ``--model`` takes it."""
 
+    def at(self, confidence: float) -> Predictor:
+        """The same predictor with intervals at another level."""
+
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
         """Rank the default and every configuration that has all cells of the profile.
 

@@ -12,14 +12,15 @@ the same cell under the other configurations, in the manner of Smyth (2004, "Lin
 methods", Stat. Appl. Genet. Mol. Biol. 3:3). docs/evidence.md shows by simulation why each part is here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -94,19 +95,31 @@ class Table:
         blocks: of each cell.
     """
 
-    cells: tuple[Cell, ...]
+    cells: tuple[Cell | LoadedCell, ...]
     logs: Floats
     present: Booleans
     blocks: tuple[Blocks, ...]
 
     @classmethod
     def of(cls, baselines: Baselines, configurations: Sequence[str]) -> "Table":
+        """Return the measurements in the 20 cells under the sweep's own load."""
         cells = tuple(c for c in CELLS if any((name, c) in baselines.cells for name in configurations))
+        return cls._of(baselines.cells, configurations, cells)
+
+    @classmethod
+    def of_loaded(cls, baselines: Baselines, configurations: Sequence[str]) -> "Table":
+        """Return the measurements in all sizes and under all loads (``Baselines.loaded``)."""
+        return cls._of(baselines.loaded, configurations, sorted({cell for _, cell in baselines.loaded}))
+
+    @classmethod
+    def _of(
+        cls, measured: Mapping[Any, Baseline], configurations: Sequence[str], cells: Sequence[Cell | LoadedCell]
+    ) -> "Table":
         found = {
             (j, c): baseline
             for j, name in enumerate(configurations)
             for c, cell in enumerate(cells)
-            if (baseline := baselines.cells.get((name, cell)))
+            if (baseline := measured.get((name, cell)))
         }
         rounds = {r: i for i, r in enumerate(sorted({r for b in found.values() for r in b.rounds}))}
         iops = np.ones((len(configurations), len(cells), len(rounds)))
@@ -121,7 +134,7 @@ class Table:
             if pattern not in known:
                 known[pattern] = Blocks.of(present[:, c])
         blocks = tuple(known[present[:, c].tobytes()] for c in range(len(cells)))
-        return cls(cells, np.log(iops), present, blocks)
+        return cls(tuple(cells), np.log(iops), present, blocks)
 
     def mean_of(self, j: int, c: int) -> Floats:
         """The weights, shape (J, R), whose sum with a cell's log values is their mean under one configuration."""

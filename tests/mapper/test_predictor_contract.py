@@ -78,7 +78,9 @@ def assert_same(one: PredictionSet, other: PredictionSet) -> None:
 def test_it_says_which_model_speaks_of_what(model_predictor: Predictor) -> None:
     answer = model_predictor.predict(workload(), measured())
     assert model_predictor.name in MODELS
-    assert (answer.model, answer.profile, answer.baselines) == (model_predictor.name, "shop", "run r1")
+    # This profile has no waiting times, so the model that needs them leaves the answer to the one that does not.
+    model = "time" if model_predictor.name == "waiting" else model_predictor.name
+    assert (answer.model, answer.profile, answer.baselines) == (model, "shop", "run r1")
     assert 0 < answer.confidence < 1
 
 

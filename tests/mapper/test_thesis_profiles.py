@@ -55,5 +55,5 @@ def test_a_configuration_faster_at_small_random_writes_is_worth_their_share(name
     writes = profile.accesses[Op.WRITE]["4K"]
     share = {"meyer-random": 1.0, "meyer-sequential": 0.0}.get(model, profile.random[Op.WRITE])
     part = writes * share / profile.n_accesses
-    expected = 100 / (1 - part / 2) if model == "time" else 100 * (1 + part)
+    expected = 100 / (1 - part / 2) if model in ("time", "waiting") else 100 * (1 + part)
     assert predictor(model).predict(profile, Baselines(cells, "equal")).of("B").relative == pytest.approx(expected)

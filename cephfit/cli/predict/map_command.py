@@ -62,7 +62,7 @@ def command(
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
 
-    model_predictor = predictor(model, confidence=confidence)
+    model_predictor = predictor(model, confidence=confidence, with_error=True)
     profile = read_profile(profile_file)
     stored = is_store(location)
     if save and not stored:

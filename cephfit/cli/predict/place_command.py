@@ -79,7 +79,7 @@ def command(
     from cephfit.results.report.formatting import level
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
 
-    model_predictor = predictor(model, confidence=confidence)
+    model_predictor = predictor(model, confidence=confidence, with_error=True)
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
     baselines = open_baselines(location, run_id, load)

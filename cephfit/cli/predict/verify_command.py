@@ -211,7 +211,7 @@ def _predict(
     )
     model = model or (stored.model if stored else MODELS[0])
     confidence = confidence or (stored.confidence if stored else DEFAULT_CONFIDENCE)
-    model_predictor = predictor(model, confidence=confidence)
+    model_predictor = predictor(model, confidence=confidence, with_error=True)
     predictions = ranked(model_predictor, profile, open_baselines(location, run.run_id))
     if stored is None or (stored.model, stored.confidence) == (model, confidence):
         store.put_document(run.run_id, PROFILE_DOCUMENT, profile.to_json())

@@ -304,7 +304,11 @@ def _predict(profile: Profile, baselines: Baselines, stored: PredictionSet | Non
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
 
-    model_predictor = predictor() if stored is None else predictor(stored.model, confidence=stored.confidence)
+    model_predictor = (
+        predictor(with_error=True)
+        if stored is None
+        else predictor(stored.model, confidence=stored.confidence, with_error=True)
+    )
     return ranked(model_predictor, profile, baselines)
 
 

@@ -113,7 +113,7 @@ class Cell:
 CELLS: tuple[Cell, ...] = tuple(Cell(size, pattern) for size in SIZE_BINS for pattern in Pattern)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class LoadedCell:
     """A size and pattern of any kind under a load: what distinguishes rates that are measured next to each other.
 

@@ -22,9 +22,9 @@ class Demand:
         is_aligned: whether the accesses start at a multiple of their own size; None if unknown.
         depth: mean number of outstanding accesses while these were outstanding, these included, weighted by time;
             at least 1; None if unknown.
-        is_sync: whether somebody waits for the accesses (Linux's REQ_SYNC, which reads always have); False: written
-            back in the background; None if unknown.
-        accesses: their number.
+        is_sync: whether somebody waits for the accesses (Linux's REQ_SYNC, which reads always have); False:
+            written back in the background; None if unknown.
+        accesses: their number; not whole where shares of counts are taken.
         waiting_seconds: time with I/O outstanding, every instant divided evenly among the accesses outstanding
             then; None if unknown.
     """
@@ -34,7 +34,7 @@ class Demand:
     is_aligned: bool | None
     depth: float | None
     is_sync: bool | None
-    accesses: int
+    accesses: float
     waiting_seconds: float | None
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ def demands_from_json(document: Any, *, where: str) -> tuple[Demand, ...]:
                     _truth(values["is_aligned"]),
                     None if values["depth"] is None else float(values["depth"]),
                     _truth(values["is_sync"]),
-                    int(values["accesses"]),
+                    float(values["accesses"]),
                     None if values["waiting_seconds"] is None else float(values["waiting_seconds"]),
                 )
             )

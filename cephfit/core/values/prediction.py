@@ -52,6 +52,8 @@ class Prediction:
         high: upper end of the interval.
         verdict: from the interval.
         reasons: the cells that matter, most important first.
+        scatter_low: lower end of the interval without the model's own error; None if unknown.
+        scatter_high: its upper end.
     """
 
     configuration: str
@@ -60,6 +62,8 @@ class Prediction:
     high: float
     verdict: Verdict
     reasons: tuple[CellReason, ...] = ()
+    scatter_low: float | None = None
+    scatter_high: float | None = None
 
     def __post_init__(self) -> None:
         if not self.low <= self.relative <= self.high:
@@ -134,6 +138,7 @@ class PredictionSet(Tabular):
                     "low": _finite(p.low),
                     "high": _finite(p.high),
                     "verdict": p.verdict.value,
+                    **_scatter(p),
                     "reasons": [
                         {"cell": str(r.cell), "weight": r.weight, "relative": r.relative, "points": r.points}
                         for r in p.reasons
@@ -184,6 +189,13 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _scatter(p: Prediction) -> dict[str, float | None]:
+    """The interval without the model's own error; nothing where it is unknown."""
+    if p.scatter_low is None or p.scatter_high is None:
+        return {}
+    return {"scatter_low": _finite(p.scatter_low), "scatter_high": _finite(p.scatter_high)}
+
+
 def _prediction(row: Any) -> Prediction:
     low, high = row["low"], row["high"]
     return Prediction(
@@ -201,4 +213,12 @@ def _prediction(row: Any) -> Prediction:
             )
             for r in row.get("reasons", ())
         ),
+        scatter_low=_end(row, "scatter_low", -math.inf),
+        scatter_high=_end(row, "scatter_high", math.inf),
     )
+
+
+def _end(row: Any, name: str, infinite: float) -> float | None:
+    if name not in row:
+        return None
+    return infinite if row[name] is None else float(row[name])

@@ -16,18 +16,28 @@ class Model:
         adds_time: the mix adds up as time. Then a prediction is a ratio of rates, and the ratio of two
             configurations X and Y does not depend on the default: T_Y / T_X. Else relative rates add up, weighted
             by accesses.
+        by_waiting: demands weigh what the trace waited for them on the default. Where the trace does not tell,
+            ``time`` answers instead.
         all_random: treat all accesses as random (True) or as sequential (False); None: as in the profile.
     """
 
     name: str
     sentence: str
     adds_time: bool = False
+    by_waiting: bool = False
     all_random: bool | None = None
 
 
 _ADDS_RATES = "adds relative rates, not time: a cell that got faster counts for more than it saves"
 
 MODELS = (
+    Model(
+        "waiting",
+        "what the workload waited for on the default grows or shrinks with the time per access; the rest of its "
+        "time stays",
+        adds_time=True,
+        by_waiting=True,
+    ),
     Model(
         "time",
         "the mix adds up as time (a weighted harmonic mean of the rates): slow cells count for what they cost",

@@ -1,0 +1,170 @@
+"""How the demands of a workload add up as time: idle time + foreground + what is left of the background.
+
+On the default A the trace tells the waiting time of every demand. Under configuration X it is waiting x (time per
+access under X) / (time per access under A). Writes that nobody waits for run beside the workload's own work, as
+long as that lasts: the share of them that the idle time hid on A stays hidden, until they outgrow all the time.
+docs/mathematics.md has the formulas.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.core.values.cells import Cell, LoadedCell, Op
+from cephfit.core.values.demand import Demand
+from cephfit.core.values.prediction import CellReason
+from cephfit.core.values.profile import Profile
+from cephfit.core.variance import Floats
+from cephfit.mapper.access_weights import AccessWeights
+from cephfit.mapper.mixture import Mixture
+
+
+@dataclass(frozen=True, slots=True)
+class DemandMix:
+    """Implements ``mixture.Mix`` for the demands of a workload. D demands, P measured kinds of accesses.
+
+    Attributes:
+        demands: of the workload.
+        access: their time per access in measured times.
+        idle_seconds: time of the trace without I/O outstanding; 0 where waiting times are unknown.
+        by_waiting: whether the waiting times of the trace weigh the demands; else accesses x the default's time.
+        hides: whether writes in the background are hidden by idle time.
+        flush_seconds: waiting for flushes, which goes to the writes that they follow.
+    """
+
+    demands: tuple[Demand, ...]
+    access: AccessWeights
+    idle_seconds: float
+    by_waiting: bool
+    hides: bool = True
+    flush_seconds: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        profile: Profile,
+        demands: Sequence[Demand],
+        measured: Sequence[LoadedCell],
+        *,
+        by_waiting: bool,
+        where: str,
+    ) -> "DemandMix":
+        """Return the mix of a profile.
+
+        Args:
+            profile: of the workload.
+            demands: its demands, or those that its counts give.
+            measured: kinds of accesses with a rate of the default.
+            by_waiting: weigh demands by the trace's waiting times, which all demands then need.
+            where: origin of the rates, for errors.
+
+        Raises:
+            InputError: no rate was measured for an op of the workload.
+        """
+        commits = profile.commits
+        access = AccessWeights.of(demands, measured, commits, where=where)
+        idle = (profile.idle_seconds or 0.0) if by_waiting else 0.0
+        flushes = (commits.flush_waiting_seconds or 0.0) if commits is not None and by_waiting else 0.0
+        return cls(tuple(demands), access, idle, by_waiting, flush_seconds=flushes)
+
+    @property
+    def cells(self) -> tuple[LoadedCell, ...]:
+        return self.access.cells
+
+    @property
+    def storage_share(self) -> float | None:
+        """Share of the workload's time with I/O outstanding, 0 to 1: no configuration can save more than that."""
+        if not self.by_waiting:
+            return None
+        busy = math.fsum(d.waiting_seconds or 0.0 for d in self.demands) + self.flush_seconds
+        return busy / (busy + self.idle_seconds) if busy + self.idle_seconds > 0 else None
+
+    def added(self, default: Floats, rates: Floats) -> Mixture:
+        """Add the demands up under a configuration, given the rates of both in ``cells``, shape (P,)."""
+        seconds_a, seconds_x = (self.access.weights @ (1 / r) for r in (default, rates))
+        growth = seconds_x / seconds_a
+        waiting = self._waiting(seconds_a)
+        background = self._background()
+        behind = math.fsum(waiting[background])
+        spare = self.idle_seconds + behind
+        hidden = self.idle_seconds / spare if behind and spare else 0.0
+        coefficients = np.where(background, 1 - hidden, 1.0)
+        total = self.idle_seconds + math.fsum(waiting)
+        # The time that the background has before it delays the workload.
+        hiding = self.idle_seconds + hidden * behind + math.fsum((coefficients * waiting * growth)[background])
+        outgrown = math.fsum((waiting * growth)[background])
+        constant = self.idle_seconds + hidden * behind
+        if outgrown > hiding:
+            coefficients, constant = np.ones(len(waiting)), 0.0
+        parts = coefficients * waiting * growth
+        new_total = constant + math.fsum(parts)
+        # What a demand saves; where the background outgrew the idle time, that time is part of the background's.
+        saved = coefficients * waiting - parts
+        if outgrown > hiding and behind:
+            saved += np.where(background, waiting / behind, 0.0) * self.idle_seconds
+        inverse_x, inverse_a = self.access.weights / rates, self.access.weights / default
+        gradient = (parts / seconds_x) @ inverse_x / new_total
+        if self.by_waiting:
+            default_gradient = (parts / seconds_a) @ inverse_a / new_total
+        else:
+            default_gradient = (waiting / seconds_a) @ inverse_a / total
+        return Mixture(
+            relative=100 * (total / new_total),
+            ratios=100 / growth,
+            weights=waiting / math.fsum(waiting),
+            points=100 * saved / new_total,
+            gradient=gradient,
+            default_gradient=default_gradient,
+        )
+
+    def reasons(self, mixture: Mixture) -> tuple[CellReason, ...]:
+        """Return the cells of the 20 that the demands fall into, those that change the prediction most first."""
+        rows: dict[Cell, list[float]] = {}
+        for demand, weight, ratio, points in zip(
+            self.demands, mixture.weights, mixture.ratios, mixture.points, strict=True
+        ):
+            cell = LoadedCell(math.ceil(demand.nbytes), demand.pattern).bin_cell
+            sums = rows.setdefault(cell, [0.0, 0.0, 0.0])
+            for i, value in enumerate((weight, weight / ratio, points)):
+                sums[i] += float(value)
+        return tuple(
+            sorted(
+                (
+                    CellReason(cell, weight, weight / slowed if slowed else 100.0, points)
+                    for cell, (weight, slowed, points) in rows.items()
+                ),
+                key=lambda reason: (-abs(reason.points), -reason.weight, str(reason.cell)),
+            )
+        )
+
+    def notes(self, default: Floats) -> list[str]:
+        """Return what the sweep did not measure, given the default's rates in ``cells``."""
+        waiting = self._waiting(self.access.weights @ (1 / default))
+        notes = self.access.notes(waiting / math.fsum(waiting))
+        share = self.storage_share
+        if share is not None:
+            notes.insert(
+                0,
+                f"I/O was outstanding {100 * share:.3g} % of the workload's time: no configuration can "
+                f"shorten its run time by more than {100 * share:.3g} %",
+            )
+        return notes
+
+    def _waiting(self, seconds_a: Floats) -> Floats:
+        """Return the waiting time per demand under the default, in seconds, shape (D,)."""
+        if not self.by_waiting:
+            return np.array([d.accesses for d in self.demands]) * seconds_a
+        waiting = np.array([d.waiting_seconds or 0.0 for d in self.demands])
+        if not self.flush_seconds:
+            return waiting
+        writes = np.array([d.accesses * (d.pattern.op is Op.WRITE) for d in self.demands], dtype=np.float64)
+        synced = writes * np.array([d.is_sync is not False for d in self.demands])
+        followed = synced if synced.any() else writes if writes.any() else np.ones(len(waiting))
+        return np.asarray(waiting + self.flush_seconds * followed / followed.sum())
+
+    def _background(self) -> NDArray[np.bool_]:
+        """Return which demands nobody waits for, shape (D,)."""
+        return np.array([self.hides and self.by_waiting and d.is_sync is False for d in self.demands])
