@@ -42,6 +42,10 @@ _COMMANDS = {
     "map": ("cephfit.cli.predict.map_command", "Predict every configuration for a workload profile."),
     "place": ("cephfit.cli.predict.place_command", "Recommend one of the measured pools for each workload."),
     "verify": ("cephfit.cli.predict.verify_command", "Run a real workload and compare it with the prediction."),
+    "assess": (
+        "cephfit.cli.predict.assess_command",
+        "Show how good predictions are, from workloads that were really run.",
+    ),
     "report": ("cephfit.cli.reports.report_command", "Write a report as HTML, Markdown or CSV."),
     "compare": ("cephfit.cli.reports.compare_command", "Compare runs of one sweep on several targets."),
     "cloud": (

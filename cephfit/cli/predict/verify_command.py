@@ -21,7 +21,12 @@ from cephfit.cli.options.common_options import (
 from cephfit.cli.options.completers import configurations, runs, sweep_files
 from cephfit.cli.options.workload_choice import workload_option
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
-from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT, VERIFICATION_DOCUMENT
+from cephfit.core.values.run import (
+    PREDICTIONS_DOCUMENT,
+    PROFILE_DOCUMENT,
+    VERIFICATION_DOCUMENT,
+    WORKLOAD_PROFILE_DOCUMENT,
+)
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.progress_display import progress_display
 
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.assessment import Assessment, AssessmentRow
     from cephfit.core.values.configuration import Configuration
     from cephfit.core.values.prediction import PredictionSet
+    from cephfit.core.values.profile import Profile
     from cephfit.core.values.run import Run
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.sweep_plan import Sweep
@@ -112,7 +118,7 @@ def command(
     from cephfit.mapper.accuracy import assess
     from cephfit.operations.target_choice import open_target
     from cephfit.results.store.measuring_process import measured_by_this_process
-    from cephfit.results.store.sample_store import Store
+    from cephfit.results.store.sample_store import Store, kind_of
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
     from cephfit.sweep.optimiser import with_trials
     from cephfit.sweep.verification import verify
@@ -121,7 +127,7 @@ def command(
     sweep = read_sweep(find_sweep(sweep_text))
     with sigterm_as_interrupt(), Store.open(store, writing=True) as opened, progress_display() as progress:
         run = _run_of(opened, sweep, run_id)
-        predictions, kept = _predict(opened, run, store, profile_file, model, confidence)
+        profile, predictions, kept = _predict(opened, run, store, profile_file, model, confidence)
         chosen, fewer = _choose(with_trials(sweep, known_of(opened, run).trials), predictions, configurations)
         note = "; ".join(filter(None, (kept, fewer)))
         if note:
@@ -145,6 +151,8 @@ def command(
         finally:
             target.close()
         assessment = assess(predictions, samples, trial.workload.name)
+        kind = kind_of(WORKLOAD_PROFILE_DOCUMENT, trial.workload.name)
+        opened.put_document(run.run_id, kind, profile.to_json())
         opened.put_document(run.run_id, VERIFICATION_DOCUMENT, assessment.to_json())
     if as_json:
         print_json({"run": run.run_id, "note": note, **assessment.to_json()})
@@ -178,8 +186,8 @@ def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
 
 def _predict(
     store: Store, run: Run, location: str, profile_file: Path | None, model: str | None, confidence: float | None
-) -> tuple[PredictionSet, str]:
-    """Return the prediction to verify, calculated from all samples, and a note on it.
+) -> tuple[Profile, PredictionSet, str]:
+    """Return the profile, the prediction to verify, calculated from all samples, and a note on it.
 
     Model and confidence are those of the run's stored prediction, which the new one then replaces. A stored
     prediction with another model or confidence is kept.
@@ -216,11 +224,15 @@ def _predict(
     if stored is None or (stored.model, stored.confidence) == (model, confidence):
         store.put_document(run.run_id, PROFILE_DOCUMENT, profile.to_json())
         store.put_document(run.run_id, PREDICTIONS_DOCUMENT, predictions.to_json())
-        return predictions, ""
-    return predictions, (
-        f"this verifies the prediction for {profile.name} by model {model} at {level(confidence)}; "
-        f"`cephfit report` still shows the stored one, for {stored.profile} by {stored.model} at "
-        f"{level(stored.confidence)}"
+        return profile, predictions, ""
+    return (
+        profile,
+        predictions,
+        (
+            f"this verifies the prediction for {profile.name} by model {model} at {level(confidence)}; "
+            f"`cephfit report` still shows the stored one, for {stored.profile} by {stored.model} at "
+            f"{level(stored.confidence)}"
+        ),
     )
 
 
