@@ -1,7 +1,7 @@
 """The error of a model beyond the scatter of its measurements.
 
-The constants come from real workloads that ran on every configuration of a sweep (docs/evidence.md): the log errors
-of their predictions were fitted by ``fitted``. `cephfit assess --leave-out workloads` shows how well such a fit
+The constants come from real workloads that ran on every configuration of a sweep (docs/evidence.md). They were
+fitted to the log errors of the predictions. `cephfit assess --leave-out workloads` shows how well such a fit
 covers workloads that it has not seen.
 """
 
@@ -63,9 +63,9 @@ def fitted(
 ) -> ModelError:
     """Fit a model's error to predictions of workloads that were really run, by maximum likelihood.
 
-    A residual is taken as Student's, with the squared scale ``floor^2 + (slope x predicted_log)^2 + scatter_sd^2``.
-    Its heavy tails keep a few gross errors from widening all intervals. The degrees of freedom are the most likely
-    of 3, 4, 6, 10 and 30.
+    Residuals have Student's distribution, with the squared scale ``floor^2 + (slope x predicted_log)^2 +
+    scatter_sd^2``. Its heavy tails keep a few gross errors from widening all intervals. The degrees of freedom are
+    the most likely of 3, 4, 6, 10 and 30.
 
     Args:
         residuals: log measured - log predicted, N of them, in log units.
