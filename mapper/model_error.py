@@ -96,14 +96,10 @@ def fitted(
             found = minimize(loss, np.log(start), method="Nelder-Mead", options={"maxiter": 2000})
             if best is None or found.fun < best[0]:
                 floor, slope = (float(value) for value in np.exp(np.clip(found.x, -20, 5)))
-                best = float(found.fun), ModelError(math.hypot(floor, _SMALLEST), _cleared(slope), df)
+                slope = slope if slope > _SMALLEST and x.any() else 0.0  # the search is over logarithms
+                best = float(found.fun), ModelError(math.hypot(floor, _SMALLEST), slope, df)
     assert best is not None, "there are degrees of freedom to try"
     return best[1]
-
-
-def _cleared(slope: float) -> float:
-    """Return 0 for a slope without effect: the fit searches over its logarithm."""
-    return slope if slope > _SMALLEST else 0.0
 
 
 def _minus_log_likelihood(residuals: Floats, scales: Floats, df: float) -> float:

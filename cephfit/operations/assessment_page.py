@@ -42,8 +42,9 @@ def page_of(assessment: ModelAssessment, source: str, *, made_ns: int) -> Accura
         source=source,
         made_ns=made_ns,
         headline=(
-            f"{closest.model} predicts {closest.n_configurations} ratios on {closest.n_runs} workloads with a median "
-            f"error of {figure_text(closest, 'median_error_pct')}{compared}. It reaches {n_met} of {len(GOALS)} goals"
+            f"{closest.model} predicts {closest.n_configurations} ratios on {closest.n_runs} workloads with a "
+            f"median error of {figure_text(closest, 'median_error_pct')}{compared}. It reaches {n_met} of "
+            f"{len(GOALS)} goals"
         ),
         warning=simulated,
         sentences=tuple(assessment.sentences()),

@@ -4,8 +4,8 @@ An evaluation folder has three parts, all text:
 
 - ``baselines.csv``: rates, as in ``cephfit.results.tables.baseline_csv``;
 - ``measured.csv``: one row per run of a workload, with the columns
-  ``workload,metric,configuration,round,volume,value``; more is better. In a round, all configurations took turns. ``volume`` distinguishes runs of one round on several
-  volumes, and may be empty;
+  ``workload,metric,configuration,round,volume,value``; more is better. In a round, all configurations took turns.
+  ``volume`` distinguishes runs of one round on several volumes, and may be empty;
 - ``profiles/NAME.json``: the profile of the workload NAME, traced on the default.
 """
 

@@ -124,8 +124,8 @@ class ModelAssessment:
         first, floor, closest = self.accuracy[0], self.noise_floor, self.closest
         left_out = f", with the models' errors estimated without the assessed {self.leave_out}"
         said = [
-            f"{first.n_runs} workloads, {first.n_configurations} ratios to the default, {first.n_again} of them of "
-            f"the default's settings under another name; intervals at {100 * self.confidence:g} %"
+            f"{first.n_runs} workloads, {first.n_configurations} ratios to the default, {first.n_again} of them "
+            f"of the default's settings under another name; intervals at {100 * self.confidence:g} %"
             + (left_out if self.leave_out is not None else ""),
             f"{closest.model}, if its highest prediction is chosen even where it is not distinguishable from the "
             f"default: regret {figure_text(closest, 'highest_mean_regret_pct')}, top 2 "
@@ -215,14 +215,19 @@ def assess_models(
     answers: dict[str, list[tuple[EvaluatedWorkload, VerifiedPrediction]]] = {name: [] for name in models}
     refused: dict[str, InputError] = {str(error): error for error in evaluation.refused}
     predictors = {name: assessed_predictor(name, confidence) for name in models}
+    needed = [name for name in models if name not in TRIVIAL] or models
     for one in evaluation.workloads:
+        own: dict[str, VerifiedPrediction] = {}
         for name in models:
             try:
                 with may_be_unfinished({"finished": one.baselines.is_finished}):
                     predictions = ranked(predictors[name], one.profile, one.baselines)
-                answers[name].append((one, verified(one, name, predictions)))
+                own[name] = verified(one, name, predictions)
             except InputError as error:
                 refused.setdefault(str(error), error)
+        if any(name in own for name in needed):  # trivial predictors alone are compared with nothing
+            for name, found_by in own.items():
+                answers[name].append((one, found_by))
     if not any(answers.values()):
         if refused:
             raise next(iter(refused.values()))
@@ -247,6 +252,11 @@ def assess_models(
     floor = noise_floor_of([one for one, _ in fullest], [v for _, v in fullest])
     notes = [SIMULATED] if any(v.is_simulated for v in found) else []
     notes += _substituted(found)
+    notes += [
+        f"{name} was assessed on {len(pairs)} of {len(fullest)} workloads: compare its figures with care"
+        for name, pairs in answers.items()
+        if 0 < len(pairs) < len(fullest)
+    ]
     notes += [f"not assessed: {' '.join(text.split())}" for text in refused]
     return ModelAssessment(tuple(found), confidence, leave_out, floor, errors, tuple(notes))
 

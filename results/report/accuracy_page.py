@@ -1,4 +1,4 @@
-"""The page on the accuracy of predictions: tables, scatter plots and error maps as values, and their HTML. Pure."""
+"""The page on the accuracy of predictions: its tables, scatter plots and error maps, and their HTML. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from cephfit.results.report.render import environment
 from cephfit.results.report.report_model import Axis, ratio_axis
 
 _ERROR_STEPS = (1.05, 1.15, 1.4, 2.0)
-"""Factors between predicted and measured at which the colour becomes one step stronger. The first two are the goals
-for the median and the 90th percentile."""
+"""Factors between predicted and measured at which the colour becomes one step stronger. The first two are the
+goals for the median and the 90th percentile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,13 @@ from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, w
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cephfit.core.values.prediction import CellReason
     from cephfit.core.values.profile import Profile
     from cephfit.operations.evaluation_set import EvaluationSet
     from cephfit.operations.model_assessment import ModelAssessment
 
 _WORST_SHOWN = 5
+_CELLS_SHOWN = 2
 
 
 @click.command("assess", short_help="Show how good predictions are, from workloads that were really run.")
@@ -64,8 +66,8 @@ def command(
     baselines.csv (as for `cephfit map`), measured.csv (columns workload,metric,configuration,round,volume,value;
     more is better) and profiles/NAME.json. Each workload needs its own profile, of the workload's name.
 
-    Trivial predictors are assessed next to the models: a model that does not beat them is useless. `the other rounds`
-    is the noise floor: each round predicted from the workload's other rounds.
+    Trivial predictors are assessed next to the models: a model that does not beat them is useless. `the other
+    rounds` is the noise floor: each round predicted from the workload's other rounds.
     """
     from cephfit.mapper.model_evaluation import LeaveOut
     from cephfit.operations.assessment_page import page_html
@@ -147,9 +149,7 @@ def _print(assessment: ModelAssessment) -> None:
                     f"{row.predicted_relative:.1f}",
                     f"{row.measured_relative:.1f}",
                     f"{error:.1f} %",
-                    ", ".join(
-                        f"{r.cell} {r.points:+.1f}" for r in v.predictions.of(row.configuration).reasons[:2]
-                    ),
+                    _cells(v.predictions.of(row.configuration).reasons),
                 ]
                 for error, v, row in missed[:_WORST_SHOWN]
             ],
@@ -157,3 +157,7 @@ def _print(assessment: ModelAssessment) -> None:
         )
     for note in assessment.notes:
         click.echo(f"Note: {note}")
+
+
+def _cells(reasons: Sequence[CellReason]) -> str:
+    return ", ".join(f"{reason.cell} {reason.points:+.1f}" for reason in reasons[:_CELLS_SHOWN])
