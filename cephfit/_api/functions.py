@@ -301,7 +301,7 @@ def _entered(
                 remedy="give positive numbers; omit configurations without a value",
             )
     baselines = run_baselines(store._results, runs[0])
-    return EvaluationSet((of_run(runs[0], baselines, profiles[0].name, profiles[0], samples),))
+    return EvaluationSet(store.name, (of_run(runs[0], baselines, profiles[0].name, profiles[0], samples),))
 
 
 def run_sweep(

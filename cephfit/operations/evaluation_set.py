@@ -48,10 +48,12 @@ class EvaluationSet:
     """What can be assessed.
 
     Attributes:
+        source: the store or folder.
         workloads: one per run and workload.
         refused: why others cannot be assessed.
     """
 
+    source: str
     workloads: tuple[EvaluatedWorkload, ...]
     refused: tuple[InputError, ...] = ()
 
@@ -112,7 +114,7 @@ def read_store(store: Store, runs: Sequence[Run] | None = None, profiles: Sequen
                 found.append(of_run(run, baselines, workload, profile, own))
             except InputError as error:
                 refused.append(error)
-    return EvaluationSet(tuple(found), tuple(refused))
+    return EvaluationSet(store.name, tuple(found), tuple(refused))
 
 
 def run_baselines(store: Store, run: Run) -> Baselines:
@@ -247,7 +249,7 @@ def read_folder(folder: Path, *, profiles: Sequence[Profile] = ()) -> Evaluation
                 placed=placed,
             )
         )
-    return EvaluationSet(tuple(found))
+    return EvaluationSet(str(folder), tuple(found))
 
 
 _Placed = Mapping[tuple[str, int], tuple[int, str]]
@@ -281,6 +283,13 @@ def _measured(path: Path) -> dict[str, tuple[tuple[WorkloadSample, ...], _Placed
                 f"line {own[key].line} already",
                 where=f"{path}:{row.line}",
                 remedy="each run of a workload is one row with another round or volume",
+            )
+        first = next(iter(own.values()), row)
+        if row.metric != first.metric:
+            raise InputError(
+                f"{workload} has two metrics, {first.metric} and {row.metric}",
+                where=f"{path}:{row.line}, column metric",
+                remedy="give each metric its own workload name and profile",
             )
         own[key] = row
     if not rows:
@@ -372,7 +381,7 @@ def folder_files(evaluation: EvaluationSet) -> dict[str, str]:
     if len(runs) != 1:
         raise InputError(
             "an evaluation folder has the baselines of one run",
-            where=", ".join(runs) or "no run",
+            where=", ".join(runs) or evaluation.source,
             remedy="choose one with --run",
         )
     measured = io.StringIO()

@@ -233,6 +233,7 @@ def assess_models(
             raise next(iter(refused.values()))
         raise InputError(
             "no run was verified",
+            where=evaluation.source,
             remedy="run real workloads on all configurations of the sweep with `cephfit verify --configurations`, "
             "or (in Python) give values in measured=",
         )

@@ -22,7 +22,7 @@ def figures(assessment: ModelAssessment) -> dict[str, ModelAccuracy]:
 
 
 def assessed(truth: str = "waiting", *, noise: float = 0.0, leave_out: LeaveOut | None = None) -> ModelAssessment:
-    return assess_models(EvaluationSet(tuple(evaluated(truth, noise=noise))), leave_out=leave_out)
+    return assess_models(EvaluationSet("synthetic", tuple(evaluated(truth, noise=noise))), leave_out=leave_out)
 
 
 def test_a_model_that_is_true_has_no_error_and_no_regret() -> None:
@@ -104,7 +104,9 @@ def test_the_error_of_a_left_out_configuration_does_not_come_from_itself() -> No
     kept = [
         replace(one, samples=tuple(s for s in one.samples if s.configuration != "writes")) for one in workloads
     ]
-    left = assess_models(EvaluationSet(tuple(kept)), models=["time"], leave_out=LeaveOut.CONFIGURATIONS)
+    left = assess_models(
+        EvaluationSet("synthetic", tuple(kept)), models=["time"], leave_out=LeaveOut.CONFIGURATIONS
+    )
     for v in left.verified:
         reads, fast = v.predictions.of("reads"), v.predictions.of("fast")
         assert reads.high / reads.low < 1.1, "nothing else shows an error"
@@ -132,10 +134,12 @@ def test_intervals_with_a_fitted_error_cover_what_they_should() -> None:
         )
         for (name, i), relative in truth.items()
     ]
-    left = assess_models(EvaluationSet(tuple(workloads)), models=["waiting"], leave_out=LeaveOut.WORKLOADS)
+    left = assess_models(
+        EvaluationSet("synthetic", tuple(workloads)), models=["waiting"], leave_out=LeaveOut.WORKLOADS
+    )
     coverage = left.accuracy[0].coverage
     assert coverage is not None and 0.82 <= coverage <= 0.98  # 90 ratios
-    plain = assess_models(EvaluationSet(tuple(workloads)), models=["waiting"]).accuracy[0].coverage
+    plain = assess_models(EvaluationSet("synthetic", tuple(workloads)), models=["waiting"]).accuracy[0].coverage
     assert plain is not None and plain < 0.5, "the scatter of the benchmarks alone is far too narrow"
 
 
@@ -148,7 +152,7 @@ def test_the_suggested_error_is_that_of_all_workloads() -> None:
 
 def test_too_few_workloads_to_leave_one_out_are_named() -> None:
     with pytest.raises(InputError, match="without database there are too few other workloads") as caught:
-        assess_models(EvaluationSet(tuple(evaluated()[:1])), leave_out=LeaveOut.WORKLOADS)
+        assess_models(EvaluationSet("synthetic", tuple(evaluated()[:1])), leave_out=LeaveOut.WORKLOADS)
     assert caught.value.where == "--leave-out workloads"
     assert caught.value.remedy
 
@@ -168,13 +172,13 @@ def test_the_noise_floor_is_how_rounds_predict_each_other() -> None:
 
 def test_one_round_has_no_noise_floor() -> None:
     once = [replace(one, samples=tuple(s for s in one.samples if s.repeat == 0)) for one in evaluated()]
-    floor = assess_models(EvaluationSet(tuple(once))).noise_floor
+    floor = assess_models(EvaluationSet("synthetic", tuple(once))).noise_floor
     assert (floor.other_rounds, floor.half_width_pct, floor.n_again) == (None, None, 0)
 
 
 def test_a_model_that_leaves_the_answer_to_another_is_noted_and_kept_apart() -> None:
     counted = [replace(one, profile=replace(one.profile, demands=None)) for one in evaluated("time")]
-    assessment = assess_models(EvaluationSet(tuple(counted)))
+    assessment = assess_models(EvaluationSet("synthetic", tuple(counted)))
     assert any(note.startswith("waiting left 3 of 3 answers to time") for note in assessment.notes)
     assert figures(assessment)["waiting"].n_runs == figures(assessment)["time"].n_runs == 3
 
@@ -183,7 +187,7 @@ def test_a_workload_that_no_model_can_predict_is_not_assessed_by_trivial_ones_al
     first, *others = evaluated()
     cells = {key: found for key, found in first.baselines.cells.items() if key[1].pattern.op == "read"}
     unmeasured = replace(first, baselines=replace(first.baselines, cells=cells, loaded={}))
-    assessment = assess_models(EvaluationSet((unmeasured, *others)))
+    assessment = assess_models(EvaluationSet("synthetic", (unmeasured, *others)))
     assert {v.assessment.workload for v in assessment.verified} == {"backup", "mixed"}
     assert any(note.startswith("not assessed:") and "randwrite" in note for note in assessment.notes)
 
