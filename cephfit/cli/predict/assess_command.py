@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.options.common_options import Finite, profiles_option, runs_option
+from cephfit.cli.options.completers import stores
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
 
@@ -25,7 +26,7 @@ _CELLS_SHOWN = 2
 
 
 @click.command("assess", short_help="Show how good predictions are, from workloads that were really run.")
-@click.argument("location", metavar="STORE|FOLDER")
+@click.argument("location", metavar="STORE|FOLDER", shell_complete=stores)
 @runs_option
 @profiles_option("Profile of a workload, by its name; repeatable; or a folder of them.  [default: those stored]")
 @click.option(
