@@ -404,7 +404,7 @@ def folder_files(evaluation: EvaluationSet) -> dict[str, str]:
 
 
 def _baselines_text(baselines: Baselines, target: str, *, is_simulated: bool) -> str:
-    """Return all rates as CSV: one row per repeat, the sum of its clients."""
+    """Return all rates as CSV: one row per repeat, the sum of its clients. The sweep's own load has no name."""
     rates: dict[tuple[str, LoadedCell], Baseline] = {
         (name, LoadedCell(cell.size.benchmark_nbytes, cell.pattern)): found
         for (name, cell), found in baselines.cells.items()
@@ -412,11 +412,14 @@ def _baselines_text(baselines: Baselines, target: str, *, is_simulated: bool) ->
     } | dict(baselines.loaded)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    loads = ("iodepth", "clients", "sync", "align")
+    loads = ("load", "iodepth", "clients", "sync", "align")
     writer.writerow((*baseline_csv.COLUMNS, *(loads if baselines.loaded else ()), *baseline_csv.ORIGIN_COLUMNS))
     for (name, cell), found in rates.items():
         align = format_nbytes(cell.align_nbytes) if cell.align_nbytes else ""
-        load = (cell.iodepth, found.n_clients, cell.sync, align) if baselines.loaded else ()
+        own = baselines.cells.get((name, cell.bin_cell))
+        is_own = own is not None and cell.nbytes == own.cell.size.benchmark_nbytes and own.iops == found.iops
+        named = "" if is_own or not baselines.cells else str(cell)
+        load = (named, cell.iodepth, found.n_clients, cell.sync, align) if baselines.loaded else ()
         for number, iops in zip(found.rounds, found.iops, strict=True):
             place = (name, format_nbytes(cell.nbytes), cell.pattern.value, "all", number)
             writer.writerow((*place, _rounded(iops), *load, target, str(is_simulated).lower()))

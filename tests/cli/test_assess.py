@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from tiny_sweep import SWEEP
 import cephfit
 from cephfit.cli.main import cephfit as command_line
 from cephfit.core.errors import InputError
-from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 from cephfit.core.values.run import PROFILE_DOCUMENT, WORKLOAD_PROFILE_DOCUMENT, Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import MODELS
 from cephfit.mapper.trivial_predictors import TRIVIAL
-from cephfit.operations.evaluation_set import read_folder
+from cephfit.operations.evaluation_set import EvaluationSet, folder_files, read_folder
 from cephfit.results.store.sample_store import Store, kind_of
 
 
@@ -170,6 +171,28 @@ def test_an_exported_store_gives_the_same_figures(store: Path, tmp_path: Path) -
     for one, other in zip(before["models"], after["models"], strict=True):
         assert one["median_error_pct"] == pytest.approx(other["median_error_pct"], abs=0.05)
         assert (one["coverage"], one["best_in_top_1"]) == (other["coverage"], other["best_in_top_1"])
+
+
+def test_exported_baselines_keep_their_loads_apart(tmp_path: Path) -> None:
+    """The sweep's own load has a depth of 4; another one has a depth of 1 and half the rates."""
+    first, *others = evaluated("time")
+    own = {
+        (n, LoadedCell(c.size.benchmark_nbytes, c.pattern, 4)): b for (n, c), b in first.baselines.cells.items()
+    }
+    shallow = {
+        (n, replace(c, iodepth=1)): replace(b, iops=tuple(rate / 2 for rate in b.iops))
+        for (n, c), b in own.items()
+    }
+    baselines = replace(first.baselines, loaded={**own, **shallow})
+    files = folder_files(EvaluationSet("s", tuple(replace(one, baselines=baselines) for one in (first, *others))))
+    (tmp_path / "baselines.csv").write_text(files["baselines.csv"])
+    back = cephfit.read_baselines(tmp_path / "baselines.csv")
+    assert back.cells.keys() == baselines.cells.keys()
+    for key, found in back.cells.items():
+        assert found.iops == pytest.approx(baselines.cells[key].iops, rel=1e-4)
+    rows = list(csv.DictReader(files["baselines.csv"].splitlines()))
+    assert {(row["load"] == "", row["iodepth"]) for row in rows} == {(True, "4"), (False, "1")}
+    assert len(rows) == 2 * len(FACTORS) * len(CELLS) * ROUNDS
 
 
 def test_volumes_of_one_round_are_repeats_that_stay_comparable(folder: Path) -> None:
