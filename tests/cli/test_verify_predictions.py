@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ from cephfit.cli.predict import map_command as map_command
 from cephfit.cli.predict.verify_command import command as verify
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import CELLS, Cell
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
-from cephfit.results.store.sample_store import Store
+from cephfit.core.values.run import WORKLOAD_PROFILE_DOCUMENT, Run
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
+from cephfit.results.store.sample_store import Store, kind_of
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 
 PROFILE = {
@@ -109,3 +110,37 @@ def test_another_workload_is_predicted_as_the_first_was_and_is_what_the_report_s
 def test_unmapped_it_is_the_time_model_and_is_kept(folder: Path) -> None:
     verified(folder, "--profile", str(folder / "p.json"))
     assert (stored(folder)["model"], stored(folder)["confidence"]) == ("time", 0.95)
+
+
+def test_the_profile_is_kept_with_the_workload_that_ran(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several workloads of one run each keep their own; `cephfit assess` needs them."""
+
+    class Idle:
+        name = "sim"
+
+        def facts(self) -> dict[str, Any]:
+            return {}
+
+        def reset(self) -> None: ...
+
+        def close(self) -> None: ...
+
+    def runs(*_: object, **__: object) -> list[WorkloadSample]:
+        values = {"A": 100.0, "ssd": 190.0}
+        return [WorkloadSample(n, 0, 0, State.OK, "tps", value, 0, 1) for n, value in values.items()]
+
+    monkeypatch.setattr("cephfit.operations.target_choice.open_target", lambda *_, **__: Idle())
+    monkeypatch.setattr("cephfit.sweep.verification.verify", runs)
+    for name in ("shop", "mail"):
+        (folder / f"{name}.json").write_text(json.dumps({**PROFILE, "name": f"{name} traced"}))
+        trial = SimpleNamespace(workload=SimpleNamespace(name=name))
+        monkeypatch.setattr("cephfit.cli.options.workload_choice.trial_of", lambda *_, trial=trial, **__: trial)
+        arguments = ["--sweep", folder / "tiny.yaml", "--store", folder / "results.sqlite", "--target", "sim"]
+        given = [*map(str, arguments), "--profile", str(folder / f"{name}.json"), "--json"]
+        result = CliRunner().invoke(verify, given, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+    with Store.open(folder / "results.sqlite") as store:
+        for name in ("shop", "mail"):
+            document = store.document("r1", kind_of(WORKLOAD_PROFILE_DOCUMENT, name))
+            assert document is not None
+            assert document["name"] == f"{name} traced"
