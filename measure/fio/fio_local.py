@@ -25,6 +25,7 @@ from cephfit.measure.fio.fio_job import ceph_conf, render_job, render_warming
 from cephfit.measure.fio.fio_output import (
     UnusableOutputError,
     error_of,
+    flushes_of,
     jobs_by_client,
     metrics_of,
     other_direction_of,
@@ -179,6 +180,8 @@ def figures_of(job: Mapping[str, Any], run: CellRun) -> tuple[Metrics, dict[str,
             "latency_with_submission_mean_ns": by_fio.get("lat_ns", {}).get("mean"),
         }
     }
+    if measurement.flush_interval:
+        evidence["flushes"] = flushes_of(job)
     if cpu := thread_cpu(job):
         evidence[CPU] = cpu
     if mixed:

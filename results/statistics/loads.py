@@ -8,6 +8,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_S, format_nbytes
 from cephfit.core.values.baseline import MeasuredLoad, parts_of_mix
 from cephfit.core.values.cells import Cell, Op
+from cephfit.core.values.measurement import DSYNC, FSYNC
 from cephfit.core.values.sample import OWN_LOAD, Sample
 
 
@@ -19,7 +20,7 @@ class LoadShape:
         name: empty for the measurement's own load.
         iodepth: I/Os in flight per client.
         n_clients: number of concurrent clients.
-        rest: mix and rate limit as text; empty without them.
+        rest: mix, rate limit, alignment and flushes as text; empty without them.
     """
 
     name: str
@@ -87,7 +88,20 @@ def _rest(said: Mapping[str, Any]) -> str:
         words.append(f"at most {said['rate_iops']} IOPS per client")
     if said.get("rate_nbytes_per_s") is not None:
         words.append(f"at most {said['rate_nbytes_per_s']} bytes/s per client")
+    if said.get("align_nbytes"):
+        words.append(f"aligned to {format_nbytes(int(said['align_nbytes']))}")
+    if said.get("sync"):
+        words.append(sync_in_words(str(said["sync"])))
     return ", ".join(words)
+
+
+def sync_in_words(sync: str) -> str:
+    """Return how writes are made durable, for display; empty if they are not."""
+    if sync == FSYNC:
+        return "a flush after each write"
+    if sync == DSYNC:
+        return "each write durable when it ends"
+    return f"a flush after {sync.removeprefix('every ')} writes" if sync else ""
 
 
 _REACHED = 0.97

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from cephfit.core.units import MIB
-from cephfit.core.values.cells import Cell
+from cephfit.core.values.cells import Cell, LoadedCell, Op
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import OWN_LOAD
 
@@ -13,6 +13,11 @@ FIO = "fio"
 """The default engine."""
 RADOS_BENCH = "rados-bench"
 RBD_BENCH = "rbd-bench"
+
+FSYNC = "fsync"
+"""Of ``Load.sync``: a flush follows each write."""
+DSYNC = "dsync"
+"""Of ``Load.sync``: each write is durable when it ends (O_DSYNC)."""
 
 RBD_OBJECT_NBYTES = 4 * MIB
 """RBD's default object size: volumes are filled and read in whole objects, so their size is a multiple of it."""
@@ -129,6 +134,35 @@ class Measurement:
         shape = next(shape for shape in self.loads if shape.name == load)
         chosen = {field.name: getattr(shape, field.name) for field in fields(shape) if field.name != "name"}
         return replace(self, loads=(), **{key: value for key, value in chosen.items() if value is not None})
+
+    @property
+    def flush_interval(self) -> int:
+        """Writes after which fio flushes (its ``fsync``); 0: it does not flush."""
+        if self.sync == FSYNC:
+            return 1
+        return int(self.sync.removeprefix("every ")) if self.sync.startswith("every ") else 0
+
+    def run_as(self, cell: Cell) -> LoadedCell:
+        """Return how a cell is really run: an alignment to the block size or more is natural alignment, and only
+        writes, also those of a mix, are made durable.
+        """
+        block = cell.size.benchmark_nbytes
+        has_writes = cell.pattern.op is Op.WRITE or self.read_pct is not None
+        return LoadedCell(
+            block,
+            cell.pattern,
+            self.iodepth,
+            self.align_nbytes if self.align_nbytes < block else 0,
+            self.sync if has_writes else "",
+        )
+
+    def changes(self, other: "Measurement", cell: Cell) -> bool:
+        """Whether a cell is run otherwise than under another measurement."""
+        mine, others = self.shape(), other.shape()
+        concerned = {"align_nbytes", "sync"}
+        if any(mine[key] != others[key] for key in mine.keys() & others.keys() - concerned):
+            return True
+        return self.run_as(cell) != other.run_as(cell)
 
     def shape(self) -> dict[str, Any]:
         """The load alone, for a sample's evidence. JSON values only."""
