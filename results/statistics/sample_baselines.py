@@ -20,8 +20,8 @@ class Measured:
         client: name.
         repeat: counts from 0.
         iops: > 0.
-        under: size, depth, alignment and way of committing; None if they are unknown, or if the load has a mix or a
-            rate limit.
+        under: size, depth, alignment and way of committing; None if they are unknown, or if the load has a mix or
+            a rate limit.
         load: empty for the load of ``Baselines.cells``; else the name of another one.
         n_clients: that ran together, if that is known without counting the rows; 0: as many as there are rows.
     """
