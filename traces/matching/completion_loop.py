@@ -172,6 +172,13 @@ def complete(
             later -= 1
 
 
+@inlined
+def complete_flush(row: int, when: int, time_of: NDArray[np.int64], latency_of: NDArray[np.int64]) -> None:
+    """Record the completion of a flush. It does not count among the accesses in flight."""
+    took = max(when - time_of[np.uintp(row)], 0)
+    latency_of[np.uintp(row)] = took if took <= MAX_LATENCY_NS else UNKNOWN_LATENCY
+
+
 @compiled_in_place
 def complete_within(
     begin: int, end: int, disk: int, when: int, numbers: NDArray[np.int64], rows: Rows, table: Table,
@@ -340,7 +347,7 @@ def release(
         depth: int32 (n,), written: number of accesses of known latency that were issued before and not complete;
             unknown for accesses that were given up before the first completion of the trace.
     """
-    disk_of, latency_of, ended_of = rows.disk, rows.latency_ns, rows.ended
+    disk_of, latency_of, ended_of, nbytes_of = rows.disk, rows.latency_ns, rows.ended, rows.nbytes
     first_known = numbers[SEEN_AT] - MAX_HELD - numbers[N_RELEASED]
     seen = numbers[SEEN_AT] != NONE
     for row in range(n):
@@ -348,7 +355,7 @@ def release(
         depth[row] = known_on[disk] - ended_of[row] if seen and row >= first_known else UNKNOWN_LATENCY
         if latency_of[row] == PENDING:
             latency_of[row] = UNKNOWN_LATENCY
-        known_on[disk] += latency_of[row] >= 0
+        known_on[disk] += latency_of[row] >= 0 and nbytes_of[row] > 0  # flushes have no bytes
 
 
 @compiled_in_place

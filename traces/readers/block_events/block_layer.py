@@ -6,15 +6,15 @@ the same profile.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.values.access import AccessBatch
-from cephfit.traces.columns import Accesses
+from cephfit.core.values.access import AccessBatch, Flushes
+from cephfit.traces.columns import OP_BITS, Accesses
 from cephfit.traces.files.part_stream import NeedsWholeFile
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.lines.fast_lines import LineParser, parse_stream
@@ -201,17 +201,35 @@ class PendingCounts:
         self._stacked = self._stacked.union(stacked)
         self._lost += lost
 
-    def batch(self, ready: Ready, devices: Sequence[int], timed: bool) -> AccessBatch:
+    def batch(
+        self,
+        ready: Ready,
+        devices: Sequence[int],
+        timed: bool,
+        *,
+        with_flags: bool = False,
+        with_flushes: bool = False,
+    ) -> AccessBatch:
         """Build a batch of accesses with the counts since the last batch.
 
         Args:
             ready: the accesses.
             devices: number of each disk.
             timed: the trace has shown completions so far.
+            with_flags: the ops have the flags above ``OP_BITS``.
+            with_flushes: some of the accesses may be flushes, as those of ``columns.FLUSH_LBN``.
         """
-        batch = ready.accesses.batch(
+        accesses, outstanding, flushes = ready.accesses, ready.outstanding, None
+        if with_flushes:
+            accesses, outstanding, flushes = _without_flushes(accesses, outstanding)
+        flags = accesses.op >> OP_BITS if with_flags else None
+        if with_flags:
+            accesses = replace(accesses, op=accesses.op & ((1 << OP_BITS) - 1))
+        batch = accesses.batch(
             tuple(device_name(d) for d in devices),
-            outstanding=ready.outstanding if timed else None,
+            outstanding=outstanding if timed else None,
+            flags=flags,
+            flushes=flushes,
             skipped=self._skipped,
             events=self._events,
             stacked=tuple((device_name(a), device_name(b)) for a, b in sorted(self._stacked)),
@@ -219,6 +237,21 @@ class PendingCounts:
         )
         self._forget()
         return batch
+
+
+def _without_flushes(
+    accesses: Accesses, outstanding: NDArray[np.int32]
+) -> tuple[Accesses, NDArray[np.int32], Flushes]:
+    """Return the accesses with their numbers outstanding, and the flushes."""
+    is_flush = accesses.nbytes == 0
+    rows = np.flatnonzero(is_flush)
+    found = accesses.chosen(rows)
+    flushes = Flushes(rows - np.arange(len(rows)), found.time_ns, found.latency_ns, found.disk)
+    return (
+        (accesses.chosen(~is_flush), outstanding[~is_flush], flushes)
+        if len(rows)
+        else (accesses, outstanding, flushes)
+    )
 
 
 def _disk_numbers(events: BlockEvents, disks: dict[int, int]) -> NDArray[np.int32]:
