@@ -189,9 +189,9 @@ def divide_time(
 ) -> None:
     """Follow the issues and completions of one disk up to a time, and count the accesses that complete.
 
-    With k accesses outstanding, each one waits 1/k of the time. So ``SHARE`` grows by dt / k, and what it has grown
-    by while an access was outstanding is the access's waiting time. The depth of the access is the time it was
-    outstanding divided by its waiting time.
+    With k accesses outstanding, each one waits 1/k of the time. So ``SHARE`` grows by dt / k. Its growth while an
+    access was outstanding is the waiting time of the access. The depth of the access is the time that it was
+    outstanding, divided by its waiting time: the harmonic mean of k over this time.
 
     Args:
         until_ns: No access that is not held begins before this time.

@@ -101,8 +101,8 @@ def profile_of(
         return Profile(name, accesses, random, by_bin, description)
     if partial.demands.too_many:
         description["notes"].append(
-            f"demands, waiting time and alignment are omitted: they are kept for at most {MAX_DEMAND_DISKS} disks, "
-            f"the trace has {len(partial.names)}; choose some of them with --disk"
+            f"demands, waiting time and alignment are omitted: they are kept for at most {MAX_DEMAND_DISKS} "
+            f"disks, the trace has {len(partial.names)}; choose some of them with --disk"
         )
         return Profile(name, accesses, random, by_bin, description)
     found = demands_of(

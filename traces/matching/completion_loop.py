@@ -276,7 +276,8 @@ def follow_events(
     The table is created at the first completion of the trace: before it, no access is searched.
 
     Args:
-        kind ... disk: Shape (n,); kind: ISSUED and so on; disk: NONE if the disk has no accesses.
+        kind ... disk: Shape (n,); kind: ISSUED and so on; disk: NONE if the disk has no accesses. Events of no
+            bytes are flushes.
         start: The first event.
         numbers: Indexed by N_ROWS and so on; changed.
         rows: Has capacity for n more; changed.
@@ -295,6 +296,24 @@ def follow_events(
             return e
         n = numbers[N_ROWS]
         where, end = disk[e], end_of(lbn[e], nbytes[e])
+        if nbytes[e] == 0:
+            if where < 0 or kind[e] == REQUEUED:
+                continue
+            at = place_of(end, where, keys, waiting, disk_of) if seen else 0
+            if kind[e] == ISSUED:
+                new = np.uintp(n)
+                time_of[new], op_of[new], lbn_of[new], nbytes_of[new] = time_ns[e], 0, lbn[e], 0
+                # A completion is searched only after the first one of an access.
+                disk_of[new], latency_of[new], ended_of[new] = where, PENDING if seen else UNKNOWN_LATENCY, 0
+                if seen:
+                    numbers[N_KEYS] += enter(n, at, end, where, keys, waiting, before_of)
+                numbers[N_ROWS] = n + 1
+            elif seen:
+                row = latest_at(at, n, waiting)
+                if row != NONE:
+                    complete_flush(row, time_ns[e], time_of, latency_of)
+                    numbers[N_KEYS] -= leave(at, keys, waiting, before_of, latency_of)
+            continue
         if kind[e] == COMPLETED and not seen:
             numbers[SEEN_AT] = numbers[N_RELEASED] + n
             return e

@@ -66,8 +66,8 @@ from cephfit.traces.read_options import parts_hint, read_options
     "demands",
     default=True,
     show_default=True,
-    help="Count alignment, waiting time by kind of access and number outstanding, and flushes. The model `waiting` "
-    "of `cephfit map` uses them. Without them, large files are read by all cores.",
+    help="Count alignment, flushes, and waiting time by kind of access and number outstanding. The model "
+    "`waiting` of `cephfit map` uses them. Without them, large files are read by all cores.",
 )
 @click.option("--name", help="Name of the profile.  [default: from the first file]")
 @click.option("-o", "--output", type=OUTPUT_FILE, help="File to write the profile to.")

@@ -59,9 +59,9 @@ class Profile(Tabular):
             its sizes and distances are marginals); bins without accesses are omitted.
         description: all other data of the source: disks, times, histograms in their original limits, skipped
             records. JSON values only.
-        alignment: per op and bin name, the share of accesses that start at a multiple of 4096, 8192 and 65536 bytes
-            (keys ``4K``, ``8K``, ``64K``) and of their own size (``own``); None if unknown; bins without accesses
-            are omitted.
+        alignment: per op and bin name, the share of accesses that start at a multiple of 4096, 8192 and 65536
+            bytes (keys ``4K``, ``8K``, ``64K``) and of their own size (``own``); None if unknown; bins without
+            accesses are omitted.
         demands: the accesses by kind, with the time waited for them; None if the source has only counts.
         idle_seconds: time of the trace without I/O outstanding; None if unknown.
         commits: flushes and synchronous writes; None if the format does not tell.
