@@ -194,7 +194,7 @@ class _Disk:
 
     def finished(self) -> DiskDemands:
         """Return the counts after the last access."""
-        self._divide(int(self._numbers[loops.LAST_NS]))
+        self._divide(int(self._numbers[loops.LAST_NS]) + 1)
         key, depth = np.nonzero(self.sums[:, :, COUNT])
         first, last = int(self._numbers[loops.FIRST_NS]), int(self._numbers[loops.LAST_NS])
         return DiskDemands(

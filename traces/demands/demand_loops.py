@@ -50,10 +50,11 @@ WINDOW = 1024
 """Accesses may be out of order by time within this many accesses of their disk. An access that is further from its
 place counts from the latest time before these."""
 
-LATEST, POSITION, N_UNKNOWN, FIRST_NS, LAST_NS, OUTSTANDING, AT_NS, SHARE, BUSY_NS, LAST_LBN = range(10)
-"""Numbers of a disk: latest time, position in the window, accesses of unknown latency, time of the first issue and
-of the last completion or issue, accesses outstanding at ``AT_NS``, time waited up to then by an access that is
-always outstanding, busy time, and last block of the last read, then of the last write (NONE before the first)."""
+LATEST, POSITION, FIRST_NS, LAST_NS, OUTSTANDING, AT_NS, SHARE, REST, BUSY_NS, LAST_LBN = range(10)
+"""Numbers of a disk: latest time, position in the window, time of the first issue and of the last completion or
+issue, accesses outstanding at ``AT_NS``, time waited up to then by an access that is always outstanding, what its
+last division left over, busy time, and last block of the last read, then of the last write (NONE before the
+first)."""
 N_NUMBERS = LAST_LBN + 2
 NONE = -(1 << 62)
 
@@ -163,7 +164,6 @@ def classify(
             key = _size_class(length, classes) * N_PATTERNS + pattern
             key = (key * N_ALIGNED + np.int64(own)) * N_SYNC + sync
         if latency < 0 or latency > _LONGEST_NS:
-            numbers[N_UNKNOWN] += 1
             if key != FLUSH_KEY:
                 sums[key, DEPTH_UNKNOWN, COUNT] += 1
                 sums[key, DEPTH_UNKNOWN, NBYTES] += length
@@ -187,7 +187,7 @@ def divide_time(
     sums: NDArray[np.int64],
     commits: NDArray[np.int64],
 ) -> None:
-    """Follow the issues and completions of one disk up to a time, and count the accesses that complete.
+    """Follow the issues and completions of one disk before a time, and count the accesses that complete.
 
     With k accesses outstanding, each one waits 1/k of the time. So ``SHARE`` grows by dt / k. Its growth while an
     access was outstanding is the waiting time of the access. The depth of the access is the time that it was
@@ -203,16 +203,19 @@ def divide_time(
     """
     begun, done, n_starts, n_ends = 0, 0, len(starts), len(ends)
     outstanding, at_ns, share, busy_ns = numbers[OUTSTANDING], numbers[AT_NS], numbers[SHARE], numbers[BUSY_NS]
+    rest = numbers[REST]
     while True:
-        start = held[START, starts[begun]] if begun < n_starts else until_ns + 1
-        end = held[END, ends[done]] if done < n_ends else until_ns + 1
+        start = held[START, starts[begun]] if begun < n_starts else until_ns
+        end = held[END, ends[done]] if done < n_ends else until_ns
         # An access that begins when another one completes comes first: no time passes in between.
         when = min(start, end)
-        if when > until_ns:
+        if when >= until_ns:
             break
-        if outstanding > 0:
+        if outstanding > 0 and when > at_ns:
             busy_ns += when - at_ns
-            share += ((when - at_ns) << FRACTION_BITS) // outstanding
+            parts = ((when - at_ns) << FRACTION_BITS) + rest
+            share += parts // outstanding
+            rest = parts % outstanding
         at_ns = when
         if start <= end:
             held[SHARE_AT_START, starts[begun]] = share
@@ -240,3 +243,4 @@ def divide_time(
         sums[key, depth, WAITING] += waited
         sums[key, depth, LASTING] += lasted
     numbers[OUTSTANDING], numbers[AT_NS], numbers[SHARE], numbers[BUSY_NS] = outstanding, at_ns, share, busy_ns
+    numbers[REST] = rest

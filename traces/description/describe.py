@@ -108,7 +108,8 @@ def profile_of(
     found = demands_of(
         [partial.demands.disks[disk] for disk in kept],
         has_depths=are_timed(total) and has_depths(total, clock_ns),
-        n_flushes=partial.skipped.get("flush"),
+        # Readers that only count flushes do not count them by disk.
+        n_flushes=partial.skipped.get("flush") if len(kept) == len(partial.names) else None,
     )
     return Profile(
         name,

@@ -13,8 +13,8 @@ UNKNOWN = -1
 
 
 SYNC, FUA, PREFLUSH = 1, 2, 4
-"""Bits of ``AccessBatch.flags``: the application waits for the access (Linux's REQ_SYNC), it is written with forced
-unit access, and the device's cache is flushed before it."""
+"""Bits of ``AccessBatch.flags``: the application waits for the access (Linux's REQ_SYNC); it is written with
+forced unit access; the device's cache is flushed before it."""
 
 
 @dataclass(frozen=True, slots=True)
