@@ -354,7 +354,7 @@ class Parts:
     deferred_nbytes: float
 
 
-_MOST_OFFSETS = 1024
+_MOST_OFFSETS = 8192
 
 
 @lru_cache(maxsize=4096)

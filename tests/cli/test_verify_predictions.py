@@ -126,7 +126,7 @@ def test_on_a_simulated_target_the_profile_runs_at_the_true_rates(folder: Path) 
     tiny = {c.name: c for c in parse_sweep(SWEEP, file="tiny.yaml").configurations}
     seconds = {name: seconds_of(profile, tiny[name]) for name in ("A", "ssd")}
     assert rows["A"]["values"] == pytest.approx([100 / seconds["A"]] * 3)
-    assert rows["ssd"]["measured_relative"] == pytest.approx(100 * seconds["A"] / seconds["ssd"])
+    assert rows["ssd"]["measured"]["relative"] == pytest.approx(100 * seconds["A"] / seconds["ssd"])
     with Store.open(folder / "results.sqlite") as store:
         samples = [sample for workload, sample in store.workload_samples("r1") if workload == "pgbench"]
     assert {s.evidence["output"]["simulated"] for s in samples} == {True}

@@ -96,13 +96,13 @@ def test_planted_effects_are_found_and_inert_settings_are_not(store: Store) -> N
 
 
 def test_effects_on_a_workload_are_shown_too(store: Store) -> None:
-    sweep = parse_sweep(SCREENING, file="f")
+    sweep = parse_sweep(SCREENING.replace("[32K, 1M]", "[32K]"), file="f")
     run = run_sweep(sweep, SimulatedTarget(Simulation(noise=0.05)), store, NullProgress(), resume=None)
     goal = Goal(lambda c: predictor("time", confidence=c), "time", even_profile(sweep.measurement))
     found = effects_on_profile(screening_of(sweep.designs), store.samples(run.run_id), goal)
     assert found is not None
     significant = {e.factor: e.percent for e in found.effects if e.matters}
-    assert {"copies", "journaling"} <= set(significant) <= {"copies", "journaling", "blob", "no-deferred"}
+    assert set(significant) == {"copies", "journaling", "no-deferred"}, "its accesses are smaller than a blob"
     assert significant["copies"] == pytest.approx(100 * (1 / 1.3 - 1), abs=6)
     assert significant["journaling"] < 0
 
