@@ -11,8 +11,8 @@ the parts of BlueStore blobs that it touches, on every object that it touches:
     work = pieces x seconds per piece + bytes / bandwidth + deferred bytes x seconds per deferred byte
 
 Pieces of a write that are smaller than ``bluestore_prefer_deferred_size`` are deferred: written twice. This is why
-alignment matters: a write that does not start at a blob has one more piece, and small pieces at its ends. Pieces and
-deferred bytes are means over all offsets that the alignment allows.
+alignment matters: a write that does not start at a blob has one more piece, and small pieces at its ends. Pieces
+and deferred bytes are means over all offsets that the alignment allows.
 
 ``LAB`` has the parameters. docs/simulation.md lists the figures that they were fitted to, and the remaining error.
 """
@@ -307,7 +307,7 @@ class _Cost:
 
     def __init__(self, storage: Storage, access: Access, parameters: Parameters) -> None:
         is_read = access.pattern.op is Op.READ
-        parts = _parts(
+        parts = parts_of(
             access.nbytes,
             access.align_nbytes or access.nbytes,
             storage.read_blob_nbytes if is_read else storage.write_blob_nbytes,
@@ -346,7 +346,7 @@ class _Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class Parts:
     """Means over offsets: objects and blob pieces that an access touches, and bytes in small pieces."""
 
     objects: float
@@ -354,13 +354,13 @@ class _Parts:
     deferred_nbytes: float
 
 
-_MOST_OFFSETS = 1024
+_MOST_OFFSETS = 8192
 
 
 @lru_cache(maxsize=4096)
-def _parts(
+def parts_of(
     nbytes: int, align: int, blob: int, deferred_below: int, object_nbytes: int, unit: int, count: int
-) -> _Parts:
+) -> Parts:
     """Count the parts of an access of ``nbytes`` at multiples of ``align``, all in bytes.
 
     The image's stripes go round ``count`` objects in units of ``unit``. In each object of a set the access is one
@@ -388,7 +388,7 @@ def _parts(
         if grid < deferred_below:
             small = small + np.where(several, (last - first - 1) * grid, 0)
         deferred += float(np.mean(small))
-    return _Parts(objects, pieces, deferred)
+    return Parts(objects, pieces, deferred)
 
 
 def _local(

@@ -4,9 +4,9 @@ The time of one pass through the profile under a configuration X is
 
     T = foreground(X) + max(idle + background(default), background(X))
 
-*Foreground* is the time of reads, and of writes that the workload waits for. *Background* is that of writes which are
-written back while it goes on. Their time under the default, and the idle time of the profile, are available to hide
-them. What takes longer than that adds to the run. So T under the default is foreground + background + idle.
+*Foreground* is the time of reads, and of writes that the workload waits for. *Background* is that of writes which
+are written back while it goes on. Their time under the default, and the idle time of the profile, can hide them.
+What takes longer than that adds to the run. So T under the default is foreground + background + idle.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from cephfit.targets.simulated_storage import LAB, Access, iops
 
 _BLOCK_NBYTES = 512
 _UNALIGNED_NBYTES = 4 * KIB
-"""Offsets of accesses that are not aligned to their own size are multiples of this: file systems have such blocks."""
+"""Offsets of accesses that are not aligned to their own size are multiples of this, a file system's block."""
 _DEFAULT = Configuration(DEFAULT_CONFIGURATION)
 LEAST_NBYTES = MIB
 """Least size of the workload's volume, which holds no data."""
@@ -37,8 +37,8 @@ LEAST_NBYTES = MIB
 def demands_of(profile: Profile) -> tuple[Demand, ...]:
     """Return the demands of a profile; from its cells where it has none.
 
-    Demands from cells have depth 1 and the benchmark's size of the bin. They are aligned, and the workload waits for
-    them. Their waiting times are unknown.
+    Demands from cells have depth 1 and the benchmark's size of the bin. They are aligned, and the workload waits
+    for them. Their waiting times are unknown.
     """
     if profile.demands is not None:
         return profile.demands
@@ -102,7 +102,7 @@ class SimulatedWorkload(Workload, WarmsCaches):
     def __init__(self, target: SimulatedTarget, profile: Profile) -> None:
         self._target = target
         self._profile = profile
-        self.name = f"simulated {profile.name}"
+        self.name = profile.name
 
     def description(self) -> Mapping[str, Any]:
         text = json.dumps(self._profile.to_json(), sort_keys=True)

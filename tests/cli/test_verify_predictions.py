@@ -12,10 +12,12 @@ from cephfit.cli.predict import map_command as map_command
 from cephfit.cli.predict.verify_command import command as verify
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.targets.simulated_workload import seconds_of
 
 PROFILE = {
     "schema_version": 1,
@@ -60,7 +62,7 @@ def verified(folder: Path, *options: str) -> str:
         "--target",
         "sim",
     ]
-    result = CliRunner().invoke(verify, [*arguments, *options])
+    result = CliRunner().invoke(verify, [*arguments, "--workload", "pgbench", *options])
     assert isinstance(result.exception, InputError), result.output
     assert "a simulated cluster has no disks" in str(result.exception)
     return result.output
@@ -109,3 +111,31 @@ def test_another_workload_is_predicted_as_the_first_was_and_is_what_the_report_s
 def test_unmapped_it_is_the_time_model_and_is_kept(folder: Path) -> None:
     verified(folder, "--profile", str(folder / "p.json"))
     assert (stored(folder)["model"], stored(folder)["confidence"]) == ("time", 0.95)
+
+
+def test_on_a_simulated_target_the_profile_runs_at_the_true_rates(folder: Path) -> None:
+    profile = Profile.loads((folder / "p.json").read_text())
+    mapped(folder)
+    arguments = ["--sweep", str(folder / "tiny.yaml"), "--store", str(folder / "results.sqlite")]
+    result = CliRunner().invoke(
+        verify,
+        [*arguments, "--target", "sim:noise=0", "--configurations", "ssd", "--json"],
+        catch_exceptions=False,
+    )
+    rows = {row["configuration"]: row for row in json.loads(result.stdout)["rows"]}
+    tiny = {c.name: c for c in parse_sweep(SWEEP, file="tiny.yaml").configurations}
+    seconds = {name: seconds_of(profile, tiny[name]) for name in ("A", "ssd")}
+    assert rows["A"]["values"] == pytest.approx([100 / seconds["A"]] * 3)
+    assert rows["ssd"]["measured"]["relative"] == pytest.approx(100 * seconds["A"] / seconds["ssd"])
+    with Store.open(folder / "results.sqlite") as store:
+        samples = [sample for workload, sample in store.workload_samples("r1") if workload == "pgbench"]
+    assert {s.evidence["output"]["simulated"] for s in samples} == {True}
+
+
+def test_a_real_target_does_not_run_a_profile(folder: Path) -> None:
+    mapped(folder)
+    arguments = ["--sweep", str(folder / "tiny.yaml"), "--store", str(folder / "results.sqlite")]
+    refused = CliRunner().invoke(
+        verify, [*arguments, "--target", f"local:{folder / 'v'}", "--workload", "profile"]
+    )
+    assert "only a simulated target can run the accesses of a profile" in str(refused.exception)

@@ -1,7 +1,7 @@
 """Workloads and baselines whose truth is known: to test predictions where nothing is left to argue about.
 
-Profiles have demands with the waiting times that the simulated default gives. Baselines are measured by the simulated
-engine, cell by cell and load by load. The truth is the ratio of the times of one pass through the profile.
+Profiles have demands with the waiting times that the simulated default gives. Baselines are measured by the
+simulated engine, cell by cell and load by load. The truth compares the times of one pass through the profile.
 """
 
 from collections.abc import Sequence
@@ -64,8 +64,8 @@ def simulated_evaluation(
         baselines: of the configurations, as ``simulated_baselines`` returns them; None: with its defaults.
 
     Returns:
-        (profile, baselines, truth) of each workload. The baselines are the same object for all. Truth: name of each
-        configuration to its performance, the default = 1.0; more is better.
+        (profile, baselines, truth) of each workload. The baselines are the same object for all. Truth: name of
+        each configuration to its performance, the default = 1.0; more is better.
     """
     baselines = baselines or simulated_baselines(configurations, seed=seed)
     dice = np.random.default_rng(seed)
