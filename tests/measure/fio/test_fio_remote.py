@@ -415,7 +415,9 @@ def test_addresses_that_are_none_are_refused(small_sweep: Sweep, address: str | 
         ENGINE.run(a_run(small_sweep, [client]))
 
 
-def test_a_server_aligns_and_flushes_as_the_load_says(small_sweep: Sweep, servers: Servers, tmp_path: Path) -> None:
+def test_a_server_aligns_and_flushes_as_the_load_says(
+    small_sweep: Sweep, servers: Servers, tmp_path: Path
+) -> None:
     client = servers.client()
     log = tmp_path / "accesses"
     client = replace(client, fio_options={**client.fio_options, "write_iolog": str(log)})
