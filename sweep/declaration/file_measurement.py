@@ -26,7 +26,7 @@ MOST_CLIENTS = 1024
 _OWN_SIZE = "own"
 _NO_SYNC = "none"
 _EVERY = re.compile(r"every ([1-9][0-9]{0,8})")
-_LOAD = (*SHAPE, "sizes", "patterns")
+_LOAD = (*SHAPE, "sizes", "patterns", "cells")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,14 @@ class Shape:
 
 
 def read_cells(parts: Mapping[str, Located]) -> tuple[Cell, ...]:
-    """Return the cells that ``sizes`` and ``patterns`` name, in the order of ``CELLS``; all where both are absent.
+    """Return the cells that ``sizes`` and ``patterns``, or ``cells``, name, in the order of ``CELLS``; all where
+    none of them is given.
 
     Raises:
         InputError: names file and line.
     """
+    if "cells" in parts:
+        return _cells_by_name(parts, CELLS)
     sizes = _words(parts.get("sizes"), "size", [b.name for b in SIZE_BINS])
     patterns = _words(parts.get("patterns"), "pattern", list(Pattern))
     return tuple(c for c in CELLS if c.size.name in sizes and c.pattern.value in patterns)
@@ -153,6 +156,8 @@ def read_loads(entry: Located | None, measurement: Measurement) -> tuple[Load, .
 
 
 def _own_cells(parts: Mapping[str, Located], measurement: Measurement, body: Located) -> tuple[Cell, ...] | None:
+    if "cells" in parts:
+        return _cells_by_name(parts, measurement.cells, " of this measurement")
     if "sizes" not in parts and "patterns" not in parts:
         return None
     sizes = dict.fromkeys(c.size.name for c in measurement.cells)
@@ -165,6 +170,14 @@ def _own_cells(parts: Mapping[str, Located], measurement: Measurement, body: Loc
     return cells
 
 
+def _cells_by_name(parts: Mapping[str, Located], right: tuple[Cell, ...], more: str = "") -> tuple[Cell, ...]:
+    """Return the cells that ``cells`` names, in the order of ``right``."""
+    if "sizes" in parts or "patterns" in parts:
+        parts["cells"].refuse("cells are given next to sizes or patterns", "keep either cells, or the other two")
+    named = _words(parts["cells"], f"cell{more}", [str(cell) for cell in right])
+    return tuple(cell for cell in right if str(cell) in named)
+
+
 def _with_cells_it_changes(
     load: Load, parts: Mapping[str, Located], measurement: Measurement, body: Located
 ) -> Load:
@@ -175,11 +188,13 @@ def _with_cells_it_changes(
     own, full = measurement.under(""), replace(measurement, loads=(load,)).under(load.name)
     cells = full.cells
     if load.sync and full.read_pct is None:
-        if "patterns" in parts and any(c.pattern.op is Op.READ for c in cells):
-            parts["patterns"].refuse(
-                f"load {load.name} has sync: {load.sync}, which concerns only writes, and patterns that only read",
-                "name write and randwrite only, or remove patterns: then only writes are measured",
-            )
+        for word in ("patterns", "cells"):
+            if word in parts and any(c.pattern.op is Op.READ for c in cells):
+                parts[word].refuse(
+                    f"load {load.name} has sync: {load.sync}, which concerns only writes, and {word} that only "
+                    "read",
+                    f"name write and randwrite only, or remove {word}: then only writes are measured",
+                )
         cells = tuple(c for c in cells if c.pattern.op is Op.WRITE)
     cells = tuple(c for c in cells if full.changes(own, c))
     if not cells:
@@ -232,7 +247,7 @@ def _words(entry: Located | None, what: str, right: list[str]) -> list[str]:
 
 
 _MEASUREMENT = (
-    *("sizes", "patterns", "volume_size", "repeats", "ramp_seconds", "run_seconds", "engine", "ioengine"),
+    *("sizes", "patterns", "cells", "volume_size", "repeats", "ramp_seconds", "run_seconds", "engine", "ioengine"),
     *("direct", "cache", "seed", "max_attempts", *SHAPE, "loads"),
 )
 MOST_REPEATS = 1000

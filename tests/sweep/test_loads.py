@@ -80,6 +80,10 @@ def test_loads_differ_from_the_measurement_only_in_their_keys(small_text: str) -
         ("  loads: {d: {sync: every 0}}\n", "every 8 (a flush after 8 writes)"),
         ("  loads: {d: {sync: fsync}, e: {sync: every 1}}\n", "load e is the same as d"),
         ("  loads: {d: {sync: fsync, patterns: [read, randwrite]}}\n", "name write and randwrite only"),
+        ("  loads: {d: {sync: fsync, cells: [4K-read]}}\n", "cells that only read"),
+        ("  loads: {d: {iodepth: 2, cells: [4K-write]}}\n", "'4K-write' is not a cell of this measurement"),
+        ("  loads: {d: {iodepth: 2, cells: [4K-read], sizes: [4K]}}\n", "keep either cells"),
+        ("  cells: [4K-read]\n", "keep either cells"),
         ("  ioengine: rbd\n  loads: {d: {sync: dsync}}\n", "write sync: fsync"),
         ("  engine: rbd-bench\n  loads: {d: {align: 4K}}\n", "rbd-bench does not support align"),
         ("  engine: rados-bench\n  sync: fsync\n", "rados-bench does not support sync"),
@@ -125,6 +129,14 @@ def test_alignment_and_sync_are_read_and_a_load_measures_only_the_cells_that_it_
     assert (
         str(m.under("both").run_as(Cell.parse("1M-randwrite"))) == "1M-randwrite (depth 4, aligned to 8K, dsync)"
     )
+
+
+def test_cells_can_be_named_one_by_one(small_text: str) -> None:
+    lines = [line for line in small_text.splitlines(True) if not line.strip().startswith(("sizes", "patterns"))]
+    text = "".join(lines) + "  cells: [1M-read, 4K-randwrite]\n  loads: {deep: {iodepth: 9, cells: [1M-read]}}\n"
+    m = parse_sweep(text, file="small.yaml").measurement
+    assert [str(c) for c in m.cells] == ["4K-randwrite", "1M-read"], "in the order of the 20 cells"
+    assert [str(c) for c in m.under("deep").cells] == ["1M-read"]
 
 
 def test_a_load_may_take_back_alignment_and_sync_of_the_measurement(small_text: str) -> None:
