@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Twelve real workloads on a file system on a block device, for `cephfit evaluate` (docs/evaluation.md).
+"""Real workloads on a file system on a block device, for `cephfit evaluate` (docs/evaluation.md).
 
-Each link in this folder is one workload, by the steps of docs/workloads.md: `mail prepare`, `mail run`. A workload's
-data are built once as an image of the whole volume. `prepare` copies it to the device, so that every run on every
-configuration begins with the same bytes, and all of the volume is allocated. CEPHFIT_IMAGES names the folder that
-keeps the images; without it, each `prepare` builds its own. `run` works in mount and process namespaces of its own:
-when it ends or is killed, the kernel ends all its processes and removes its mount.
+Each link in this folder is one workload, with the steps of docs/workloads.md: `mail prepare`, `mail run`. A
+workload's data are built once, as an image of the whole volume. `prepare` copies it to the device, so that every run
+on every configuration begins with the same bytes, and all of the volume is allocated. CEPHFIT_IMAGES names the
+folder that keeps the images; without it, each `prepare` builds its own. `run` has separate mount and process
+namespaces: when it ends or is killed, the kernel ends all its processes and removes its mount.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 KIB, MIB = 1 << 10, 1 << 20
-VOLUME_NBYTES = 512 * MIB
+VOLUME_NBYTES = 384 * MIB
 NOTHING_BETTER = 2
 INSIDE = "run-in-namespaces"
 POSTGRES_BIN = Path("/usr/lib/postgresql/15/bin")
@@ -67,7 +67,7 @@ class PgBench(RealWorkload):
     """PostgreSQL with the TPC-B-like transactions of pgbench; data of 16 MiB per unit of scale."""
 
     metric = "transactions/s"
-    scale, clients = 5, 1
+    scale, clients = 4, 1
 
     def build(self, root: Path) -> None:
         os.chown(root, *postgres_ids())
@@ -91,7 +91,7 @@ class PgBench(RealWorkload):
 
 
 class PgBenchLarge(PgBench):
-    scale, clients = 16, 4
+    scale, clients = 8, 4
 
 
 class Mail(RealWorkload):
@@ -104,15 +104,16 @@ class Mail(RealWorkload):
         write_files(root, self.n_files, KIB, 32 * KIB)
 
     def opened(self, root: Path, choose: random.Random) -> Callable[[], None]:
-        names = [str(path) for path in sorted(root.glob("d*/*"))]
+        names = sorted(root.glob("d*/*"))
         block = os.urandom(32 * KIB)
 
         def deliver() -> None:
-            name = f"{root}/d{choose.randrange(20)}/new{choose.randrange(1 << 40)}"
-            with open(name + ".tmp", "wb", buffering=0) as file:
+            name = new_name(root, choose)
+            unfinished = name.with_suffix(".tmp")
+            with unfinished.open("wb", buffering=0) as file:
                 file.write(block[: choose.randrange(KIB, 32 * KIB)])
                 os.fsync(file.fileno())
-            os.rename(name + ".tmp", name)
+            unfinished.rename(name)
             names.append(name)
 
         def operation() -> None:
@@ -120,10 +121,10 @@ class Mail(RealWorkload):
             if kind < 0.4:
                 deliver()
             elif kind < 0.8:
-                Path(names[place]).read_bytes()
+                names[place].read_bytes()
             else:
                 names[place], names[-1] = names[-1], names[place]
-                os.unlink(names.pop())
+                names.pop().unlink()
 
         return operation
 
@@ -132,19 +133,19 @@ class FileServer(RealWorkload):
     """A file server: files of 16 to 256 KiB read, rewritten, extended, and deleted, without fsync."""
 
     filesystem = "xfs"
-    n_files = 2000
+    n_files = 1400
 
     def build(self, root: Path) -> None:
         write_files(root, self.n_files, 16 * KIB, 256 * KIB)
 
     def opened(self, root: Path, choose: random.Random) -> Callable[[], None]:
-        names = [str(path) for path in sorted(root.glob("d*/*"))]
+        names = sorted(root.glob("d*/*"))
         block = os.urandom(256 * KIB)
         dirty = 0
 
-        def write(name: str, mode: str, nbytes: int) -> None:
+        def write(name: Path, mode: str, nbytes: int) -> None:
             nonlocal dirty
-            with open(name, mode, buffering=0) as file:
+            with name.open(mode, buffering=0) as file:
                 file.write(block[:nbytes])
             dirty += nbytes
             if dirty >= DIRTY_NBYTES:
@@ -154,17 +155,17 @@ class FileServer(RealWorkload):
         def operation() -> None:
             place, kind = choose.randrange(len(names)), choose.random()
             if kind < 0.55:
-                Path(names[place]).read_bytes()
+                names[place].read_bytes()
             elif kind < 0.75:
                 write(names[place], "r+b", choose.randrange(16 * KIB, 256 * KIB))
             elif kind < 0.85:
                 write(names[place], "ab", 16 * KIB)
             elif kind < 0.93:
-                names.append(f"{root}/d{choose.randrange(20)}/new{choose.randrange(1 << 40)}")
+                names.append(new_name(root, choose))
                 write(names[-1], "wb", choose.randrange(16 * KIB, 256 * KIB))
             else:
                 names[place], names[-1] = names[-1], names[place]
-                os.unlink(names.pop())
+                names.pop().unlink()
 
         return operation
 
@@ -191,12 +192,16 @@ class Compile(RealWorkload):
     def build(self, root: Path) -> None:
         choose = random.Random("compile")
         for number in range(self.n_headers):
-            lines = (f"extern int h{number}_{line}(int); /* {'-' * 60} */" for line in range(choose.randrange(30, 300)))
+            lines = (
+                f"extern int h{number}_{line}(int); /* {'-' * 60} */" for line in range(choose.randrange(30, 300))
+            )
             (root / f"h{number}.h").write_text("\n".join(lines))
         for number in range(self.n_sources):
             used = choose.sample(range(self.n_headers), 8)
             text = "".join(f'#include "h{header}.h"\n' for header in used)
-            text += "".join(f"int f{number}_{n}(int a) {{ return a * {n} + h{used[0]}_{n}(a); }}\n" for n in range(20))
+            text += "".join(
+                f"int f{number}_{n}(int a) {{ return a * {n} + h{used[0]}_{n}(a); }}\n" for n in range(20)
+            )
             (root / f"s{number}.c").write_text(text)
 
     def opened(self, root: Path, choose: random.Random) -> Callable[[], None]:
@@ -237,7 +242,7 @@ class Backup(RealWorkload):
     """A backup reads large files from begin to end, one after the other."""
 
     metric = "MiB/s"
-    n_files, nbytes = 12, 32 * MIB
+    n_files, nbytes = 9, 32 * MIB
 
     def build(self, root: Path) -> None:
         for number in range(self.n_files):
@@ -265,17 +270,17 @@ class Boot(RealWorkload):
     """A boot reads many files of 4 to 128 KiB, always in the same order, all over the disk."""
 
     metric = "files/s"
-    n_files = 5000
+    n_files = 3500
 
     def build(self, root: Path) -> None:
         write_files(root, self.n_files, 4 * KIB, 128 * KIB)
 
     def opened(self, root: Path, choose: random.Random) -> Callable[[], None]:
-        names = sorted(str(path) for path in root.glob("d*/*"))
+        names = sorted(root.glob("d*/*"))
         random.Random("boot").shuffle(names)
 
         def operation() -> None:
-            Path(names[-1]).read_bytes()
+            names[-1].read_bytes()
             names.insert(0, names.pop())
 
         return operation
@@ -312,7 +317,9 @@ class KeyValue(RealWorkload):
     def build(self, root: Path) -> None:
         store = self._store(root)
         store.execute("CREATE TABLE pairs (key INTEGER PRIMARY KEY, value BLOB)")
-        store.executemany("INSERT INTO pairs VALUES (?, ?)", ((key, os.urandom(1000)) for key in range(self.n_keys)))
+        store.executemany(
+            "INSERT INTO pairs VALUES (?, ?)", ((key, os.urandom(1000)) for key in range(self.n_keys))
+        )
         store.commit()
         store.close()
 
@@ -342,7 +349,7 @@ class ThreadedReader(RealWorkload):
     """Four threads read 8 to 64 KiB at random places of a file, without the page cache."""
 
     metric = "reads/s"
-    nbytes, n_threads = 384 * MIB, 4
+    nbytes, n_threads = 288 * MIB, 4
 
     def build(self, root: Path) -> None:
         (root / "data").write_bytes(os.urandom(self.nbytes))
@@ -373,7 +380,7 @@ class Copy(RealWorkload):
     """Files of 16 MiB are copied through the page cache, with an fsync at the end of each."""
 
     metric = "MiB/s"
-    n_files, nbytes = 10, 16 * MIB
+    n_files, nbytes = 8, 16 * MIB
 
     def build(self, root: Path) -> None:
         for number in range(self.n_files):
@@ -418,6 +425,10 @@ def write_files(root: Path, n_files: int, least: int, most: int) -> None:
         (root / f"d{folder}").mkdir()
     for number in range(n_files):
         (root / f"d{number % 20}" / f"f{number}").write_bytes(os.urandom(choose.randrange(least, most)))
+
+
+def new_name(root: Path, choose: random.Random) -> Path:
+    return root / f"d{choose.randrange(20)}" / f"new{choose.randrange(1 << 40)}"
 
 
 def flush(root: Path) -> None:
@@ -479,6 +490,7 @@ class Server:
         }
         if fsync == "off":  # the log of the loading is not kept, so that it fits
             settings |= {"wal_level": "minimal", "max_wal_senders": "0", "max_wal_size": "80MB"}
+        self._is_built = fsync == "off"
         self._process: subprocess.Popen[bytes]
         self._argv = as_postgres("postgres", "-D", str(data), *(f"--{k}={v}" for k, v in settings.items()))
         self._at = ("--host", str(data), "--username", "postgres")
@@ -494,7 +506,7 @@ class Server:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._process.send_signal(signal.SIGINT)
+        self._process.send_signal(signal.SIGINT if self._is_built else signal.SIGQUIT)
         self._process.wait()
 
     def call(self, program: str, *arguments: str) -> str:
@@ -528,11 +540,13 @@ def build(workload: RealWorkload, image: Path) -> None:
     if workload.filesystem == "xfs":
         called("mkfs.xfs", "-q", "-f", "-K", str(part))
     else:
-        called("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0", "-J", "size=16", "-m", "0", str(part))
+        called(
+            "mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0", "-J", "size=16", "-m", "0", str(part)
+        )
     with tempfile.TemporaryDirectory(prefix="cephfit-build-") as folder:
         called("mount", "-o", "loop", str(part), folder)
         try:
-            os.chmod(folder, 0o755)
+            Path(folder).chmod(0o755)
             workload.build(Path(folder))
         finally:
             called("umount", folder)
@@ -566,7 +580,16 @@ def copy_to_device(image: Path, device: Path) -> None:
 
 def run() -> None:
     """Begin again in namespaces of this run, which end all its processes and mounts with it."""
-    own = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+    own = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "--pid",
+        "--fork",
+        "--kill-child=KILL",
+        "--mount-proc",
+    ]
     os.execvp(own[0], [*own, sys.executable, sys.argv[0], INSIDE])
 
 
