@@ -50,6 +50,21 @@ verified_workload_option = click.option(
     "simulated target, the accesses of the profile.  [default: pgbench; on a simulated target, profile]",
 )
 
+
+def _all_known(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_known(context, parameter, value) for value in values)
+
+
+workloads_option = click.option(
+    "--workload",
+    "workloads",
+    callback=_all_known,
+    multiple=True,
+    required=True,
+    metavar="pgbench|program:FILE",
+    help="Workload to run: pgbench on PostgreSQL, or a program (docs/workloads.md has its steps). More than once.",
+)
+
 _ROOM = 1.25
 """Volume size relative to the workload's requirement: a nearly full file system is slower."""
 
