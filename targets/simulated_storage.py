@@ -109,7 +109,7 @@ LAB = Parameters(
     journaling=2.1,
     flush=0.0005,
     absorbed=0.0003,
-    write_back_depth=4,
+    write_back_depth=2,
 )
 """Fitted to the one-machine lab: two hosts, each with one throttled OSD of either class. Chosen without a fit:
 ``write_object`` of ssd, ``sequential`` and the last three."""

@@ -66,7 +66,10 @@ def cell_figures() -> list[Figure]:
 
 
 def alignment_figures() -> list[Figure]:
-    """Return the rates of random writes with and without alignment; 24 is the middle of 21 to 27."""
+    """Return the rates of random writes with and without alignment; 24 is the middle of 21 to 27.
+
+    Their number of clients is not recorded: it is taken as that of the cells, which have nearly the same rates.
+    """
     default, direct = configurations()[DEFAULT_CONFIGURATION], configurations()["no-deferred"]
     own, blocks = Access(128 * KIB, Pattern.RANDWRITE), Access(128 * KIB, Pattern.RANDWRITE, align_nbytes=4 * KIB)
     steps = Access(40 * KIB, Pattern.RANDWRITE, align_nbytes=8 * KIB)
