@@ -2,7 +2,7 @@
 """Real workloads on a file system on a block device, for `cephfit evaluate` (docs/evaluation.md).
 
 Each link in this folder is one workload, with the steps of docs/workloads.md: `mail prepare`, `mail run`. A
-workload's data are built once, as an image of the whole volume. `prepare` copies it to the device, so that every run
+workload's data are built once, as an image of the whole volume. `prepare` copies it to the device: every run on every
 on every configuration begins with the same bytes, and all of the volume is allocated. CEPHFIT_IMAGES names the
 folder that keeps the images; without it, each `prepare` builds its own. `run` has separate mount and process
 namespaces: when it ends or is killed, the kernel ends all its processes and removes its mount.
