@@ -255,7 +255,7 @@ def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = T
         return None
     means = table.logs.sum(axis=2) / np.maximum(n, 1)
     residuals = np.where(table.present, table.logs - means[..., None], 0.0)
-    erratic, pooled = _erratic_and_pooled((residuals**2).sum(axis=2), df)
+    erratic, pooled = _erratic_and_pooled(residuals, table.present)
 
     notes: list[str] = []
     applied = applied_raw = 0.0
@@ -267,7 +267,7 @@ def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = T
         shifts = _Shifts.of(residuals, table.present, 1 / pooled, erratic)
         within = shifts.without_rounds(residuals)
         # A configuration may be erratic only once rounds, which all share, are eliminated.
-        found, pooled = _erratic_and_pooled((within**2).sum(axis=2), df)
+        found, pooled = _erratic_and_pooled(within, table.present)
         if (found != erratic).any():
             erratic = found
             shifts = _Shifts.of(residuals, table.present, 1 / pooled, erratic)
@@ -338,41 +338,68 @@ def _pooled(squares: Floats, df: NDArray[np.int64], erratic: Booleans) -> Floats
     return filled
 
 
-def _erratic_and_pooled(squares: Floats, df: NDArray[np.int64]) -> tuple[Booleans, Floats]:
+def _erratic_and_pooled(residuals: Floats, present: Booleans) -> tuple[Booleans, Floats]:
     """Find configurations that scatter far more than the typical one; pool the variances of the others.
 
-    The scatter of a configuration is the mean of its squares over their cell's pooled variance. It is compared
-    with the median over configurations, which the erratic ones do not move as long as they are fewer than half. The
-    median of a mean of d squares is below their expectation, by the factor median(chi2_d) / d. The most erratic one
-    is left out of the pool, then the next one is judged. With fewer than three configurations, none is typical.
+    The squares of a configuration, each over its cell's pooled variance, are split into what shifts of all cells
+    of a round explain, and the rest: cells that an application shifts together say no more than one. Each part's
+    mean square is compared with the median over configurations, which the erratic ones do not move as long as they
+    are fewer than half. The median of a mean of d squares is below their expectation, by the factor
+    median(chi2_d) / d. The most erratic ones are left out of the pool, then the next are judged. With fewer than
+    three configurations, none is typical.
 
     Args:
-        squares: sums of squared residuals, shape (J, C).
-        df: their degrees of freedom, shape (J, C).
+        residuals: log values less the mean of their place, shape (J, C, R); 0 where there is none.
+        present: where there is a value, shape (J, C, R).
 
     Returns:
         The erratic configurations, shape (J,), and the pooled variances of the others, shape (C,).
     """
+    squares = (residuals**2).sum(axis=2)
+    df = np.maximum(present.sum(axis=2) - 1, 0)
     own_df = df.sum(axis=1)
-    repeated = own_df > 0
-    n = np.count_nonzero(repeated)
+    n = np.count_nonzero(own_df)
     erratic = np.zeros(len(df), dtype=np.bool_)
     pooled = _pooled(squares, df, erratic)
-    if n < 3:
-        return erratic, pooled
-    others_df = np.maximum(own_df.sum() - own_df, 1)
-    limit = np.maximum(fdtri(np.maximum(own_df, 1), others_df, 1 - _ERRATIC_ERROR / n), _ERRATIC_FACTOR)
-    below = 2 * gammaincinv(np.maximum(own_df, 1) / 2, 0.5) / np.maximum(own_df, 1)
     for _ in range((n - 1) // 2):
-        scatter = (squares / pooled).sum(axis=1) / np.maximum(own_df, 1)
-        typical = float(np.median((scatter / below)[repeated]))
+        information = _information(present, 1 / pooled)
+        inverse = np.linalg.pinv(information, rcond=1e-9, hermitian=True)
+        pull = np.einsum("c,jcr->jr", 1 / pooled, residuals)
+        of_shifts = np.einsum("jr,jrs,js->j", pull, inverse, pull)
+        least = float((_RESOLUTION**2 / pooled).mean())
+        shifts_df = np.rint(np.trace(inverse @ information, axis1=1, axis2=2))
+        excess = np.maximum(
+            _over_limit(of_shifts, shifts_df, n, least),
+            _over_limit((squares / pooled).sum(axis=1) - of_shifts, own_df - shifts_df, n, least),
+        )
         # Outside the pool even a steady configuration seems to scatter more: who is left out is not judged again.
-        excess = np.where(repeated & ~erratic, scatter / limit, 0.0)
-        if excess.max() <= typical:
+        excess[erratic] = 0.0
+        # A dominant one also hides which cells are steady: those far below it are judged without it.
+        worst = (excess > 1) & (excess >= excess.max() / 10)
+        if not worst.any() or np.count_nonzero(erratic | worst) > (n - 1) // 2:
             break
-        erratic[np.argmax(excess)] = True
+        erratic = erratic | worst
         pooled = _pooled(squares, df, erratic)
     return erratic, pooled
+
+
+def _over_limit(squares: Floats, df: Floats, n: int, least: float) -> Floats:
+    """Mean squares of configurations over the limit for erratic ones, shape (J,); 0 without degrees of freedom.
+
+    Args:
+        squares: sums of squares, shape (J,).
+        df: degrees of freedom of each, shape (J,).
+        n: configurations that were measured more than once.
+        least: mean square at least of a typical configuration: that of the instrument's resolution.
+    """
+    known = df > 0
+    if np.count_nonzero(known) < 3:
+        return np.zeros(len(df))
+    held = np.maximum(df, 1)
+    mean = squares / held
+    typical = float(np.median((mean * held / (2 * gammaincinv(held / 2, 0.5)))[known]))
+    limit = np.maximum(fdtri(held, np.maximum(df.sum() - df, 1), 1 - _ERRATIC_ERROR / (2 * n)), _ERRATIC_FACTOR)
+    return np.where(known, mean / (limit * max(typical, least)), 0.0)
 
 
 def _alone(
