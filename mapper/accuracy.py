@@ -29,6 +29,9 @@ class VerifiedPrediction:
         is_simulated: whether the baselines come from a model instead of a disk.
         predictions: by one model, for every configuration of the run.
         assessment: of the configurations that the workload ran on.
+        asked: the model that was asked; empty: the one that answered. ``waiting`` leaves the answer to ``time``
+            where the profile has no waiting times.
+        again: configurations with the default's settings under another name.
     """
 
     run: str
@@ -36,6 +39,13 @@ class VerifiedPrediction:
     is_simulated: bool
     predictions: PredictionSet
     assessment: Assessment
+    asked: str = ""
+    again: frozenset[str] = frozenset()
+
+    @property
+    def model(self) -> str:
+        """The model that was asked."""
+        return self.asked or self.assessment.model
 
     @property
     def compared(self) -> tuple[AssessmentRow, ...]:
@@ -68,16 +78,48 @@ class VerifiedPrediction:
         return float(spearmanr(predicted, measured).statistic)
 
     @property
+    def best_in_top_1(self) -> bool | None:
+        """Whether the predicted best has the highest measured value; None as for ``best_in_top_2``."""
+        return self._in_top(1, self.predictions.best)
+
+    @property
     def best_in_top_2(self) -> bool | None:
         """Whether the predicted best is among the two with the highest measured values.
 
         None if it was not run, or fewer than three configurations were.
         """
+        return self._in_top(2, self.predictions.best)
+
+    @property
+    def highest(self) -> str | None:
+        """The measured configuration with the highest prediction, however uncertain; None if none was measured."""
         measured = self._measured()
-        best = self.predictions.best
-        if best not in measured or len(measured) < _RANKED:
+        ranked = sorted(
+            (p for p in self.predictions.predictions if p.configuration in measured),
+            key=lambda p: (-p.relative, p.verdict is not Verdict.DEFAULT),
+        )
+        return ranked[0].configuration if ranked else None
+
+    @property
+    def highest_regret_pct(self) -> float | None:
+        """The cost of choosing ``highest``, in per cent of the best measured value."""
+        measured, highest = self._measured(), self.highest
+        if highest is None or len(measured) < 2:
             return None
-        return sum(value > measured[best] for value in measured.values()) < 2
+        top = max(measured.values())
+        return 100 * (top - measured[highest]) / top
+
+    @property
+    def highest_in_top_2(self) -> bool | None:
+        """Whether ``highest`` is among the two with the highest measured values."""
+        highest = self.highest
+        return None if highest is None else self._in_top(2, highest)
+
+    def _in_top(self, n: int, name: str) -> bool | None:
+        measured = self._measured()
+        if name not in measured or len(measured) < _RANKED:
+            return None
+        return sum(value > measured[name] for value in measured.values()) < n
 
     @property
     def worst_named(self) -> bool | None:
@@ -113,10 +155,10 @@ def error_pct_of(row: AssessmentRow) -> float | None:
 def is_inside(row: AssessmentRow) -> bool | None:
     """Return whether the measured value is in the predicted interval; an open end has no limit.
 
-    None if nothing was measured, or the prediction has no interval.
+    None if nothing was measured, or the prediction has no interval: two open ends, or none but a point.
     """
     low, high, measured = row.predicted_low, row.predicted_high, row.measured_relative
-    if measured is None or ((low is None or low <= 0) and high is None):
+    if measured is None or ((low is None or low <= 0) and high is None) or low == high:
         return None
     return (low is None or low <= measured) and (high is None or measured <= high)
 
@@ -133,11 +175,17 @@ class ModelAccuracy:
         p90_error_pct: their 90th percentile (linear interpolation).
         spearman: mean over the runs of ``VerifiedPrediction.spearman``.
         mean_regret_pct: mean over the runs of the cost of following the prediction, compared with the best
-            configuration that was run, in per cent of that configuration's metric.
+            configuration that was run, in per cent of that configuration's metric. To follow it means to choose
+            ``PredictionSet.best``: the default, unless another is distinguishably better.
         max_regret_pct: the largest regret.
+        best_in_top_1: share of the runs whose predicted best is the best measured, 0 to 1.
         best_in_top_2: share of the runs whose predicted best is among the two best measured, 0 to 1.
         worst_named: share of the runs whose predicted worst is the worst measured, 0 to 1.
         coverage: share of the configurations whose measured value is in the predicted interval, 0 to 1.
+        highest_mean_regret_pct: mean regret of choosing the highest prediction, however uncertain it is.
+        highest_in_top_2: share of the runs whose highest prediction is of one of the two best measured, 0 to 1.
+        n_again: how many of ``n_configurations`` have the default's settings under another name. They count in
+            all figures: a user cannot know in advance which settings have no effect.
     """
 
     model: str
@@ -148,15 +196,53 @@ class ModelAccuracy:
     spearman: float | None
     mean_regret_pct: float | None
     max_regret_pct: float | None
+    best_in_top_1: float | None
     best_in_top_2: float | None
     worst_named: float | None
     coverage: float | None
+    highest_mean_regret_pct: float | None
+    highest_in_top_2: float | None
+    n_again: int
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a figure of a good model is.
+
+    Attributes:
+        figure: attribute of ``ModelAccuracy``.
+        low: least value; None: no limit.
+        high: largest value; None: no limit.
+    """
+
+    figure: str
+    low: float | None = None
+    high: float | None = None
+
+    def is_met(self, accuracy: ModelAccuracy) -> bool | None:
+        """Return whether a model reaches the goal; None if the figure is unknown."""
+        value = getattr(accuracy, self.figure)
+        if value is None:
+            return None
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+
+GOALS = (
+    Goal("median_error_pct", high=5.0),
+    Goal("p90_error_pct", high=15.0),
+    Goal("spearman", low=0.90),
+    Goal("mean_regret_pct", high=2.0),
+    Goal("best_in_top_2", low=0.90),
+    Goal("worst_named", low=0.80),
+    Goal("coverage", low=0.85, high=0.95),
+)
+"""The goal for coverage is one of intervals at 90 %."""
 
 
 def accuracy_by_model(verified: Sequence[VerifiedPrediction]) -> tuple[ModelAccuracy, ...]:
     """Return the accuracy of every model, in the order of first appearance."""
-    names = dict.fromkeys(v.assessment.model for v in verified)
-    return tuple(_accuracy(name, [v for v in verified if v.assessment.model == name]) for name in names)
+    names = dict.fromkeys(v.model for v in verified)
+    return tuple(_accuracy(name, [v for v in verified if v.model == name]) for name in names)
 
 
 def _accuracy(model: str, verified: Sequence[VerifiedPrediction]) -> ModelAccuracy:
@@ -172,9 +258,13 @@ def _accuracy(model: str, verified: Sequence[VerifiedPrediction]) -> ModelAccura
         spearman=_mean_of(verified, lambda v: v.spearman),
         mean_regret_pct=_mean(regrets),
         max_regret_pct=max(regrets, default=None),
+        best_in_top_1=_mean_of(verified, lambda v: v.best_in_top_1),
         best_in_top_2=_mean_of(verified, lambda v: v.best_in_top_2),
         worst_named=_mean_of(verified, lambda v: v.worst_named),
         coverage=_mean([inside for row in compared if (inside := is_inside(row)) is not None]),
+        highest_mean_regret_pct=_mean_of(verified, lambda v: v.highest_regret_pct),
+        highest_in_top_2=_mean_of(verified, lambda v: v.highest_in_top_2),
+        n_again=sum(row.configuration in v.again for v in verified for row in v.compared),
     )
 
 

@@ -44,7 +44,7 @@ def lost_repeats(baselines: Baselines, configurations: Sequence[str], cells: Seq
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class Question:
     """What a prediction is made from.
 
     Attributes:
@@ -64,7 +64,7 @@ class _Question:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, profile: Profile, baselines: Baselines, model: str) -> "_Question":
+    def of(cls, model: str, profile: Profile, baselines: Baselines) -> "Question":
         """Return what ``model`` makes of a profile.
 
         Models that add time use sizes, depths, alignment and commits, where profile and baselines tell them; else
@@ -85,7 +85,7 @@ class _Question:
     @classmethod
     def _of_demands(
         cls, profile: Profile, demands: Sequence[Demand], baselines: Baselines, model: str
-    ) -> "_Question":
+    ) -> "Question":
         by_waiting = model_called(model).by_waiting and all(d.waiting_seconds is not None for d in demands)
         measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
         mix = DemandMix.of(profile, demands, measured, by_waiting=by_waiting, where=baselines.source)
@@ -111,12 +111,14 @@ class MixPredictor:
             compared with the default; that of the model's error holds for each configuration.
         spread_of: estimates the spread of the measurements; None where it cannot be estimated.
         errors: of the models by name; a model that is not in it has none.
+        question_of: what a model, by its name, makes of a profile and baselines.
     """
 
     name: str
     confidence: float = DEFAULT_CONFIDENCE
     spread_of: Callable[[Table], Spread | None] = spread_of
     errors: Mapping[str, ModelError] = field(default_factory=dict)
+    question_of: Callable[[str, Profile, Baselines], Question] = Question.of
 
     def at(self, confidence: float) -> "MixPredictor":
         return replace(self, confidence=confidence)
@@ -132,7 +134,7 @@ class MixPredictor:
         Raises:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.
         """
-        question = _Question.of(profile, baselines, self.name)
+        question = self.question_of(self.name, profile, baselines)
         error = self.errors.get(question.model, NO_ERROR)
         mix, cells = question.mix, question.mix.cells
         compared, notes = _complete(question.measured, baselines, cells)
@@ -196,6 +198,8 @@ class MixPredictor:
 
         With Bonferroni's level the intervals of all configurations hold jointly.
         """
+        if not (mixture.gradient.any() or mixture.default_gradient.any()):
+            return 0.0  # the prediction does not depend on the measurements
         variance, df = spread.variance_of(paired.weights(mixture.gradient, mixture.default_gradient))
         n_compared = len(spread.unsteadiness) - 1
         quantile = float(stdtrit(df, 1 - (1 - self.confidence) / (2 * n_compared)))
@@ -204,7 +208,7 @@ class MixPredictor:
     def _prediction(
         self,
         name: str,
-        question: _Question,
+        question: Question,
         mixture: Mixture,
         width: float,
         bounds: LimitBounds,

@@ -1,38 +1,112 @@
 """The error of a model beyond the scatter of its measurements.
 
-The constants come from real workloads that ran on every configuration of a sweep (docs/evidence.md): each workload
-was left out once, and the squared log errors of its predictions, less the scatter of measurements, were fitted.
+The constants come from real workloads that ran on every configuration of a sweep (docs/evidence.md): the log errors
+of their predictions were fitted by ``fitted``. `cephfit assess --leave-out workloads` shows how well such a fit
+covers workloads that it has not seen.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from scipy.special import ndtri
+import numpy as np
+from scipy.special import gammaln, ndtri, stdtrit
+
+from cephfit.core.errors import InputError
+from cephfit.core.variance import Floats
 
 
 @dataclass(frozen=True, slots=True)
 class ModelError:
-    """Standard deviation of the log of predicted over true performance.
+    """Distribution of the log of predicted over true performance: Student's, around 0.
 
     Attributes:
-        floor: where a configuration is predicted to perform like the default.
-        slope: increase with the distance of the prediction from the default, in log units.
+        floor: its scale where a configuration is predicted to perform like the default, in log units.
+        slope: increase of the scale with the distance of the prediction from the default, both in log units.
+        df: degrees of freedom; few mean heavy tails, infinite is the normal distribution.
     """
 
     floor: float
     slope: float
+    df: float = math.inf
 
-    def sd(self, relative: float) -> float:
-        """The standard deviation for a prediction, default = 100."""
+    def scale(self, relative: float) -> float:
+        """The scale for a prediction, default = 100; the standard deviation of a normal distribution."""
         return math.hypot(self.floor, self.slope * math.log(relative / 100))
 
     def half_width(self, relative: float, confidence: float) -> float:
         """Half the interval of the log of one prediction that comes from the model alone."""
-        return float(ndtri((1 + confidence) / 2)) * self.sd(relative)
+        level = (1 + confidence) / 2
+        quantile = ndtri(level) if math.isinf(self.df) else stdtrit(self.df, level)
+        return float(quantile) * self.scale(relative)
+
+    def to_json(self) -> dict[str, Any]:
+        """The constants; ``df`` is null for the normal distribution."""
+        return {"floor": self.floor, "slope": self.slope, "df": None if math.isinf(self.df) else self.df}
 
 
 NO_ERROR = ModelError(0.0, 0.0)
 
 ERRORS: Mapping[str, ModelError] = {}
 """By model."""
+
+LEAST_RESIDUALS = 4
+"""Fewest residuals from which an error is fitted: it has three parameters."""
+_DFS = (3.0, 4.0, 6.0, 10.0, 30.0)
+_SMALLEST = 1e-4
+"""Lower limit of a fitted floor: predictions are not shown to more than a hundredth of a per cent."""
+
+
+def fitted(
+    residuals: Sequence[float], predicted_logs: Sequence[float], scatter_sds: Sequence[float]
+) -> ModelError:
+    """Fit a model's error to predictions of workloads that were really run, by maximum likelihood.
+
+    A residual is taken as Student's, with the squared scale ``floor^2 + (slope x predicted_log)^2 + scatter_sd^2``.
+    Its heavy tails keep a few gross errors from widening all intervals. The degrees of freedom are the most likely
+    of 3, 4, 6, 10 and 30.
+
+    Args:
+        residuals: log measured - log predicted, N of them, in log units.
+        predicted_logs: log of predicted performance over the default's, N of them.
+        scatter_sds: standard deviations of the residuals' parts that intervals contain anyway, such as the scatter
+            of the benchmarks, N of them, in log units.
+
+    Raises:
+        InputError: fewer than ``LEAST_RESIDUALS`` residuals.
+    """
+    r, x, s = (np.asarray(values, dtype=np.float64) for values in (residuals, predicted_logs, scatter_sds))
+    if len(r) < LEAST_RESIDUALS:
+        raise InputError(
+            f"{len(r)} measured ratios are too few to estimate a model's error",
+            remedy=f"measure at least {LEAST_RESIDUALS} on other workloads or configurations",
+        )
+    from scipy.optimize import minimize
+
+    best: tuple[float, ModelError] | None = None
+    typical = max(float(np.median(np.abs(r))), 10 * _SMALLEST)
+    for df in _DFS:
+
+        def loss(logs: Floats, df: float = df) -> float:
+            floor, slope = np.exp(np.clip(logs, -20, 5))
+            return _minus_log_likelihood(r, np.sqrt(floor**2 + (slope * x) ** 2 + s**2 + _SMALLEST**2), df)
+
+        for start in ((typical, 0.05), (typical / 3, 0.5)):
+            found = minimize(loss, np.log(start), method="Nelder-Mead", options={"maxiter": 2000})
+            if best is None or found.fun < best[0]:
+                floor, slope = (float(value) for value in np.exp(np.clip(found.x, -20, 5)))
+                best = float(found.fun), ModelError(math.hypot(floor, _SMALLEST), _cleared(slope), df)
+    assert best is not None, "there are degrees of freedom to try"
+    return best[1]
+
+
+def _cleared(slope: float) -> float:
+    """Return 0 for a slope without effect: the fit searches over its logarithm."""
+    return slope if slope > _SMALLEST else 0.0
+
+
+def _minus_log_likelihood(residuals: Floats, scales: Floats, df: float) -> float:
+    constant = gammaln((df + 1) / 2) - gammaln(df / 2) - 0.5 * math.log(df * math.pi)
+    logs = constant - np.log(scales) - (df + 1) / 2 * np.log1p((residuals / scales) ** 2 / df)
+    return -float(logs.sum())

@@ -43,6 +43,10 @@ _COMMANDS = {
     "place": ("cephfit.cli.predict.place_command", "Recommend one of the measured pools for each workload."),
     "evaluate": ("cephfit.cli.predict.evaluate_command", "Run several real workloads on every configuration."),
     "verify": ("cephfit.cli.predict.verify_command", "Run a real workload and compare it with the prediction."),
+    "assess": (
+        "cephfit.cli.predict.assess_command",
+        "Show how good predictions are, from workloads that were really run.",
+    ),
     "report": ("cephfit.cli.reports.report_command", "Write a report as HTML, Markdown or CSV."),
     "compare": ("cephfit.cli.reports.compare_command", "Compare runs of one sweep on several targets."),
     "cloud": (

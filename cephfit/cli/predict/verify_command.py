@@ -21,7 +21,12 @@ from cephfit.cli.options.common_options import (
 from cephfit.cli.options.completers import configurations, runs, sweep_files
 from cephfit.cli.options.workload_choice import verified_workload_option
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
-from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT, VERIFICATION_DOCUMENT
+from cephfit.core.values.run import (
+    PREDICTIONS_DOCUMENT,
+    PROFILE_DOCUMENT,
+    VERIFICATION_DOCUMENT,
+    WORKLOAD_PROFILE_DOCUMENT,
+)
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.progress_display import progress_display
 
@@ -114,7 +119,7 @@ def command(
     from cephfit.mapper.accuracy import assess
     from cephfit.operations.target_choice import open_target
     from cephfit.results.store.measuring_process import measured_by_this_process
-    from cephfit.results.store.sample_store import Store
+    from cephfit.results.store.sample_store import Store, kind_of
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
     from cephfit.sweep.optimiser import with_trials
     from cephfit.sweep.verification import verify
@@ -154,6 +159,8 @@ def command(
         finally:
             target.close()
         assessment = assess(predictions, samples, trial.workload.name)
+        kind = kind_of(WORKLOAD_PROFILE_DOCUMENT, trial.workload.name)
+        opened.put_document(run.run_id, kind, profile.to_json())
         opened.put_document(run.run_id, VERIFICATION_DOCUMENT, assessment.to_json())
     if as_json:
         print_json({"run": run.run_id, "note": note, **assessment.to_json()})

@@ -1,0 +1,198 @@
+"""Assess the models on workloads that were really run: figures, noise floor, and estimates of the models' errors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cephfit.core.errors import InputError
+from cephfit.core.values.run import SIMULATED
+from cephfit.mapper import MODELS
+from cephfit.mapper.accuracy import (
+    GOALS,
+    ModelAccuracy,
+    VerifiedPrediction,
+    accuracy_by_model,
+    error_pct_of,
+    is_inside,
+)
+from cephfit.mapper.contrasts import ranked
+from cephfit.mapper.model_error import ModelError
+from cephfit.mapper.model_evaluation import (
+    EvaluatedWorkload,
+    LeaveOut,
+    assessed_predictor,
+    error_of,
+    held_out,
+    residuals_of,
+    verified,
+)
+from cephfit.mapper.noise_floor import NoiseFloor, noise_floor_of
+from cephfit.mapper.trivial_predictors import TRIVIAL
+from cephfit.operations.evaluation_set import EvaluationSet
+from cephfit.results.report.run_notes import may_be_unfinished
+
+ASSESSED = (*MODELS, *TRIVIAL)
+"""The models, and the trivial ones that they are compared with."""
+ASSESSED_CONFIDENCE = 0.90
+"""Default level of the intervals whose coverage is assessed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAssessment:
+    """The accuracy of models on an evaluation set.
+
+    Attributes:
+        verified: one prediction by one model for each workload, with its assessment.
+        confidence: level of the intervals.
+        leave_out: what the models' errors were estimated without; None: they are those of the product.
+        noise_floor: of the measured values; None if no model could be assessed.
+        errors: of each model, fitted to all workloads, where there are enough.
+        notes: what could not be assessed, and caveats.
+    """
+
+    verified: tuple[VerifiedPrediction, ...]
+    confidence: float
+    leave_out: LeaveOut | None
+    noise_floor: NoiseFloor
+    errors: Mapping[str, ModelError]
+    notes: tuple[str, ...]
+
+    @property
+    def accuracy(self) -> tuple[ModelAccuracy, ...]:
+        """The figures of each model."""
+        return accuracy_by_model(self.verified)
+
+    @property
+    def closest(self) -> ModelAccuracy:
+        """The model with the lowest median error, trivial ones only if there is no other."""
+        figures = self.accuracy
+        offered = [a for a in figures if a.model not in TRIVIAL and a.median_error_pct is not None]
+        return min(offered or figures, key=lambda a: (a.median_error_pct is None, a.median_error_pct or 0.0))
+
+    def of(self, model: str) -> tuple[VerifiedPrediction, ...]:
+        """The predictions of one model."""
+        return tuple(v for v in self.verified if v.model == model)
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures as JSON values; null where a figure is unknown."""
+        floor = self.noise_floor
+        return {
+            "confidence": self.confidence,
+            "left_out": None if self.leave_out is None else self.leave_out.value,
+            "goals": {goal.figure: {"low": goal.low, "high": goal.high} for goal in GOALS},
+            "models": [
+                {
+                    **asdict(a),
+                    "trivial": a.model in TRIVIAL,
+                    "answered_by": _counted(v.predictions.model for v in self.of(a.model)),
+                    "meets": {goal.figure: goal.is_met(a) for goal in GOALS},
+                }
+                for a in self.accuracy
+            ],
+            "noise_floor": {
+                "other_rounds": None if floor.other_rounds is None else asdict(floor.other_rounds),
+                "median_half_width_pct": floor.half_width_pct,
+                "again": floor.n_again,
+                "again_not_distinguishable": floor.again_alike,
+            },
+            "errors": {model: error.to_json() for model, error in self.errors.items()},
+            "ratios": [
+                {
+                    "model": v.model,
+                    "run": v.run,
+                    "workload": v.assessment.workload,
+                    "configuration": row.configuration,
+                    "predicted": row.predicted_relative,
+                    "predicted_low": row.predicted_low,
+                    "predicted_high": row.predicted_high,
+                    "measured": row.measured_relative,
+                    "measured_low": row.measured_low,
+                    "measured_high": row.measured_high,
+                    "error_pct": error_pct_of(row),
+                    "inside": is_inside(row),
+                    "again": row.configuration in v.again,
+                }
+                for v in self.verified
+                for row in v.compared
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def _counted(names: Any) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def assess_models(
+    evaluation: EvaluationSet,
+    *,
+    models: Sequence[str] = ASSESSED,
+    confidence: float = ASSESSED_CONFIDENCE,
+    leave_out: LeaveOut | None = None,
+) -> ModelAssessment:
+    """Predict every workload by each model, and compare the predictions with the measured values.
+
+    Args:
+        evaluation: workloads that were run.
+        models: names; trivial ones are in ``TRIVIAL``.
+        confidence: level of the intervals.
+        leave_out: fit the models' errors without each workload (or configuration), and judge the intervals on it.
+
+    Raises:
+        InputError: nothing can be assessed; it is the first reason. There is no such model. Too few workloads or
+            configurations are there to leave one out.
+    """
+    answers: dict[str, list[tuple[EvaluatedWorkload, VerifiedPrediction]]] = {name: [] for name in models}
+    refused: dict[str, InputError] = {str(error): error for error in evaluation.refused}
+    predictors = {name: assessed_predictor(name, confidence) for name in models}
+    for one in evaluation.workloads:
+        for name in models:
+            try:
+                with may_be_unfinished({"finished": one.baselines.is_finished}):
+                    predictions = ranked(predictors[name], one.profile, one.baselines)
+                answers[name].append((one, verified(one, name, predictions)))
+            except InputError as error:
+                refused.setdefault(str(error), error)
+    if not any(answers.values()):
+        if refused:
+            raise next(iter(refused.values()))
+        raise InputError(
+            "no workload was run on the configurations",
+            remedy="run real workloads on all configurations of the sweep with `cephfit verify --configurations`",
+        )
+    found: list[VerifiedPrediction] = []
+    errors: dict[str, ModelError] = {}
+    for name, pairs in answers.items():
+        before = [v for _, v in pairs]
+        if leave_out is not None and before:
+            found += held_out([one for one, _ in pairs], name, before, confidence, leave_out)
+        else:
+            found += before
+        try:
+            errors[name] = error_of(residuals_of(before))
+        except InputError:
+            continue  # too few ratios; the figures show how many there are
+    fullest = max(answers.values(), key=len)
+    floor = noise_floor_of([one for one, _ in fullest], [v for _, v in fullest])
+    notes = [SIMULATED] if any(v.is_simulated for v in found) else []
+    notes += _substituted(found)
+    notes += [f"not assessed: {' '.join(text.split())}" for text in refused]
+    return ModelAssessment(tuple(found), confidence, leave_out, floor, errors, tuple(notes))
+
+
+def _substituted(found: Sequence[VerifiedPrediction]) -> list[str]:
+    """Return a note on models that left the answer to another one."""
+    notes = []
+    for model in dict.fromkeys(v.model for v in found):
+        own = [v for v in found if v.model == model]
+        others = [v for v in own if v.predictions.model != model]
+        if others:
+            names = ", ".join(dict.fromkeys(v.assessment.workload for v in others))
+            notes.append(
+                f"{model} left {len(others)} of {len(own)} answers to {others[0].predictions.model}, for lack of "
+                f"waiting times or of rates by size and depth: {names}"
+            )
+    return notes

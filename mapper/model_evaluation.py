@@ -1,0 +1,243 @@
+"""The evaluation of models: workloads that were run on the configurations of a sweep, and what they show. Pure.
+
+A model's error may be estimated from some workloads (or configurations) and judged on those left out: the figures
+then are those that a new workload (or configuration) will see.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from scipy.special import ndtri
+
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Predictor
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
+from cephfit.core.values.profile import Profile
+from cephfit.core.values.sample import WorkloadSample
+from cephfit.mapper import predictor
+from cephfit.mapper.accuracy import VerifiedPrediction, assess
+from cephfit.mapper.mix_predictor import MixPredictor
+from cephfit.mapper.model_error import ModelError, fitted
+from cephfit.mapper.trivial_predictors import TRIVIAL, trivial_predictor
+
+AGAIN = "-again"
+"""Suffix of the name of a configuration with the default's settings, where settings are unknown."""
+
+
+class LeaveOut(StrEnum):
+    """What the estimate of a model's error does not see while its intervals are judged on it."""
+
+    WORKLOADS = "workloads"
+    CONFIGURATIONS = "configurations"
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedWorkload:
+    """A workload that was run on configurations of a sweep.
+
+    Attributes:
+        workload: name.
+        profile: of the workload, traced on the default.
+        baselines: rates of the configurations.
+        samples: runs of the workload, in any state.
+        run: id of the run with the baselines, or the name of the evaluation folder.
+        target: where it was measured; empty if unknown.
+        is_simulated: whether the figures come from a model instead of a disk.
+        again: configurations with the default's settings under another name.
+        placed: by (configuration, repeat), the round and the volume of the run; the repeat alone where absent.
+    """
+
+    workload: str
+    profile: Profile
+    baselines: Baselines
+    samples: tuple[WorkloadSample, ...]
+    run: str
+    target: str = ""
+    is_simulated: bool = False
+    again: frozenset[str] = frozenset()
+    placed: Mapping[tuple[str, int], tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def n_values(self) -> int:
+        """Number of runs with a value."""
+        return sum(s.value is not None for s in self.samples)
+
+
+def assessed_predictor(name: str, confidence: float, errors: Mapping[str, ModelError] | None = None) -> Predictor:
+    """Return the predictor of a model, or a trivial one.
+
+    Args:
+        name: one of the models, or of ``TRIVIAL``.
+        confidence: level of the intervals.
+        errors: by name of the answering model; None: those that the product uses.
+
+    Raises:
+        InputError: there is no such model, or the confidence is not between 0 and 1.
+    """
+    if name in TRIVIAL:
+        return trivial_predictor(name, confidence, errors or {})
+    found = predictor(name, confidence=confidence, with_error=True)
+    if errors is None:
+        return found
+    assert isinstance(found, MixPredictor), "errors are those of mixes"
+    return replace(found, errors=errors)
+
+
+def verified(evaluated: EvaluatedWorkload, name: str, predictions: PredictionSet) -> VerifiedPrediction:
+    """Compare predictions with what the workload measured.
+
+    Args:
+        evaluated: the workload.
+        name: of the model that was asked, which may have left the answer to another one.
+        predictions: for the workload.
+
+    Raises:
+        InputError: no run of the default has a value.
+    """
+    assessment = assess(predictions, evaluated.samples, evaluated.workload)
+    return VerifiedPrediction(
+        evaluated.run,
+        evaluated.target,
+        evaluated.is_simulated,
+        predictions,
+        assessment,
+        asked=name,
+        again=evaluated.again,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """What a prediction missed by.
+
+    Attributes:
+        workload: name.
+        configuration: name.
+        log_error: log of measured over predicted.
+        predicted_log: log of predicted over the default's.
+        scatter_sd: standard deviation of the prediction that comes from the benchmarks, in log units.
+    """
+
+    workload: str
+    configuration: str
+    log_error: float
+    predicted_log: float
+    scatter_sd: float
+
+
+def residuals_of(found: Iterable[VerifiedPrediction]) -> tuple[Residual, ...]:
+    """Return the residuals of all compared configurations.
+
+    The noise of the measured values stays in them: intervals with an error that was fitted to them cover measured
+    ratios, which is what a user can check. Standard deviations are taken from the joint intervals of the scatter by
+    the normal quantile, which makes them too large by some per cent where the scatter has few degrees of freedom.
+    """
+    rows = []
+    for one in found:
+        n_compared = max(1, len(one.predictions.predictions) - 1)
+        quantile = float(ndtri(1 - (1 - one.predictions.confidence) / (2 * n_compared)))
+        for row in one.compared:
+            p = one.predictions.of(row.configuration)
+            if row.measured_relative is None or not row.measured_relative > 0:
+                continue
+            width = _log_half_width(p)
+            rows.append(
+                Residual(
+                    one.assessment.workload,
+                    row.configuration,
+                    math.log(row.measured_relative / p.relative),
+                    math.log(p.relative / 100),
+                    width / quantile if math.isfinite(width) else 0.0,
+                )
+            )
+    return tuple(rows)
+
+
+def _log_half_width(p: Prediction) -> float:
+    """Return half the interval of the scatter alone, in log units; infinite where it is unknown or open."""
+    if p.scatter_low is None or p.scatter_high is None or p.scatter_low <= 0 or math.isinf(p.scatter_high):
+        return math.inf
+    return math.log(p.scatter_high / p.scatter_low) / 2
+
+
+def error_of(residuals: Sequence[Residual]) -> ModelError:
+    """Fit a model's error to residuals.
+
+    Raises:
+        InputError: they are too few.
+    """
+    return fitted(
+        [r.log_error for r in residuals], [r.predicted_log for r in residuals], [r.scatter_sd for r in residuals]
+    )
+
+
+def held_out(
+    evaluated: Sequence[EvaluatedWorkload],
+    name: str,
+    found: Sequence[VerifiedPrediction],
+    confidence: float,
+    what: LeaveOut,
+) -> tuple[VerifiedPrediction, ...]:
+    """Predict each workload with a model error that was fitted without it, or without each configuration.
+
+    Args:
+        evaluated: workloads.
+        name: of the model.
+        found: its predictions for them, in the same order.
+        confidence: level of the intervals.
+        what: is left out.
+
+    Raises:
+        InputError: too few workloads or configurations are left for a fit.
+    """
+    residuals = residuals_of(found)
+    errors: dict[str, ModelError] = {}
+    left_out = {getattr(r, "workload" if what is LeaveOut.WORKLOADS else "configuration") for r in residuals}
+    for left in left_out:
+        errors[left] = _without(residuals, left, what)
+    answers = []
+    for one, before in zip(evaluated, found, strict=True):
+        by_left = {
+            left: _with_error(one, name, before, confidence, errors[left])
+            for left in ([one.workload] if what is LeaveOut.WORKLOADS else sorted(left_out))
+            if left in errors
+        }
+        if not by_left:
+            continue  # nothing could be compared
+        joined = by_left[one.workload] if what is LeaveOut.WORKLOADS else _joined(before.predictions, by_left)
+        answers.append(verified(one, name, joined))
+    return tuple(answers)
+
+
+def _without(residuals: Sequence[Residual], left: str, what: LeaveOut) -> ModelError:
+    kept = [r for r in residuals if left != (r.workload if what is LeaveOut.WORKLOADS else r.configuration)]
+    try:
+        return error_of(kept)
+    except InputError as error:
+        raise InputError(
+            f"without {left} there are too few other {what} to estimate a model's error: {error.what}",
+            where=f"--leave-out {what}",
+            remedy=f"measure more {what}, or assess without leaving any out",
+        ) from None
+
+
+def _with_error(
+    one: EvaluatedWorkload, name: str, before: VerifiedPrediction, confidence: float, error: ModelError
+) -> PredictionSet:
+    errors = {name: error, before.predictions.model: error}
+    return assessed_predictor(name, confidence, errors).predict(one.profile, one.baselines)
+
+
+def _joined(before: PredictionSet, by_left: Mapping[str, PredictionSet]) -> PredictionSet:
+    """Return predictions of which each configuration's comes from the fit without it."""
+    rows = tuple(
+        by_left[p.configuration].of(p.configuration) if p.configuration in by_left else p
+        for p in before.predictions
+    )
+    default = next(p.configuration for p in rows if p.verdict is Verdict.DEFAULT)
+    better = [p.configuration for p in rows if p.verdict is Verdict.BETTER]
+    worse = [p.configuration for p in rows if p.verdict is Verdict.WORSE]
+    return replace(before, predictions=rows, best=[*better, default][0], worst=[default, *worse][-1])
