@@ -43,7 +43,7 @@ MAX_DISKS = 64
 """The counts of a disk take 0.3 MiB. With more disks than this, none are kept."""
 
 _DIVIDED_AT_ONCE = 1 << 14
-"""Held accesses are followed when there are at least this many: sorting costs less per access then."""
+"""Held accesses are followed when at least this many are new, and most are: sorting costs less per access then."""
 
 ALIGNMENTS = ("4K", "8K", "64K", "own")
 """Names of the alignments that are counted, in the order of ``DiskDemands.alignment``."""
@@ -179,7 +179,7 @@ class _Disk:
             self._held,
             self._n_held,
         )
-        if self._n_held >= self._n_divided + _DIVIDED_AT_ONCE:
+        if self._n_held >= 2 * self._n_divided + _DIVIDED_AT_ONCE:
             self._divide(int(self._window[self._numbers[loops.POSITION]]))
 
     def _divide(self, until_ns: int) -> None:

@@ -215,7 +215,7 @@ def written_op(at: int, letters: np.uint64) -> int:
     """
     write, flushes = equal(at, _LETTER_W) & letters, equal(at, _LETTER_F) & letters
     before = (write & (~write + _1)) - _1
-    op = np.int64(OP_WRITE)
+    op = OP_WRITE
     if equal(at, _LETTER_S) & letters:
         op |= SYNC << OP_BITS
     if flushes & before:

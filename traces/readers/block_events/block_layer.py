@@ -278,9 +278,10 @@ class PendingCounts:
         accesses, outstanding, flushes = ready.accesses, ready.outstanding, None
         if with_flushes:
             accesses, outstanding, flushes = _without_flushes(accesses, outstanding)
-        flags = accesses.op >> OP_BITS if with_flags else None
+        flags: NDArray[np.uint8] | None = None
         if with_flags:
-            accesses = replace(accesses, op=accesses.op & ((1 << OP_BITS) - 1))
+            flags = accesses.op >> np.uint8(OP_BITS)
+            accesses = replace(accesses, op=accesses.op & np.uint8((1 << OP_BITS) - 1))
         batch = accesses.batch(
             tuple(device_name(d) for d in devices),
             outstanding=outstanding if timed else None,
