@@ -16,6 +16,7 @@ from cephfit.core.values.measurement import (
     CacheCondition,
     Load,
     Measurement,
+    Steady,
 )
 from cephfit.core.yaml_lines import MOST, Located, nearest
 from cephfit.sweep.declaration.file_settings import NAME
@@ -23,6 +24,7 @@ from cephfit.sweep.declaration.file_settings import NAME
 SHAPE = ("iodepth", "clients", "read_pct", "rate_iops", "rate", "align", "sync")
 """Keys of a load that ``measurement`` has too."""
 MOST_CLIENTS = 1024
+_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
 _OWN_SIZE = "own"
 _NO_SYNC = "none"
 _EVERY = re.compile(r"every ([1-9][0-9]{0,8})")
@@ -249,6 +251,7 @@ def _words(entry: Located | None, what: str, right: list[str]) -> list[str]:
 _MEASUREMENT = (
     *("sizes", "patterns", "cells", "volume_size", "repeats", "ramp_seconds", "run_seconds", "engine", "ioengine"),
     *("direct", "cache", "seed", "max_attempts", *SHAPE, "loads"),
+    *("steady", "settle_seconds"),
 )
 MOST_REPEATS = 1000
 """Hundreds of times a usual number: a larger one is a typing error, and its plan alone would take hours."""
@@ -302,13 +305,34 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
         rate_nbytes_per_s=shape.rate_nbytes_per_s,
         align_nbytes=shape.align_nbytes or 0,
         sync=shape.sync or "",
+        steady=_steady(parts["steady"], engine) if "steady" in parts else None,
+        settle_seconds=parts["settle_seconds"].seconds() if "settle_seconds" in parts else 0.0,
     )
+    if own.steady is not None and own.steady.limit_seconds < own.ramp_seconds + own.run_seconds:
+        parts["steady"].refuse(
+            f"limit_seconds {own.steady.limit_seconds:g} is less than one run of "
+            f"{own.ramp_seconds + own.run_seconds:g} s",
+            "write several times that",
+        )
     measurement = replace(own, loads=read_loads(parts.get("loads"), own))
     for name in measurement.load_names:
         place: Mapping[str, Located] = parts["loads"].mapping()[name].mapping() if name else parts
         _refuse_what_the_engine_lacks(measurement.under(name), place)
         _require_room_for_alignment(measurement.under(name), parts["volume_size"])
     return measurement
+
+
+def _steady(entry: Located, engine: str) -> Steady:
+    """Return the section ``measurement.steady``."""
+    if engine != FIO:
+        entry.refuse(f"{engine} has no ramp, so it cannot repeat a run with a longer one", "remove it")
+    parts = entry.mapping(("within", "limit_seconds"), required=("within", "limit_seconds"))
+    percent = _PERCENT.fullmatch(str(parts["within"].value))
+    if percent is None or not 0 < float(percent[1]) <= 100:
+        parts["within"].refuse(
+            f"within must be a percentage above 0, up to 100, not {parts['within'].value!r}", "such as 10%"
+        )
+    return Steady(float(percent[1]) / 100, parts["limit_seconds"].seconds(positive=True))
 
 
 def _ioengine(parts: Mapping[str, Located], engine: str) -> str:

@@ -211,9 +211,7 @@ def test_a_synchronous_engine_and_small_volumes_are_replaced_where_the_proposal_
     deep = propose(workload(demand(Pattern.RANDREAD, 4096, 1.0, depth=16.0)), base)
     assert deep.measurement.ioengine == "libaio"
     assert "cannot have 16 I/Os in flight" in deep.notes[0]
-    small = parse_sweep(
-        QUICK.text.replace("volume_size: 512M", "volume_size: 32M"), file="small.yaml"
-    ).measurement
+    small = parse_sweep(QUICK.text.replace("volume_size: 512M", "volume_size: 32M"), file="small.yaml").measurement
     assert propose(profile, small).measurement.volume_nbytes == 64 * MIB
 
 

@@ -92,6 +92,13 @@ def print_plan(document: Mapping[str, Any]) -> None:
     own = _alignment_and_sync(m)
     if own:
         click.echo(f"accesses: {', '.join(own)}")
+    if steady := m.get("steady"):
+        click.echo(
+            f"a run that writes is repeated with a longer ramp while its rate falls by more than "
+            f"{100 * steady['within']:g} %, for at most {steady['limit_seconds']:g} s (not in the expected time)"
+        )
+    if settle := m.get("settle_seconds"):
+        click.echo(f"{settle:g} s of rest before each run")
     for load in m.get("loads", ()):
         values = [
             f"{word.replace('n_clients', 'clients')} {value}"

@@ -67,6 +67,22 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Steady:
+    """When the rate of a run that writes is steady, and how long to repeat a run that is not.
+
+    Attributes:
+        within: part by which the rate may fall from the first half of the run to the second, above 0.
+        limit_seconds: time of all runs of a sample together, ramps included. One run is always taken.
+    """
+
+    within: float
+    limit_seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"within": self.within, "limit_seconds": self.limit_seconds}
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """How every cell of every configuration is measured.
 
@@ -90,6 +106,8 @@ class Measurement:
         loads: additional loads.
         align_nbytes: see Load; 0: every access starts at a multiple of its own size.
         sync: see Load.
+        steady: repeats runs whose rate is not steady; None to take every run as it is.
+        settle_seconds: wait before each run, in which the storage ends deferred work of the run before.
     """
 
     cells: tuple[Cell, ...]
@@ -111,6 +129,8 @@ class Measurement:
     loads: tuple[Load, ...] = ()
     align_nbytes: int = 0
     sync: str = ""
+    steady: Steady | None = None
+    settle_seconds: float = 0.0
 
     @property
     def load_names(self) -> tuple[str, ...]:
@@ -190,6 +210,8 @@ class Measurement:
             "loads": [load.to_json() for load in self.loads] or None,
             "align_nbytes": self.align_nbytes or None,
             "sync": self.sync or None,
+            "steady": None if self.steady is None else self.steady.to_json(),
+            "settle_seconds": self.settle_seconds or None,
         }
         return {
             **{key: value for key, value in further.items() if value is not None},
