@@ -358,7 +358,7 @@ def _erratic_and_pooled(residuals: Floats, present: Booleans) -> tuple[Booleans,
     squares = (residuals**2).sum(axis=2)
     df = np.maximum(present.sum(axis=2) - 1, 0)
     own_df = df.sum(axis=1)
-    n = np.count_nonzero(own_df)
+    n = int(np.count_nonzero(own_df))
     erratic = np.zeros(len(df), dtype=np.bool_)
     pooled = _pooled(squares, df, erratic)
     for _ in range((n - 1) // 2):
