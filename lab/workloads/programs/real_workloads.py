@@ -1,11 +1,11 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Real workloads on a file system on a block device, for `cephfit evaluate` (docs/evaluation.md).
 
-Each link in this folder is one workload, with the steps of docs/workloads.md: `mail prepare`, `mail run`. A
-workload's data are built once, as an image of the whole volume. `prepare` copies it to the device: every run on every
-on every configuration begins with the same bytes, and all of the volume is allocated. CEPHFIT_IMAGES names the
-folder that keeps the images; without it, each `prepare` builds its own. `run` has separate mount and process
-namespaces: when it ends or is killed, the kernel ends all its processes and removes its mount.
+Each link in this folder is one workload, with the steps of docs/workloads.md: `mail prepare`, `mail run`. The data
+of a workload are built once, as an image of the whole volume. `prepare` copies it to the device, so every run on each
+configuration begins with the same bytes, and all of the volume is allocated. CEPHFIT_IMAGES names the folder that
+keeps the images; without it, each `prepare` builds its own. Both steps have separate mount and process namespaces:
+when they end or are killed, the kernel ends all their processes and removes their mounts.
 """
 
 import ctypes
@@ -26,11 +26,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 KIB, MIB = 1 << 10, 1 << 20
 VOLUME_NBYTES = 384 * MIB
 NOTHING_BETTER = 2
-INSIDE = "run-in-namespaces"
+INSIDE = "-in-namespaces"
+ROOT = Path("/mnt")
+"""Where volumes are mounted, seen only in the mount namespace of a step."""
 POSTGRES_BIN = Path("/usr/lib/postgresql/15/bin")
 COPY_NBYTES = 4 * MIB
 UNUSED_SECONDS = 60.0
@@ -543,13 +546,10 @@ def build(workload: RealWorkload, image: Path) -> None:
         called(
             "mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0", "-J", "size=16", "-m", "0", str(part)
         )
-    with tempfile.TemporaryDirectory(prefix="cephfit-build-") as folder:
-        called("mount", "-o", "loop", str(part), folder)
-        try:
-            Path(folder).chmod(0o755)
-            workload.build(Path(folder))
-        finally:
-            called("umount", folder)
+    called("mount", "-o", "loop", str(part), str(ROOT))
+    ROOT.chmod(0o755)
+    workload.build(ROOT)
+    called("umount", str(ROOT))
     part.rename(image)
 
 
@@ -578,8 +578,8 @@ def copy_to_device(image: Path, device: Path) -> None:
     os.fsync(target)
 
 
-def run() -> None:
-    """Begin again in namespaces of this run, which end all its processes and mounts with it."""
+def begin_again_in_namespaces(step: str) -> NoReturn:
+    """Replace this process by one whose namespaces end all its processes and mounts with it."""
     own = [
         "unshare",
         "--mount",
@@ -590,19 +590,14 @@ def run() -> None:
         "--kill-child=KILL",
         "--mount-proc",
     ]
-    os.execvp(own[0], [*own, sys.executable, sys.argv[0], INSIDE])
+    os.execvp(own[0], [*own, sys.executable, sys.argv[0], step + INSIDE])
 
 
-def run_in_namespaces(workload: RealWorkload) -> None:
+def run(workload: RealWorkload) -> None:
     device, seconds = os.environ["CEPHFIT_DEVICE"], float(os.environ["CEPHFIT_SECONDS"])
-    with tempfile.TemporaryDirectory(prefix="cephfit-run-", dir="/run") as folder:
-        called("mount", "-o", "noatime", device, folder)
-        try:
-            Path("/proc/sys/vm/drop_caches").write_text("3")
-            speed = workload.work(Path(folder), seconds, random.Random(os.environ["CEPHFIT_SEED"]))
-        finally:
-            called("umount", "--lazy", folder)
-    print(speed)
+    called("mount", "-o", "noatime", device, str(ROOT))
+    Path("/proc/sys/vm/drop_caches").write_text("3")
+    print(workload.work(ROOT, seconds, random.Random(os.environ["CEPHFIT_SEED"])))
 
 
 def cleanup() -> None:
@@ -623,12 +618,12 @@ def main() -> None:
     workload = WORKLOADS[name]()
     if step == "describe":
         describe(workload, name)
-    elif step == "prepare":
+    elif step in ("prepare", "run"):
+        begin_again_in_namespaces(step)
+    elif step == "prepare" + INSIDE:
         prepare(workload, name)
-    elif step == "run":
-        run()
-    elif step == INSIDE:
-        run_in_namespaces(workload)
+    elif step == "run" + INSIDE:
+        run(workload)
     else:
         cleanup()
 
