@@ -1,7 +1,7 @@
 """The error of a model beyond the scatter of its measurements.
 
-The constants come from real workloads that ran on every configuration of a sweep (docs/evidence.md): the log errors
-of their predictions were fitted by ``fitted``. `cephfit assess --leave-out workloads` shows how well such a fit
+The constants come from real workloads that ran on every configuration of a sweep (docs/evidence.md). They were
+fitted to the log errors of the predictions. `cephfit assess --leave-out workloads` shows how well such a fit
 covers workloads that it has not seen.
 """
 
@@ -63,9 +63,9 @@ def fitted(
 ) -> ModelError:
     """Fit a model's error to predictions of workloads that were really run, by maximum likelihood.
 
-    A residual is taken as Student's, with the squared scale ``floor^2 + (slope x predicted_log)^2 + scatter_sd^2``.
-    Its heavy tails keep a few gross errors from widening all intervals. The degrees of freedom are the most likely
-    of 3, 4, 6, 10 and 30.
+    Residuals have Student's distribution, with the squared scale ``floor^2 + (slope x predicted_log)^2 +
+    scatter_sd^2``. Its heavy tails keep a few gross errors from widening all intervals. The degrees of freedom are
+    the most likely of 3, 4, 6, 10 and 30.
 
     Args:
         residuals: log measured - log predicted, N of them, in log units.
@@ -96,14 +96,10 @@ def fitted(
             found = minimize(loss, np.log(start), method="Nelder-Mead", options={"maxiter": 2000})
             if best is None or found.fun < best[0]:
                 floor, slope = (float(value) for value in np.exp(np.clip(found.x, -20, 5)))
-                best = float(found.fun), ModelError(math.hypot(floor, _SMALLEST), _cleared(slope), df)
+                slope = slope if slope > _SMALLEST and x.any() else 0.0  # the search is over logarithms
+                best = float(found.fun), ModelError(math.hypot(floor, _SMALLEST), slope, df)
     assert best is not None, "there are degrees of freedom to try"
     return best[1]
-
-
-def _cleared(slope: float) -> float:
-    """Return 0 for a slope without effect: the fit searches over its logarithm."""
-    return slope if slope > _SMALLEST else 0.0
 
 
 def _minus_log_likelihood(residuals: Floats, scales: Floats, df: float) -> float:

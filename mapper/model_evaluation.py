@@ -132,8 +132,8 @@ def residuals_of(found: Iterable[VerifiedPrediction]) -> tuple[Residual, ...]:
     """Return the residuals of all compared configurations.
 
     The noise of the measured values stays in them: intervals with an error that was fitted to them cover measured
-    ratios, which is what a user can check. Standard deviations are taken from the joint intervals of the scatter by
-    the normal quantile, which makes them too large by some per cent where the scatter has few degrees of freedom.
+    ratios, which is what a user can check. Standard deviations are taken from the joint intervals of the scatter
+    by the normal quantile. Where the scatter has few degrees of freedom, they are too large by some per cent.
     """
     rows = []
     for one in found:

@@ -11,8 +11,7 @@ import numpy as np
 
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.sample import State
-from cephfit.mapper.accuracy import ModelAccuracy, VerifiedPrediction, accuracy_by_model
-from cephfit.mapper.accuracy import assess
+from cephfit.mapper.accuracy import ModelAccuracy, VerifiedPrediction, accuracy_by_model, assess
 from cephfit.mapper.model_evaluation import EvaluatedWorkload
 
 OTHER_ROUNDS = "the other rounds"

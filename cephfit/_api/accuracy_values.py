@@ -30,9 +30,13 @@ class AccuracySummary(TabularSequence[ModelAccuracy]):
     - median_error_pct, p90_error_pct: of the relative error, in per cent of the measured value;
     - spearman: rank correlation, -1 to 1, mean over the runs with at least three configurations;
     - mean_regret_pct, max_regret_pct: loss from choosing the predicted best instead of the measured best;
-    - best_in_top_2: share of the runs whose predicted best is one of the two best measured, 0 to 1;
+    - best_in_top_1, best_in_top_2: share of the runs whose predicted best is the best measured, or one of the two
+        best, 0 to 1;
     - worst_named: share of the runs whose predicted worst is the worst measured, 0 to 1;
-    - coverage: share of the configurations whose measured value is in the predicted interval, 0 to 1.
+    - coverage: share of the configurations whose measured value is in the predicted interval, 0 to 1;
+    - highest_mean_regret_pct, highest_in_top_2: the same for choosing the highest prediction, even if it is not
+        distinguishable from the default;
+    - n_again: how many of n_configurations have the default's settings under another name.
 
     A figure is None if no run determines it.
     """
@@ -96,11 +100,11 @@ class Accuracy(Tabular):
     @property
     def models(self) -> tuple[str, ...]:
         """Names of the models that were assessed."""
-        return tuple(dict.fromkeys(v.assessment.model for v in self.verified))
+        return tuple(dict.fromkeys(v.model for v in self.verified))
 
     def of(self, model: str) -> Accuracy:
         """The part of one model; empty if it was not assessed."""
-        return Accuracy(tuple(v for v in self.verified if v.assessment.model == model), self.notes)
+        return Accuracy(tuple(v for v in self.verified if v.model == model), self.notes)
 
     def summary(self) -> AccuracySummary:
         """The summary figures of each model."""
@@ -109,7 +113,7 @@ class Accuracy(Tabular):
     def _table(self) -> Table:
         rows = tuple(
             (
-                *(v.run, v.target, v.is_simulated, v.assessment.workload, v.assessment.metric, v.assessment.model),
+                *(v.run, v.target, v.is_simulated, v.assessment.workload, v.assessment.metric, v.model),
                 *(row.configuration, row.predicted_relative, row.predicted_low, row.predicted_high),
                 *(row.measured_relative, row.measured_low, row.measured_high),
                 *(ratio_of(row), error_pct_of(row), is_inside(row), row.n),

@@ -17,7 +17,7 @@ from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
 from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, MODELS
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import SIMULATED, Run
+from cephfit.core.values.run import Run
 from cephfit.core.values.sample import OWN_LOAD, State, WorkloadSample
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from cephfit._api.accuracy_values import Accuracy
     from cephfit.core.protocols import Progress
-    from cephfit.mapper.accuracy import VerifiedPrediction
     from cephfit.operations.cluster_options import ClusterOptions
+    from cephfit.operations.evaluation_set import EvaluationSet
 
 PathOrUrl = str | os.PathLike[str]
 _ENTERED = "measured"
@@ -209,22 +209,26 @@ def assess(
     profiles: Profile | Iterable[Profile] = (),
     models: Sequence[str] | None = None,
     confidence: float = DEFAULT_CONFIDENCE,
+    leave_out: str | None = None,
 ) -> Accuracy:
-    """Compare predictions with measurements of real workloads on the same configurations.
+    """Compare predictions with measurements of real workloads on the same configurations, as ``cephfit assess``.
 
     Every verified run is predicted again from its baselines, by each model. Nothing is stored.
 
     Args:
-        store: with the runs: open, path or URL.
+        store: with the runs: open, path or URL; or the path of an evaluation folder with ``baselines.csv``,
+            ``measured.csv`` and ``profiles/``.
         runs: ids or ``Run`` values; None: all runs with workload runs (``cephfit verify``), or with ``measured``
-            the newest run.
+            the newest run. A folder has none.
         measured: values of a workload that was run by other means: by configuration, one value per round in the
-            order of rounds; more is better. Needs one run, and one profile.
+            order of rounds; more is better. Needs one run in a store, and one profile.
         metric: what ``measured`` is, such as ``tps``.
-        profiles: of the workloads. One is used for every workload, several by their names; else the profile that
-            is stored with the run is used.
-        models: names; None: all.
+        profiles: of the workloads, by their names; a single one is used if there is only one workload. Else the
+            profile that is stored for the workload is used.
+        models: names; None: all, and the trivial predictors that they are compared with.
         confidence: joint level of the intervals, between 0 and 1.
+        leave_out: ``workloads`` or ``configurations``: estimate the models' errors without each of them, and judge
+            the intervals on the one left out; None: use the errors that the product uses.
 
     Returns:
         Per run, workload, model and configuration: predicted, measured, their ratio, the error, and whether the
@@ -235,36 +239,36 @@ def assess(
         StoreError: the store cannot be used, or there is no such run.
     """
     from cephfit._api.accuracy_values import Accuracy
-    from cephfit.mapper import MODELS as NAMES
+    from cephfit.mapper.model_evaluation import LeaveOut
+    from cephfit.operations.evaluation_set import read_folder, read_store
+    from cephfit.operations.model_assessment import ASSESSED, assess_models
 
+    if leave_out is not None:
+        _one_of(leave_out, [what.value for what in LeaveOut], "leave_out")
     given = [profiles] if isinstance(profiles, Profile) else list(profiles)
-    names = NAMES if models is None else tuple(models)
-    opened = store if isinstance(store, Store) else open_store(store)
-    with nullcontext() if opened is store else opened:
-        chosen = _chosen(opened, runs, newest=measured is not None)
-        verified: list[VerifiedPrediction] = []
-        errors: list[InputError] = []
-        for run in chosen:
-            by_workload = (
-                _workloads(opened, run) if measured is None else _entered(measured, metric, chosen, given)
+    if not isinstance(store, Store) and "://" not in os.fspath(store) and Path(store).is_dir():
+        if runs is not None or measured is not None:
+            raise InputError(
+                "an evaluation folder has no runs and its own values",
+                where=os.fspath(store),
+                remedy="omit runs and measured=, or give a store",
             )
-            for workload, samples in by_workload.items():
-                try:
-                    profile = _profile_of(opened, run, workload, given)
-                    verified += _verified(opened, run, workload, samples, profile, names, confidence)
-                except InputError as error:
-                    errors.append(error)
-    if not verified:
-        if errors:
-            raise errors[0]
-        raise InputError(
-            "no run was verified",
-            where=opened.name,
-            remedy="run a real workload on its configurations with `cephfit verify`, or give values in measured=",
-        )
-    notes = [SIMULATED] if any(v.is_simulated for v in verified) else []
-    notes += [f"not assessed: {' '.join(str(error).split())}" for error in errors]
-    return Accuracy(tuple(verified), tuple(notes))
+        evaluation = read_folder(Path(store), profiles=given)
+    else:
+        opened = store if isinstance(store, Store) else open_store(store)
+        with nullcontext() if opened is store else opened:
+            chosen = _chosen(opened, runs, newest=measured is not None)
+            if measured is None:
+                evaluation = read_store(opened._results, chosen, given)
+            else:
+                evaluation = _entered(opened, measured, metric, chosen, given)
+    found = assess_models(
+        evaluation,
+        models=ASSESSED if models is None else tuple(models),
+        confidence=confidence,
+        leave_out=None if leave_out is None else LeaveOut(leave_out),
+    )
+    return Accuracy(found.verified, found.notes)
 
 
 def _chosen(store: Store, runs: str | Run | Iterable[str | Run] | None, *, newest: bool) -> list[Run]:
@@ -273,16 +277,15 @@ def _chosen(store: Store, runs: str | Run | Iterable[str | Run] | None, *, newes
     return list(store.runs()) if runs is None else [store.run(run) for run in runs]
 
 
-def _workloads(store: Store, run: Run) -> dict[str, list[WorkloadSample]]:
-    found: dict[str, list[WorkloadSample]] = {}
-    for workload, sample in store.workload_runs(run):
-        found.setdefault(workload, []).append(sample)
-    return found
-
-
 def _entered(
-    measured: Mapping[str, Sequence[float]], metric: str, runs: Sequence[Run], profiles: Sequence[Profile]
-) -> dict[str, list[WorkloadSample]]:
+    store: Store,
+    measured: Mapping[str, Sequence[float]],
+    metric: str,
+    runs: Sequence[Run],
+    profiles: Sequence[Profile],
+) -> EvaluationSet:
+    from cephfit.operations.evaluation_set import EvaluationSet, of_run, run_baselines
+
     if len(runs) != 1 or len(profiles) != 1:
         raise InputError(
             "values in measured= are of one run and one workload",
@@ -301,47 +304,8 @@ def _entered(
                 where=f"measured[{sample.configuration!r}]",
                 remedy="give positive numbers; omit configurations without a value",
             )
-    return {profiles[0].name: samples}
-
-
-def _profile_of(store: Store, run: Run, workload: str, profiles: Sequence[Profile]) -> Profile:
-    named = profiles if len(profiles) == 1 else [p for p in profiles if p.name == workload]
-    found = named[0] if named else store.profile(run)
-    if found is None:
-        raise InputError(
-            "the profile of the workload is missing",
-            where=f"run {run.run_id}, workload {workload}",
-            remedy="give it in profiles=, or map it first with `cephfit map`",
-        )
-    return found
-
-
-def _verified(
-    store: Store,
-    run: Run,
-    workload: str,
-    samples: Sequence[WorkloadSample],
-    profile: Profile,
-    models: Sequence[str],
-    confidence: float,
-) -> list[VerifiedPrediction]:
-    from cephfit.mapper.accuracy import VerifiedPrediction
-    from cephfit.mapper.accuracy import assess as assess_one
-
-    baselines = read_baselines(store, run)
-    unknown = sorted({s.configuration for s in samples} - set(baselines.configurations))
-    if unknown:
-        raise InputError(
-            f"the run measured no configuration {unknown[0]!r}",
-            where=f"run {run.run_id}, workload {workload}",
-            remedy=f"there are {', '.join(baselines.configurations)}",
-        )
-    found = []
-    for model in models:
-        predictions = predict(profile, baselines, model=model, confidence=confidence)
-        assessment = assess_one(predictions, samples, workload)
-        found.append(VerifiedPrediction(run.run_id, run.target, run.is_simulated, predictions, assessment))
-    return found
+    baselines = run_baselines(store._results, runs[0])
+    return EvaluationSet((of_run(runs[0], baselines, profiles[0].name, profiles[0], samples),))
 
 
 def run_sweep(

@@ -1,11 +1,11 @@
-"""Workloads that were run on the configurations of a sweep: read from a store or an evaluation folder, and exported.
+"""Workloads that were run on the configurations of a sweep, read from a store or an evaluation folder.
 
 An evaluation folder has three parts, all text:
 
 - ``baselines.csv``: rates, as in ``cephfit.results.tables.baseline_csv``;
-- ``measured.csv``: columns ``workload,metric,configuration,round,volume,value``: one row per run of a workload, more
-  is better. Runs of one round took turns over all configurations. ``volume`` tells runs of one round on several
-  volumes apart, and may be empty;
+- ``measured.csv``: one row per run of a workload, with the columns
+  ``workload,metric,configuration,round,volume,value``; more is better. In a round, all configurations took turns.
+  ``volume`` distinguishes runs of one round on several volumes, and may be empty;
 - ``profiles/NAME.json``: the profile of the workload NAME, traced on the default.
 """
 
@@ -277,8 +277,8 @@ def _measured(path: Path) -> dict[str, tuple[tuple[WorkloadSample, ...], _Placed
         own = rows.setdefault(workload, {})
         if key in own:
             raise InputError(
-                f"{workload} on {row.configuration}, round {row.round}, volume {row.volume or '(none)'} is in line "
-                f"{own[key].line} already",
+                f"{workload} on {row.configuration}, round {row.round}, volume {row.volume or '(none)'} is in "
+                f"line {own[key].line} already",
                 where=f"{path}:{row.line}",
                 remedy="each run of a workload is one row with another round or volume",
             )

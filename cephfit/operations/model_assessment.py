@@ -1,10 +1,11 @@
-"""Assess the models on workloads that were really run: figures, noise floor, and estimates of the models' errors."""
+"""Assess the models on workloads that were really run: figures, noise floor, estimates of the models' errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from cephfit.core.errors import InputError
+from cephfit.core.values.assessment import AssessmentRow
 from cephfit.core.values.run import SIMULATED
 from cephfit.mapper import MODELS
 from cephfit.mapper.accuracy import (
@@ -35,6 +36,41 @@ ASSESSED = (*MODELS, *TRIVIAL)
 """The models, and the trivial ones that they are compared with."""
 ASSESSED_CONFIDENCE = 0.90
 """Default level of the intervals whose coverage is assessed."""
+
+FIGURES = (
+    ("median_error_pct", "median error"),
+    ("p90_error_pct", "p90 error"),
+    ("spearman", "Spearman"),
+    ("mean_regret_pct", "regret"),
+    ("max_regret_pct", "worst regret"),
+    ("best_in_top_1", "top 1"),
+    ("best_in_top_2", "top 2"),
+    ("worst_named", "worst named"),
+    ("coverage", "coverage"),
+)
+"""The figures of a table, in its order: attribute of ``ModelAccuracy``, and heading."""
+
+
+def figure_text(accuracy: ModelAccuracy, figure: str) -> str:
+    """Format a figure of a model; ``-`` if it is unknown."""
+    value = getattr(accuracy, figure)
+    if value is None:
+        return "-"
+    if figure.endswith("_pct"):
+        return f"{value:.1f} %"
+    return f"{value:.2f}" if figure == "spearman" else f"{100 * value:.0f} %"
+
+
+def goal_text(figure: str) -> str:
+    """Format the goal of a figure; empty if it has none."""
+    goal = next((goal for goal in GOALS if goal.figure == figure), None)
+    if goal is None:
+        return ""
+    scale, sign = (1, " %") if figure.endswith("_pct") else (1, "") if figure == "spearman" else (100, " %")
+    ends = [None if end is None else f"{scale * end:g}" for end in (goal.low, goal.high)]
+    if None not in ends:
+        return f"{ends[0]} to {ends[1]}{sign}"
+    return f"<= {ends[1]}{sign}" if goal.low is None else f">= {ends[0]}{sign}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +108,37 @@ class ModelAssessment:
     def of(self, model: str) -> tuple[VerifiedPrediction, ...]:
         """The predictions of one model."""
         return tuple(v for v in self.verified if v.model == model)
+
+    def largest_errors(self, model: str) -> list[tuple[float, VerifiedPrediction, AssessmentRow]]:
+        """Return (error in per cent, prediction, configuration) of a model, the largest error first."""
+        found = [
+            (error, v, row)
+            for v in self.of(model)
+            for row in v.compared
+            if (error := error_pct_of(row)) is not None
+        ]
+        return sorted(found, key=lambda missed: -missed[0])
+
+    def sentences(self) -> list[str]:
+        """Return what the figures are of, and the noise of the measured values."""
+        first, floor, closest = self.accuracy[0], self.noise_floor, self.closest
+        left_out = f", with the models' errors estimated without the assessed {self.leave_out}"
+        said = [
+            f"{first.n_runs} workloads, {first.n_configurations} ratios to the default, {first.n_again} of them "
+            f"of the default's settings under another name; intervals at {100 * self.confidence:g} %"
+            + (left_out if self.leave_out is not None else ""),
+            f"{closest.model}, if its highest prediction is chosen even where it is not distinguishable from the "
+            f"default: regret {figure_text(closest, 'highest_mean_regret_pct')}, top 2 "
+            f"{figure_text(closest, 'highest_in_top_2')}",
+        ]
+        if floor.half_width_pct is not None:
+            said.append(f"Noise of the measured ratios: joint intervals of ±{floor.half_width_pct:.1f} % (median)")
+        if floor.n_again:
+            said.append(
+                f"The default under another name: not distinguishable from it in {floor.again_alike} of "
+                f"{floor.n_again} measurements"
+            )
+        return said
 
     def to_json(self) -> dict[str, Any]:
         """All figures as JSON values; null where a figure is unknown."""
@@ -148,20 +215,26 @@ def assess_models(
     answers: dict[str, list[tuple[EvaluatedWorkload, VerifiedPrediction]]] = {name: [] for name in models}
     refused: dict[str, InputError] = {str(error): error for error in evaluation.refused}
     predictors = {name: assessed_predictor(name, confidence) for name in models}
+    needed = [name for name in models if name not in TRIVIAL] or models
     for one in evaluation.workloads:
+        own: dict[str, VerifiedPrediction] = {}
         for name in models:
             try:
                 with may_be_unfinished({"finished": one.baselines.is_finished}):
                     predictions = ranked(predictors[name], one.profile, one.baselines)
-                answers[name].append((one, verified(one, name, predictions)))
+                own[name] = verified(one, name, predictions)
             except InputError as error:
                 refused.setdefault(str(error), error)
+        if any(name in own for name in needed):  # trivial predictors alone are compared with nothing
+            for name, found_by in own.items():
+                answers[name].append((one, found_by))
     if not any(answers.values()):
         if refused:
             raise next(iter(refused.values()))
         raise InputError(
-            "no workload was run on the configurations",
-            remedy="run real workloads on all configurations of the sweep with `cephfit verify --configurations`",
+            "no run was verified",
+            remedy="run real workloads on all configurations of the sweep with `cephfit verify --configurations`, "
+            "or (in Python) give values in measured=",
         )
     found: list[VerifiedPrediction] = []
     errors: dict[str, ModelError] = {}
@@ -179,6 +252,11 @@ def assess_models(
     floor = noise_floor_of([one for one, _ in fullest], [v for _, v in fullest])
     notes = [SIMULATED] if any(v.is_simulated for v in found) else []
     notes += _substituted(found)
+    notes += [
+        f"{name} was assessed on {len(pairs)} of {len(fullest)} workloads: compare its figures with care"
+        for name, pairs in answers.items()
+        if 0 < len(pairs) < len(fullest)
+    ]
     notes += [f"not assessed: {' '.join(text.split())}" for text in refused]
     return ModelAssessment(tuple(found), confidence, leave_out, floor, errors, tuple(notes))
 

@@ -135,12 +135,12 @@ def _predictions(pages: Sequence[Findings]) -> Iterator[tuple[object, ...]]:
 
 def to_html(report: ReportModel) -> str:
     """Render one self-contained HTML page: with style and figures, without scripts or external files."""
-    return _environment(autoescape=True).get_template("page.html.j2").render(report=report)
+    return environment(autoescape=True).get_template("page.html.j2").render(report=report)
 
 
 def to_markdown(report: ReportModel) -> str:
     """Render the same facts as Markdown."""
-    return _environment(autoescape=False).get_template("page.md.j2").render(report=report)
+    return environment(autoescape=False).get_template("page.md.j2").render(report=report)
 
 
 def to_index_html(rows: Sequence[IndexRow], *, store: str, made_ns: int, lost: Sequence[str] = ()) -> str:
@@ -151,7 +151,7 @@ def to_index_html(rows: Sequence[IndexRow], *, store: str, made_ns: int, lost: S
         lost: sentences on what could not be reported.
     """
     return (
-        _environment(autoescape=True)
+        environment(autoescape=True)
         .get_template("index.html.j2")
         .render(
             rows=sorted_rows(rows),
@@ -170,7 +170,8 @@ def _in_order(rows: Sequence[IndexRow], attribute: str) -> list[tuple[str, list[
     return [(name, list(group)) for name, group in groupby(rows, key=lambda row: getattr(row, attribute))]
 
 
-def _environment(*, autoescape: bool) -> Environment:
+def environment(*, autoescape: bool) -> Environment:
+    """Return the environment of the templates in ``templates/report``."""
     environment = Environment(
         loader=FunctionLoader(_source),
         autoescape=autoescape,

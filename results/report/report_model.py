@@ -79,6 +79,13 @@ def relative_axis(centres: Iterable[float], ends: Iterable[float]) -> Axis:
     return _linear(max(low - margin, 0.0), high + margin)
 
 
+def ratio_axis(values: Iterable[float]) -> Axis:
+    """Return a logarithmic scale for positive figures relative to the default = 100, which is always on it."""
+    inside = [100.0, *values]
+    margin = max((max(inside) / min(inside)) ** 0.06, 1.05)
+    return _logarithmic(min(inside) / margin, max(inside) * margin)
+
+
 def growth_axis(values: Iterable[float]) -> Axis:
     """Return a logarithmic scale for a growing quantity, such as 1, 2, 4 and 8 clients; these are the ticks."""
     ticks = tuple(sorted(set(values)))

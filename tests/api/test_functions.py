@@ -10,6 +10,8 @@ from sqlalchemy import delete, update
 import cephfit
 from cephfit.cli.main import cephfit as command_line
 from cephfit.core.values.sample import State, WorkloadSample
+from cephfit.mapper import MODELS
+from cephfit.mapper.trivial_predictors import TRIVIAL
 from cephfit.results.store import schema
 from cephfit.results.store.sample_store import Store as ResultsStore
 
@@ -177,7 +179,7 @@ def test_assess_reads_the_runs_that_verify_stored(store: Path) -> None:
                 sample = WorkloadSample(name, repeat, 0, State.OK, "tps", value, 0, 1)
                 results.add_workload_sample(run.run_id, "pgbench", sample)
     accuracy = cephfit.assess(store)
-    assert accuracy.models == ("time", "meyer", "meyer-random", "meyer-sequential")
+    assert accuracy.models == (*MODELS, *TRIVIAL)
     frame = accuracy.of("time").to_frame().set_index("configuration")
     assert set(frame.index) == set(MEASURED)
     assert set(frame["workload"]) == {"pgbench"}
@@ -207,7 +209,7 @@ def test_a_run_that_cannot_be_assessed_is_noted_and_the_others_are_assessed(stor
 @pytest.mark.parametrize(
     ("measured", "message"),
     [
-        ({"A": [1.0], "sdd": [2.0]}, "the run measured no configuration 'sdd'"),
+        ({"A": [1.0], "sdd": [2.0]}, "there are no baselines of the configuration 'sdd'"),
         ({"A": [1.0], "ssd": [0.0]}, "0.0 is not a value that can be compared"),
         ({"ssd": [2.0]}, "there is no value under the default A"),
     ],

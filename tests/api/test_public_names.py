@@ -23,7 +23,7 @@ PARAMETERS = {
     "blkparse_format, scheduler, progress",
     "read_baselines": "store_or_csv, run, *, load",
     "predict": "profile, baselines, *, model, confidence",
-    "assess": "store, runs, *, measured, metric, profiles, models, confidence",
+    "assess": "store, runs, *, measured, metric, profiles, models, confidence, leave_out",
     "run_sweep": "sweep, target, store, *, profile, model, new, keep, apply, health_limit_seconds, cluster, "
     "progress",
 }

@@ -94,4 +94,6 @@ def test_the_summary_of_all_models_fits_a_terminal(store: Path) -> None:
     for word in ("meyer-sequential", "median", "spearman", "regret", "coverage"):
         assert word in said
     assert accuracy.summary().of("time").n_configurations == 2
-    assert repr(accuracy) == "<Accuracy of time, meyer, meyer-random, meyer-sequential: 4 predictions>"
+    names = "waiting, time, meyer, meyer-random, meyer-sequential"
+    trivial = "always the default, best on average over cells, nearest single cell"
+    assert repr(accuracy) == f"<Accuracy of {names}, {trivial}: 8 predictions>"

@@ -1,4 +1,7 @@
-"""What must hold for every implementation of ``Predictor``: one suite, run against every model."""
+"""What must hold for every implementation of ``Predictor``: one suite, run against every model.
+
+The trivial predictors run the part of it that applies to them.
+"""
 
 import builtins
 import copy
@@ -22,8 +25,11 @@ from cephfit.core.protocols import Predictor
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.core.values.prediction import PredictionSet, Verdict
+from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import MODELS, predictor
+from cephfit.mapper.model_evaluation import assessed_predictor
+from cephfit.mapper.trivial_predictors import AVERAGE_CELL, NEAREST_CELL, TRIVIAL
 
 FACTORS = {"A": 1.0, "slow": 0.7, "nearly": 1.002, "fast": 1.3, "mixed": 1.1}
 ROUNDS = 3
@@ -32,6 +38,17 @@ ROUNDS = 3
 @pytest.fixture(params=MODELS)
 def model_predictor(request: pytest.FixtureRequest) -> Predictor:
     return predictor(request.param)
+
+
+@pytest.fixture(params=(*MODELS, AVERAGE_CELL, NEAREST_CELL))
+def ranking_predictor(request: pytest.FixtureRequest) -> Predictor:
+    """The models and the trivial predictors that distinguish configurations."""
+    return assessed_predictor(request.param, DEFAULT_CONFIDENCE)
+
+
+@pytest.fixture(params=(*MODELS, *TRIVIAL))
+def any_predictor(request: pytest.FixtureRequest) -> Predictor:
+    return assessed_predictor(request.param, DEFAULT_CONFIDENCE)
 
 
 def measured(factors: Mapping[str, float] = FACTORS, *, rounds: int = ROUNDS, times: float = 1.0) -> Baselines:
@@ -84,8 +101,8 @@ def test_it_says_which_model_speaks_of_what(model_predictor: Predictor) -> None:
     assert 0 < answer.confidence < 1
 
 
-def test_every_configuration_is_ranked_once_the_best_first(model_predictor: Predictor) -> None:
-    answer = model_predictor.predict(workload(), measured())
+def test_every_configuration_is_ranked_once_the_best_first(ranking_predictor: Predictor) -> None:
+    answer = ranking_predictor.predict(workload(), measured())
     names = [p.configuration for p in answer.predictions]
     assert sorted(names) == sorted(FACTORS)
     relative = [p.relative for p in answer.predictions]
@@ -96,8 +113,8 @@ def test_every_configuration_is_ranked_once_the_best_first(model_predictor: Pred
     assert answer.best not in answer.as_good
 
 
-def test_the_default_is_100_and_the_others_are_told_by_their_intervals(model_predictor: Predictor) -> None:
-    answer = model_predictor.predict(workload(), measured())
+def test_the_default_is_100_and_the_others_are_told_by_their_intervals(ranking_predictor: Predictor) -> None:
+    answer = ranking_predictor.predict(workload(), measured())
     for p in answer.predictions:
         assert 0 < p.relative < math.inf
         assert p.low <= p.relative <= p.high
@@ -115,43 +132,43 @@ def test_the_default_is_100_and_the_others_are_told_by_their_intervals(model_pre
     assert 0 < answer.noise_floor <= min(abs(answer.of(name).relative - 100) for name in ("fast", "slow"))
 
 
-def test_its_reasons_add_up_to_what_it_predicts(model_predictor: Predictor) -> None:
-    for p in model_predictor.predict(workload(), measured()).predictions:
+def test_its_reasons_add_up_to_what_it_predicts(any_predictor: Predictor) -> None:
+    for p in any_predictor.predict(workload(), measured()).predictions:
         assert sum(r.weight for r in p.reasons) == pytest.approx(1)
         assert sum(r.points for r in p.reasons) == pytest.approx(p.relative - 100, abs=1e-9)
         points = [abs(r.points) for r in p.reasons]
         assert points == sorted(points, reverse=True), "the most important first"
 
 
-def test_a_configuration_that_is_the_default_by_another_name_is_100(model_predictor: Predictor) -> None:
+def test_a_configuration_that_is_the_default_by_another_name_is_100(any_predictor: Predictor) -> None:
     """Its figures are the same, not only its speed."""
     baselines = measured()
     twin = {
         ("twin", cell): replace(b, configuration="twin") for (n, cell), b in baselines.cells.items() if n == "A"
     }
-    answer = model_predictor.predict(workload(), replace(baselines, cells={**baselines.cells, **twin}))
+    answer = any_predictor.predict(workload(), replace(baselines, cells={**baselines.cells, **twin}))
     assert answer.of("twin").relative == pytest.approx(100)
     assert answer.of("twin").verdict is Verdict.INDISTINGUISHABLE
 
 
-def test_only_ratios_count_of_rates_and_of_accesses(model_predictor: Predictor) -> None:
-    answer = model_predictor.predict(workload(), measured())
-    assert_same(answer, model_predictor.predict(workload(), measured(times=1000.0)))
-    assert_same(answer, model_predictor.predict(workload(times=1000), measured()))
+def test_only_ratios_count_of_rates_and_of_accesses(any_predictor: Predictor) -> None:
+    answer = any_predictor.predict(workload(), measured())
+    assert_same(answer, any_predictor.predict(workload(), measured(times=1000.0)))
+    assert_same(answer, any_predictor.predict(workload(times=1000), measured()))
 
 
-def test_the_order_of_the_baselines_does_not_matter(model_predictor: Predictor) -> None:
+def test_the_order_of_the_baselines_does_not_matter(ranking_predictor: Predictor) -> None:
     baselines = measured()
     items = list(baselines.cells.items())
     random.Random(1).shuffle(items)
     assert_same(
-        model_predictor.predict(workload(), baselines),
-        model_predictor.predict(workload(), replace(baselines, cells=dict(items))),
+        ranking_predictor.predict(workload(), baselines),
+        ranking_predictor.predict(workload(), replace(baselines, cells=dict(items))),
     )
 
 
-def test_nothing_is_told_of_what_was_measured_once(model_predictor: Predictor) -> None:
-    answer = model_predictor.predict(workload(), measured(rounds=1))
+def test_nothing_is_told_of_what_was_measured_once(any_predictor: Predictor) -> None:
+    answer = any_predictor.predict(workload(), measured(rounds=1))
     compared = [p for p in answer.predictions if p.configuration != "A"]
     assert len(compared) == len(FACTORS) - 1
     assert {p.verdict for p in compared} == {Verdict.INDISTINGUISHABLE}
@@ -160,11 +177,11 @@ def test_nothing_is_told_of_what_was_measured_once(model_predictor: Predictor) -
     assert answer.notes
 
 
-def test_it_is_pure(model_predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_pure(any_predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same answer to the same question, which stays as it was; no file, clock, dice or program is asked."""
     profile, baselines = workload(), measured()
     before = copy.deepcopy((profile, baselines))
-    answer = model_predictor.predict(profile, baselines)  # modules are imported by now
+    answer = any_predictor.predict(profile, baselines)  # modules are imported by now
 
     def refuse(*_: object, **__: object) -> object:
         raise AssertionError("this is no pure function")
@@ -183,21 +200,21 @@ def test_it_is_pure(model_predictor: Predictor, monkeypatch: pytest.MonkeyPatch)
             *((time, name) for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter")),
         ):
             world.setattr(module, name, refuse)
-        again = predictor(model_predictor.name).predict(profile, baselines)
+        again = assessed_predictor(any_predictor.name, DEFAULT_CONFIDENCE).predict(profile, baselines)
     assert again == answer
     assert (profile, baselines) == before
 
 
-def test_threads_may_ask_one_predictor_at_once(model_predictor: Predictor) -> None:
+def test_threads_may_ask_one_predictor_at_once(any_predictor: Predictor) -> None:
     questions = [measured({"A": 1.0, "x": 1 + n / 10}) for n in range(6)]
-    alone = [model_predictor.predict(workload(), question) for question in questions]
+    alone = [any_predictor.predict(workload(), question) for question in questions]
     with ThreadPoolExecutor(6) as pool:
-        assert list(pool.map(lambda question: model_predictor.predict(workload(), question), questions)) == alone
+        assert list(pool.map(lambda question: any_predictor.predict(workload(), question), questions)) == alone
 
 
 @pytest.mark.parametrize("rounds", [1, ROUNDS])
-def test_what_it_says_is_json_and_back(model_predictor: Predictor, rounds: int) -> None:
-    answer = model_predictor.predict(workload(), measured(rounds=rounds))
+def test_what_it_says_is_json_and_back(any_predictor: Predictor, rounds: int) -> None:
+    answer = any_predictor.predict(workload(), measured(rounds=rounds))
     assert PredictionSet.from_json(json.loads(json.dumps(answer.to_json(), allow_nan=False))) == answer
 
 
@@ -211,26 +228,26 @@ def test_a_cell_that_the_default_lacks_is_an_error_with_place_and_remedy(model_p
     assert caught.value.remedy
 
 
-def test_a_configuration_that_lacks_a_cell_is_left_out_and_named(model_predictor: Predictor) -> None:
-    cell = a_cell_of(model_predictor)
-    answer = model_predictor.predict(workload(), without(measured(), "fast", cell, "fio gave no result"))
+def test_a_configuration_that_lacks_a_cell_is_left_out_and_named(ranking_predictor: Predictor) -> None:
+    cell = a_cell_of(ranking_predictor)
+    answer = ranking_predictor.predict(workload(), without(measured(), "fast", cell, "fio gave no result"))
     assert "fast" not in [p.configuration for p in answer.predictions]
     (note,) = [note for note in answer.notes if "fast" in note]
     assert str(cell) in note
     assert "fio gave no result" in note
 
 
-def test_a_cell_that_the_profile_does_not_use_is_not_needed(model_predictor: Predictor) -> None:
-    used = {reason.cell for reason in model_predictor.predict(workload(), measured()).predictions[0].reasons}
+def test_a_cell_that_the_profile_does_not_use_is_not_needed(any_predictor: Predictor) -> None:
+    used = {reason.cell for reason in any_predictor.predict(workload(), measured()).predictions[0].reasons}
     baselines = measured()
     needed = {key: value for key, value in baselines.cells.items() if key[1] in used}
-    answer = model_predictor.predict(workload(), replace(baselines, cells=needed))
+    answer = any_predictor.predict(workload(), replace(baselines, cells=needed))
     assert sorted(p.configuration for p in answer.predictions) == sorted(FACTORS)
 
 
-def test_a_profile_without_accesses_is_an_error_with_place_and_remedy(model_predictor: Predictor) -> None:
+def test_a_profile_without_accesses_is_an_error_with_place_and_remedy(any_predictor: Predictor) -> None:
     with pytest.raises(InputError) as caught:
-        model_predictor.predict(workload(times=0), measured())
+        any_predictor.predict(workload(times=0), measured())
     assert caught.value.what
     assert "shop" in str(caught.value)
     assert caught.value.remedy

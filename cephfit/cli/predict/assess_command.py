@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,24 +15,13 @@ from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, w
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cephfit.core.values.prediction import CellReason
     from cephfit.core.values.profile import Profile
-    from cephfit.mapper.accuracy import ModelAccuracy
     from cephfit.operations.evaluation_set import EvaluationSet
     from cephfit.operations.model_assessment import ModelAssessment
 
 _WORST_SHOWN = 5
-_COLUMNS = (
-    ("median_error_pct", "median error", "%"),
-    ("p90_error_pct", "p90", "%"),
-    ("spearman", "Spearman", ""),
-    ("mean_regret_pct", "regret", "%"),
-    ("max_regret_pct", "worst regret", "%"),
-    ("best_in_top_1", "top 1", "share"),
-    ("best_in_top_2", "top 2", "share"),
-    ("worst_named", "worst named", "share"),
-    ("coverage", "coverage", "share"),
-)
-"""(figure, heading, unit)."""
+_CELLS_SHOWN = 2
 
 
 @click.command("assess", short_help="Show how good predictions are, from workloads that were really run.")
@@ -72,14 +62,15 @@ def command(
 ) -> None:
     """Compare the predictions of every model with workloads that were really run on the configurations.
 
-    STORE has the runs of `cephfit verify` (best with `--configurations` for all of the sweep). FOLDER has
-    baselines.csv (as for `cephfit map`), measured.csv (columns workload,metric,configuration,round,volume,value; more
-    is better) and profiles/NAME.json. Each workload needs its own profile, of the workload's name.
+    STORE has the runs of `cephfit verify`, best with `--configurations` for all of the sweep. FOLDER has
+    baselines.csv (as for `cephfit map`), measured.csv (columns workload,metric,configuration,round,volume,value;
+    more is better) and profiles/NAME.json. Each workload needs its own profile, of the workload's name.
 
-    Trivial predictors are assessed next to the models: a model that does not beat them is useless. `the other rounds`
-    is the noise floor: each round predicted from the workload's other rounds.
+    Trivial predictors are assessed next to the models: a model that does not beat them is useless. `the other
+    rounds` is the noise floor: each round predicted from the workload's other rounds.
     """
     from cephfit.mapper.model_evaluation import LeaveOut
+    from cephfit.operations.assessment_page import page_html
     from cephfit.operations.evaluation_set import read_profiles
     from cephfit.operations.model_assessment import assess_models
 
@@ -91,10 +82,14 @@ def command(
     )
     if folder is not None:
         _export(evaluation, folder)
+    if output is not None:
+        write_whole(output, page_html(assessment, location, made_ns=time.time_ns()), what="the page")
     if as_json:
         print_json(assessment.to_json())
         return
     _print(assessment)
+    if output is not None:
+        click.echo(f"Page: {output}")
     if folder is not None:
         click.echo(f"Evaluation folder: {folder}")
 
@@ -110,15 +105,7 @@ def _read(location: str, run_ids: Sequence[str], profiles: Sequence[Profile]) ->
         return read_folder(Path(location), profiles=profiles)
     with Store.open(location) as store:
         runs = [store.find_run(run_id) for run_id in run_ids] or None
-        found = read_store(store, runs, profiles)
-        if not found.workloads and not found.refused:
-            raise InputError(
-                "no workload was run on the configurations",
-                where=store.name,
-                remedy="run real workloads on all configurations of the sweep with `cephfit verify "
-                "--configurations`",
-            )
-        return found
+        return read_store(store, runs, profiles)
 
 
 def _export(evaluation: EvaluationSet, folder: Path) -> None:
@@ -139,40 +126,19 @@ def _export(evaluation: EvaluationSet, folder: Path) -> None:
 
 
 def _print(assessment: ModelAssessment) -> None:
-    from cephfit.mapper.accuracy import GOALS, error_pct_of
+    from cephfit.operations.model_assessment import FIGURES, figure_text, goal_text
 
-    figures = assessment.accuracy
-    floor = assessment.noise_floor
-    goals = {goal.figure: goal for goal in GOALS}
-    rows = [[a.model, *(_figure(a, name, unit) for name, _, unit in _COLUMNS)] for a in figures]
-    rows.append(["goal", *(_goal(goals.get(name), unit) for name, _, unit in _COLUMNS)])
-    if floor.other_rounds is not None:
-        rows.append(["the other rounds", *(_figure(floor.other_rounds, n, unit) for n, _, unit in _COLUMNS)])
-    print_table(("model", *(heading for _, heading, _ in _COLUMNS)), rows, right=range(1, len(_COLUMNS) + 1))
+    rows = [[a.model, *(figure_text(a, figure) for figure, _ in FIGURES)] for a in assessment.accuracy]
+    rows.append(["goal", *(goal_text(figure) for figure, _ in FIGURES)])
+    others = assessment.noise_floor.other_rounds
+    if others is not None:
+        rows.append([others.model, *(figure_text(others, figure) for figure, _ in FIGURES)])
+    print_table(("model", *(heading for _, heading in FIGURES)), rows, right=range(1, len(FIGURES) + 1))
     click.echo()
-    first = figures[0]
-    click.echo(
-        f"{first.n_runs} workloads, {first.n_configurations} ratios to the default, {first.n_again} of them of the "
-        f"default's settings under another name; intervals at {100 * assessment.confidence:g} %"
-        + (
-            f", errors of the models estimated without the assessed {assessment.leave_out}"
-            if assessment.leave_out is not None
-            else ""
-        )
-    )
-    if floor.half_width_pct is not None:
-        click.echo(f"Noise of the measured ratios: intervals of +-{floor.half_width_pct:.1f} % (median)")
-    if floor.n_again:
-        click.echo(
-            f"The default under another name: not distinguishable from it in {floor.again_alike} of "
-            f"{floor.n_again} workloads"
-        )
+    for sentence in assessment.sentences():
+        click.echo(sentence)
     closest = assessment.closest.model
-    missed = sorted(
-        ((error, v, row) for v in assessment.of(closest) for row in v.compared if (error := error_pct_of(row))),
-        key=lambda found: -found[0],
-    )
-    if missed:
+    if missed := assessment.largest_errors(closest):
         click.echo(f"\nLargest errors of {closest}:")
         print_table(
             ("workload", "configuration", "predicted", "measured", "error", "cells with the largest effect"),
@@ -183,10 +149,7 @@ def _print(assessment: ModelAssessment) -> None:
                     f"{row.predicted_relative:.1f}",
                     f"{row.measured_relative:.1f}",
                     f"{error:.1f} %",
-                    ", ".join(
-                        f"{reason.cell} {reason.points:+.1f}"
-                        for reason in v.predictions.of(row.configuration).reasons[:2]
-                    ),
+                    _cells(v.predictions.of(row.configuration).reasons),
                 ]
                 for error, v, row in missed[:_WORST_SHOWN]
             ],
@@ -196,26 +159,5 @@ def _print(assessment: ModelAssessment) -> None:
         click.echo(f"Note: {note}")
 
 
-def _figure(accuracy: ModelAccuracy, name: str, unit: str) -> str:
-    return _number(getattr(accuracy, name), unit)
-
-
-def _number(value: float | None, unit: str) -> str:
-    if value is None:
-        return "-"
-    if unit == "share":
-        return f"{100 * value:.0f} %"
-    return f"{value:.1f} %" if unit else f"{value:.2f}"
-
-
-def _goal(goal: object, unit: str) -> str:
-    from cephfit.mapper.accuracy import Goal
-
-    if not isinstance(goal, Goal):
-        return ""
-    scale, sign = (100, " %") if unit == "share" else (1, " %" if unit else "")
-    if goal.low is not None and goal.high is not None:
-        return f"{scale * goal.low:g} to {scale * goal.high:g}{sign}"
-    end, bound = ("<=", goal.high) if goal.low is None else (">=", goal.low)
-    assert bound is not None, "a goal has an end"
-    return f"{end} {scale * bound:g}{sign}"
+def _cells(reasons: Sequence[CellReason]) -> str:
+    return ", ".join(f"{reason.cell} {reason.points:+.1f}" for reason in reasons[:_CELLS_SHOWN])
