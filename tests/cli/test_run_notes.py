@@ -174,7 +174,7 @@ def test_a_real_workload_is_refused_on_a_simulation(store: Path, profile: str) -
     file = str(store.with_name("tiny.yaml"))
     arguments = ("--sweep", file, "--store", str(store), "--target", "sim", "--profile", profile)
     with pytest.raises(InputError, match="no disks for a real workload"):
-        give(verify_command.command, *arguments)
+        give(verify_command.command, *arguments, "--workload", "pgbench")
     with Store.open(str(store)) as opened:
         assert not opened.workload_samples(opened.run().run_id), "nothing of it is in the store"
 
