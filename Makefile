@@ -6,19 +6,27 @@ BIN := $(VENV)/bin
 MACHINE_PACKAGES := lab/debian-packages.txt
 OPENSTACK_PACKAGES := lab/debian-packages-openstack.txt
 TEST_PACKAGES := tests/debian-packages.txt
+EVALUATION_PACKAGES := lab/workloads/debian-packages.txt
+EVALUATION_FOLDER ?= evaluation-results
 PYTEST := $(BIN)/python -m pytest
 # Tests on an OpenStack mostly wait, so two labs run in parallel. A lab that is already up is used alone.
 OPENSTACK_LABS := $(if $(CEPHFIT_TEST_OPENSTACK_LAB),1,2)
 OPENSTACK_OUTPUT := --verbose --durations=25 -p no:warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-openstack test-openstack-core check setup setup-openstack packages packages-openstack test-packages clean
+.PHONY: help demo evaluate evaluation-packages test test-all test-openstack test-openstack-core check setup setup-openstack packages packages-openstack test-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: packages $(VENV)/ready ## the whole loop on this machine, from nothing to a verified recommendation
 	$(BIN)/cephfit demo $(DEMO_OPTIONS)
+
+evaluate: packages evaluation-packages $(VENV)/ready ## real workloads on every configuration of the sweep `evaluation`; more than an hour
+	lab/evaluate.sh $(EVALUATION_FOLDER) $(BIN)/cephfit
+
+evaluation-packages:
+	@lab/ensure_packages.sh $(EVALUATION_PACKAGES)
 
 test: packages test-packages $(VENV)/ready-dev ## all tests except the slow ones and those on OpenStack
 	$(PYTEST) -m "not slow" $(PYTEST_OPTIONS)

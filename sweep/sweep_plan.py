@@ -115,9 +115,13 @@ def _hash(text: str) -> bytes:
 
 
 def run_seconds(measurement: Measurement, times: StepTimes) -> float:
-    """Return the expected duration of one fio run, including the time before and after it, in seconds."""
+    """Return the expected duration of one fio run, including the time before and after it, in seconds.
+
+    Repetitions of runs that are not steady are not included.
+    """
     asked = measurement.ramp_seconds + measurement.run_seconds
-    return times.pace * asked + times.cell_seconds + warmed_nbytes(measurement) / times.warm_nbytes_per_s
+    around = times.cell_seconds + measurement.settle_seconds
+    return times.pace * asked + around + warmed_nbytes(measurement) / times.warm_nbytes_per_s
 
 
 def warmed_nbytes(measurement: Measurement) -> int:

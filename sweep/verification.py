@@ -133,11 +133,11 @@ def _word(conditions: Mapping[str, Any], key: str) -> str:
     return str(conditions[key]) if key in conditions else "not recorded"
 
 
-_MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """ErrorCollector of one command for an invalid or failed run of the workload, as for the sweep's samples.
 
 The next command has the same number of attempts: a person may have repaired the cause."""
-_HEALTHY_SECONDS = 120.0
+HEALTHY_SECONDS = 120.0
 _PREPARED = "prepared"
 _SETTLING = 999_999
 """Repeat number of the settling run, whose result does not count, for its random choices."""
@@ -220,7 +220,7 @@ def _run_until_ok(
     ]
     if any(s.state is State.OK for s in done):
         return
-    for attempt in range(len(done), len(done) + _MAX_ATTEMPTS):
+    for attempt in range(len(done), len(done) + MAX_ATTEMPTS):
         sample = stage.attempt(repeat, attempt, configuration)
         store.add_workload_sample(run_id, name, sample)
         if sample.state is State.OK:
@@ -293,20 +293,13 @@ class _Stage:
         try:
             self._prepare(client)
             self._await_health()
-            self._condition_caches(client)
-            before = health_now(self._target)
-            with Surveillance(self._target, None) as watch:
-                value, evidence["output"] = workload.run(
-                    client, self.trial.seconds, seed=self._workload_seed(repeat, attempt)
-                )
+            value, reasons = watched_run(self._target, self.trial, client, repeat, attempt, evidence)
         except LackingError:  # affects all runs
             raise
         except (ClusterError, HostError) as error:
             return sample(State.FAILED, None, str(error))
-        after = health_now(self._target)
-        evidence["health"] = {"before": _as_json(before), "after": _as_json(after)}
-        if watch.reasons:
-            return sample(State.INVALID, value, "; ".join(watch.reasons))
+        if reasons:
+            return sample(State.INVALID, value, "; ".join(reasons))
         return sample(State.OK, value)
 
     def _bring_into(self, configuration: Configuration) -> tuple[Applied, Client | None]:
@@ -329,27 +322,60 @@ class _Stage:
         self.progress.note(f"preparing {self.trial.workload.name} on configuration {configuration}")
         self.trial.workload.prepare(client)
         if self._settle:
-            self.trial.workload.run(client, self.trial.seconds, seed=self._workload_seed(_SETTLING, 0))
+            self.trial.workload.run(client, self.trial.seconds, seed=workload_seed(self.trial, _SETTLING, 0))
         self.trial.workload.cleanup(client)  # all data must be on the disk before the note states it
         self._prepared_here.add(configuration)
         if isinstance(self._target, KeepsNotes):
             self._target.set_note(client, _PREPARED, contents)
 
-    def _condition_caches(self, client: Client) -> None:
-        if self.trial.cache is CacheCondition.COLD:
-            self._target.drop_caches()
-        elif isinstance(self.trial.workload, WarmsCaches):
-            self.trial.workload.warm(client)
-        elif client.device is None:
-            raise LackingError("no local device to read for warm caches", where=f"client {client.name}")
-        else:
-            read_through(client.device)
-
-    def _workload_seed(self, repeat: int, attempt: int) -> int:
-        return random.Random(f"{self.trial.seed}/{self.trial.workload.name}/{repeat}/{attempt}").randrange(1 << 30)
-
     def _await_health(self) -> None:
-        wait_until_healthy(self._target, limit_seconds=_HEALTHY_SECONDS, note=self.progress.note)
+        wait_until_healthy(self._target, limit_seconds=HEALTHY_SECONDS, note=self.progress.note)
+
+
+def watched_run(
+    target: Target, trial: Trial, client: Client, repeat: int, attempt: int, evidence: dict[str, Any]
+) -> tuple[float, Sequence[str]]:
+    """Bring the caches into their condition and run the workload while the target is watched.
+
+    Args:
+        target: healthy, with the configuration applied.
+        trial: the workload, its duration, and the condition of the caches.
+        client: with the workload's data.
+        repeat, attempt: of the sample; they choose the workload's random choices.
+        evidence: of the sample; receives the output and the target's health.
+
+    Returns:
+        The value of the run, and the reasons why it is invalid.
+
+    Raises:
+        ClusterError: the run failed.
+        HostError: this machine or a host failed.
+        LackingError: it lacks something.
+    """
+    _condition_caches(target, trial, client)
+    before = health_now(target)
+    with Surveillance(target, None) as watch:
+        value, evidence["output"] = trial.workload.run(
+            client, trial.seconds, seed=workload_seed(trial, repeat, attempt)
+        )
+    evidence["health"] = {"before": _as_json(before), "after": _as_json(health_now(target))}
+    return value, watch.reasons
+
+
+def _condition_caches(target: Target, trial: Trial, client: Client) -> None:
+    if trial.cache is CacheCondition.COLD:
+        target.drop_caches()
+    elif isinstance(trial.workload, WarmsCaches):
+        trial.workload.warm(client)
+    elif client.device is None:
+        raise LackingError("no local device to read for warm caches", where=f"client {client.name}")
+    else:
+        read_through(client.device)
+
+
+def workload_seed(trial: Trial, repeat: int, attempt: int) -> int:
+    """Return the seed of a run: equal on all configurations of a round."""
+    return random.Random(f"{trial.seed}/{trial.workload.name}/{repeat}/{attempt}").randrange(1 << 30)
 
 
 def _as_json(health: Health) -> Mapping[str, Any]:

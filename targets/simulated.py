@@ -3,15 +3,15 @@
 It uses the same runner, files and reports as a real cluster; only fio and Ceph are replaced. Its name and its
 samples state that they are simulated.
 
-The true rates come from a service-time model of one I/O, per cell and configuration. Nothing in it was measured on
-the user's cluster. The model resembles a one-machine lab of hard disks limited to 300 I/Os and 100 MiB per second,
-so that its sweeps look like real ones. The rates are known exactly, so that results can be compared with them.
+The true rates come from the model in ``simulated_storage``, whose parameters were fitted to a one-machine lab.
+Nothing in it was measured on the user's cluster. The rates are known exactly, so that results can be compared with
+them.
 """
 
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -22,9 +22,9 @@ from cephfit.ceph.options.option_catalogue import nearest_option
 from cephfit.ceph.options.option_history import histories, history_of, is_gone
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Applied, Client, Health, Target
-from cephfit.core.units import KIB, MIB, NS_PER_S, parse_nbytes
+from cephfit.core.units import NS_PER_S
 from cephfit.core.values.cells import Cell, Op
-from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
 from cephfit.core.values.measurement import PlannedSweep, StepTimes
 from cephfit.core.values.run import SIMULATED
 from cephfit.core.values.sample import Metrics
@@ -37,134 +37,26 @@ from cephfit.targets.abilities import (
     JudgesConfigurations,
     WarnsOfSettings,
 )
-
-_POSITIONING_SECONDS = 1 / 300
-_NBYTES_PER_S = 100 * MIB
-_SEQUENTIAL_POSITIONING = 0.35
-"""Fraction of the positioning time that a sequential I/O still costs."""
-_COPIES = 2
-_SSD_SPEEDUP = 6.0
+from cephfit.targets.simulated_storage import Access, effect_of, iops
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """The effect of one setting on the time of an I/O.
-
-    Attributes:
-        key: the setting's.
-        factor: time is multiplied by ``factor(value, cell)``; 1 changes nothing.
-        why: one sentence for people.
-    """
-
-    key: str
-    factor: Callable[[Value, Cell], float]
-    why: str
-
-
-def _number(value: Value) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        return float(parse_nbytes(str(value)))
-
-
-def _large_blobs(value: Value, cell: Cell) -> float:
-    """Return the factor of the maximum blob size: 64K splits large I/Os into pieces, 512K hardly does."""
-    if cell.size.benchmark_nbytes < MIB:
-        return 1.0
-    return (0.25 if cell.pattern.op is Op.WRITE else 0.45) if _number(value) >= 512 * KIB else 1.0
-
-
-def _deferred(value: Value, cell: Cell) -> float:
-    small = cell.size.benchmark_nbytes <= 32 * KIB
-    return 0.72 if _number(value) == 0 and small and cell.pattern.op is Op.WRITE else 1.0
-
-
-def _cache(value: Value, cell: Cell) -> float:
-    hits = cell.pattern.op is Op.READ and cell.size.benchmark_nbytes <= 32 * KIB
-    return 1.8 if _number(value) < 64 * MIB and hits else 1.0
-
-
-def _copies(value: Value, cell: Cell) -> float:
-    return (0.4 + 0.6 * _number(value) / _COPIES) if cell.pattern.op is Op.WRITE else 1.0
-
-
-def _rule(value: Value, cell: Cell) -> float:
-    """Return the factor of a CRUSH rule; ``hybrid`` reads from its primary SSD, and writes to hard disks too."""
-    if value == "ssd":
-        return 1 / _SSD_SPEEDUP
-    return 1 / _SSD_SPEEDUP if value == "hybrid" and cell.pattern.op is Op.READ else 1.0
-
-
-def _object_size(value: Value, cell: Cell) -> float:
-    """Return the factor of the object size: small objects distribute one large I/O over many disks."""
-    large = cell.size.benchmark_nbytes >= MIB
-    return 0.4 if large and _number(value) <= 256 * KIB else 1.0
-
-
-def _stripes(value: Value, cell: Cell) -> float:
-    """Return the factor of the stripe unit: stripes distribute one large I/O over several disks."""
-    return 0.6 if cell.size.benchmark_nbytes >= MIB and _number(value) < MIB else 1.0
-
-
-def _features(value: Value, cell: Cell) -> float:
-    """Return the factor of image features: a journalled image writes everything twice."""
-    return 2.1 if "journaling" in str(value) and cell.pattern.op is Op.WRITE else 1.0
-
-
-EFFECTS: dict[str, Effect] = {
-    effect.key: effect
-    for effect in (
-        Effect("bluestore_max_blob_size_hdd", _large_blobs, "large I/Os are cut into fewer pieces"),
-        Effect("bluestore_prefer_deferred_size_hdd", _deferred, "small writes go straight to the disk"),
-        Effect("bluestore_cache_size", _cache, "small reads miss the cache"),
-        Effect("size", _copies, "every copy is written"),
-        Effect("crush_rule", _rule, "copies on faster disks"),
-        Effect("stripe_unit", _stripes, "more disks work on one I/O"),
-        Effect("features", _features, "journalled images write twice"),
-        Effect("object_size", _object_size, "more disks work on one I/O"),
-    )
-}
-"""Settings with an effect in the simulation. All others have none, whatever they do on a real cluster."""
-
-
-def effect_of(setting: Setting) -> Effect | None:
-    """Return the simulated effect of a setting; None without one."""
-    return None if setting.partition is Partition.GREATER else EFFECTS.get(setting.key)
-
-
-def service_seconds(configuration: Configuration, cell: Cell) -> float:
-    """Return the mean time of one I/O of one client at depth 1, in seconds.
-
-    Raises:
-        InputError: a setting requires a number or size, and its value is neither.
-    """
-    positioning = _POSITIONING_SECONDS * (1.0 if cell.pattern.is_random else _SEQUENTIAL_POSITIONING)
-    transfer = cell.size.benchmark_nbytes / _NBYTES_PER_S
-    seconds = positioning + transfer * (1.3 if cell.pattern.op is Op.WRITE else 1.0)
-    for setting in configuration.settings:
-        if effect := effect_of(setting):
-            seconds *= _factor(effect, setting, cell)
-    return seconds
-
-
-def true_iops(configuration: Configuration, cell: Cell, *, n_clients: int, iodepth: int) -> float:
-    """Return the IOPS of one of ``n_clients`` clients: four disks serve the I/Os in flight, shared equally."""
-    in_flight = n_clients * iodepth
-    busy = min(4.0, math.pow(in_flight, 0.6))
-    return busy / service_seconds(configuration, cell) / n_clients
+def true_iops(
+    configuration: Configuration,
+    cell: Cell,
+    *,
+    n_clients: int,
+    iodepth: float,
+    align_nbytes: int = 0,
+    sync: str = "",
+) -> float:
+    """Return the true steady IOPS of one of ``n_clients`` equal clients in a cell."""
+    access = Access(cell.size.benchmark_nbytes, cell.pattern, iodepth, align_nbytes, sync)
+    return iops(configuration, access, n_clients=n_clients)
 
 
 def run_ns(seconds: float) -> int:
     """Return seconds as whole ns."""
     return round(seconds * NS_PER_S)
-
-
-def _factor(effect: Effect, setting: Setting, cell: Cell) -> float:
-    try:
-        return effect.factor(setting.value, cell)
-    except InputError as error:
-        raise InputError(f"{setting}: {error.what}", remedy=error.remedy) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +71,8 @@ class Simulation:
         miscount: fraction of runs in which the independent counter and "fio" disagree.
         failing: fraction of runs in which a client has no result.
         refuse: name of a configuration with a setting that never takes effect.
+        placement: coefficient of variation between volumes, because objects are spread unevenly over the OSDs. It
+            multiplies all rates of a volume. A volume belongs to a configuration, a client and a size.
     """
 
     seed: int = 1
@@ -188,9 +82,10 @@ class Simulation:
     miscount: float = 0.0
     failing: float = 0.0
     refuse: str = ""
+    placement: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("unhealthy", "miscount", "failing", "noise"):
+        for name in ("unhealthy", "miscount", "failing", "noise", "placement"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"sim:{name}={getattr(self, name)} is not between 0 and 1")
         if not 0 <= self.pace <= 100:
@@ -200,6 +95,11 @@ class Simulation:
         """Return random numbers that depend only on the seed and ``words``, not on earlier calls."""
         text = "/".join(map(str, (self.seed, *words)))
         return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big"))
+
+    def luck(self, configuration: str, client: Client) -> float:
+        """Return the factor of all rates of a client's volume; 1 if volumes do not differ."""
+        dice = self.dice("volume", configuration, client.name, client.nbytes)
+        return float(dice.lognormal(0.0, self.placement))
 
 
 _DEFAULTS = Simulation()
@@ -261,7 +161,7 @@ class SimulatedTarget(
 
     def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
         """Return settings without a simulated effect; mark options that no known release of Ceph has."""
-        found = {c.name: tuple(_idle(s for s in c.settings if effect_of(s) is None)) for c in configurations}
+        found = {c.name: tuple(_idle(s for s in c.settings if not effect_of(s))) for c in configurations}
         return {name: sentences for name, sentences in found.items() if sentences}
 
     def check(self, sweep: PlannedSweep) -> None:
@@ -291,8 +191,7 @@ class SimulatedTarget(
             ok=not refused,
             mismatches=tuple(f"{setting} did not take effect (simulated fault)" for setting in refused),
             read_back={
-                str(s): {"simulated": s.value, "effect": effect.why if (effect := effect_of(s)) else "none"}
-                for s in configuration.settings
+                str(s): {"simulated": s.value, "effect": effect_of(s) or "none"} for s in configuration.settings
             },
             seconds=time.monotonic() - started,
         )
@@ -334,6 +233,11 @@ class SimulatedTarget(
     def configuration(self, name: str) -> Configuration:
         """Return the last applied configuration with this name."""
         return self._configurations.get(name, Configuration(DEFAULT_CONFIGURATION))
+
+    @property
+    def applied(self) -> Configuration | None:
+        """The configuration that is applied now; None without one."""
+        return self._applied
 
     def become_unhealthy(self) -> None:
         """Report an unhealthy state at the next call of ``health``."""
@@ -382,7 +286,7 @@ class SimulatedEngine(Engine):
             if fails and number == 0:
                 outcomes[client.name] = ClientOutcome(None, "no result (simulated fault)")
             else:
-                outcomes[client.name] = self._measure(run, dice, miscounts=bool(miscounts))
+                outcomes[client.name] = self._measure(run, client, dice, miscounts=bool(miscounts))
         return CellOutcome(outcomes, fio_json=None)
 
     def _truth(self, run: CellRun) -> float:
@@ -390,11 +294,12 @@ class SimulatedEngine(Engine):
         measurement = run.measurement
 
         def alone(cell: Cell) -> float:
-            return true_iops(
+            size, m = cell.size.benchmark_nbytes, measurement
+            return iops(
                 self._target.configuration(run.configuration),
-                cell,
-                n_clients=measurement.n_clients,
-                iodepth=measurement.iodepth,
+                Access(size, cell.pattern, m.iodepth, m.align_nbytes, m.sync),
+                n_clients=m.n_clients,
+                window_seconds=(m.ramp_seconds, m.run_seconds),
             )
 
         limit = measurement.rate_iops or math.inf
@@ -408,23 +313,25 @@ class SimulatedEngine(Engine):
         both = min(limit, 1 / (reads / read + (1 - reads) / write))
         return both * (reads if run.cell.pattern.op is Op.READ else 1 - reads)
 
-    def _measure(self, run: CellRun, dice: np.random.Generator, *, miscounts: bool) -> ClientOutcome:
+    def _measure(
+        self, run: CellRun, client: Client, dice: np.random.Generator, *, miscounts: bool
+    ) -> ClientOutcome:
         measurement = run.measurement
-        truth = self._truth(run)
-        iops = truth * float(dice.lognormal(0.0, self._target.simulation.noise))
+        truth = self._truth(run) * self._target.simulation.luck(run.configuration, client)
+        measured = truth * float(dice.lognormal(0.0, self._target.simulation.noise))
         block = run.cell.size.benchmark_nbytes
         # As in fio, a run of a slow cell lasts until its first I/O completes.
-        seconds = max(measurement.run_seconds, 1 / iops)
-        latency_ns = measurement.iodepth / iops * 1e9
+        seconds = max(measurement.run_seconds, 1 / measured)
+        latency_ns = measurement.iodepth / measured * 1e9
         metrics = Metrics(
-            iops=iops,
-            nbytes_per_s=iops * block,
-            n_ios=max(1, round(iops * seconds)),
+            iops=measured,
+            nbytes_per_s=measured * block,
+            n_ios=max(1, round(measured * seconds)),
             runtime_ns=run_ns(seconds),
             latency_mean_ns=latency_ns,
             latency_percentiles_ns={50.0: 0.9 * latency_ns, 99.0: 2.2 * latency_ns},
         )
-        moved = iops * block * seconds
+        moved = measured * block * seconds
         total = round(moved * (1 + measurement.ramp_seconds / measurement.run_seconds)) + block
         count = IndependentCount(
             source="the simulated counter",

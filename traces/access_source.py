@@ -221,4 +221,6 @@ def _of(batch: AccessBatch, selected: NDArray[np.bool_]) -> AccessBatch:
         latency_ns=None if batch.latency_ns is None else batch.latency_ns[mine],
         outstanding=None if batch.outstanding is None else batch.outstanding[mine],
         stacked=(),
+        flags=None if batch.flags is None else batch.flags[mine],
+        flushes=None,
     )

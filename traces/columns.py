@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.values.access import AccessBatch
+from cephfit.core.values.access import AccessBatch, Flushes
+from cephfit.traces.record_limits import LBN_MAX
 
 NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 UNKNOWN_LATENCY = -1
@@ -16,6 +17,12 @@ PENDING = -2
 """Latency of an access whose completion may still follow."""
 TAKEN_BACK = -3
 """Latency of an access that does not count: it was requeued and issued again."""
+
+OP_BITS = 1
+"""Bits of an op; the bits above them hold the flags of ``AccessBatch`` in the rows of a matcher."""
+FLUSH_LBN = 2 * LBN_MAX
+"""First block of a flush in the rows of a matcher: no access has it. One more if it counts as a write: Linux sends
+its own flush to the device, which does not, for one or several of an application, which do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,8 @@ class Accesses:
         nbytes: int64, > 0.
         disk: int32.
         latency_ns: int64; UNKNOWN_LATENCY, PENDING or TAKEN_BACK where there is no latency.
+
+    A matcher's rows pack more into ``op``, see ``OP_BITS``, and may be flushes, which have no bytes.
     """
 
     time_ns: NDArray[np.int64]
@@ -90,6 +99,8 @@ class Accesses:
         events: Mapping[str, int] = NO_COUNTS,
         stacked: tuple[tuple[str, str], ...] = (),
         lost: int = 0,
+        flags: NDArray[np.uint8] | None = None,
+        flushes: Flushes | None = None,
     ) -> AccessBatch:
         """Return the rows as readers yield them. Without ``outstanding`` there are no latencies either."""
         return AccessBatch(
@@ -105,6 +116,8 @@ class Accesses:
             events=dict(events),
             stacked=stacked,
             lost=lost,
+            flags=flags,
+            flushes=flushes,
         )
 
     @classmethod

@@ -99,6 +99,7 @@ def profile_files(
     threshold: int = RANDOM_THRESHOLD_LBN,
     options: ReadOptions | None = None,
     scheduler: str | None = None,
+    demands: bool = False,
     progress: Progress | None = None,
 ) -> Profile:
     """Read trace files as one profile.
@@ -116,13 +117,18 @@ def profile_files(
         threshold: LBN beyond which an access is random; a value other than the default implies ``full``.
         options: What the user specifies about the files.
         scheduler: Where the files are read, as in ``scheduling.counted``; it does not change the profile.
+        demands: Also count demands, waiting time, alignment and commits. Each file is then read as a whole, by one
+            core and one thread that counts.
         progress: Receives the number of bytes read.
 
     Raises:
         InputError: The input is wrong; the error names the file and the position in it.
         HostError: A file is a URL, and the package that opens it is not installed.
     """
-    request = _Request(format_name, action, name, tuple(disks), parts, full, threshold, options or ReadOptions())
+    options = options or ReadOptions()
+    request = _Request(
+        format_name, action, name, tuple(disks), parts, full, threshold, options, with_demands=demands
+    )
     return _profiles(paths, request, scheduler, progress or NullProgress())[0]
 
 
@@ -135,6 +141,7 @@ def profiles_by_disk(
     parts: bool = False,
     full: bool = False,
     options: ReadOptions | None = None,
+    demands: bool = False,
     progress: Progress | None = None,
 ) -> list[Profile]:
     """Return a profile of each disk that ``profile_files`` would count, sorted by disk name.
@@ -143,7 +150,16 @@ def profiles_by_disk(
     """
     options = options or ReadOptions()
     request = _Request(
-        format_name, action, None, tuple(disks), parts, full, RANDOM_THRESHOLD_LBN, options, each=True
+        format_name,
+        action,
+        None,
+        tuple(disks),
+        parts,
+        full,
+        RANDOM_THRESHOLD_LBN,
+        options,
+        each=True,
+        with_demands=demands,
     )
     return _profiles(paths, request, None, progress or NullProgress())
 
@@ -154,6 +170,7 @@ class _Request:
 
     Attributes:
         each: Return a profile of each disk.
+        with_demands: As ``demands``.
         why_apart: Why the parts cannot be read as one file; empty if they can.
         restarted: The files with which the clock restarts, once they are known.
     """
@@ -167,6 +184,7 @@ class _Request:
     threshold: int
     options: ReadOptions
     each: bool = False
+    with_demands: bool = False
     why_apart: str = ""
     restarted: tuple[Path, ...] = ()
 
@@ -258,6 +276,7 @@ def _share(
         # Where a disk may pass its accesses on to another, only the end of the trace shows which disks count.
         each_disk=not request.disks and (request.each or isinstance(reader, STACKING)),
         must_describe=request.full is True,
+        with_demands=request.with_demands,
     )
 
 
@@ -339,6 +358,7 @@ def _from_accesses(
         lacks=lacks_of(reader, tuple(lacks), losses_known=losses_known, lost=total.lost),
         notes=list(notes),
         with_behaviour=request.full,
+        with_demands=request.with_demands,
         clock_ns=reader.common_clock_ns(clocks_kept),
     )
     if request.each:
@@ -357,4 +377,9 @@ def _absolute(file: Path) -> Path:
 def _renamed(partial: PartialProfile, disk: str) -> PartialProfile:
     """Return the counts with their only disk named ``disk``; the file does not name it."""
     tallies = dict.fromkeys([disk], next(iter(partial.disks.values()))) if partial.disks else {}
-    return replace(partial, disks=tallies, disk_descriptions=partial.disk_descriptions.renamed(only_disk=disk))
+    return replace(
+        partial,
+        disks=tallies,
+        disk_descriptions=partial.disk_descriptions.renamed(only_disk=disk),
+        demands=partial.demands.renamed(only_disk=disk),
+    )

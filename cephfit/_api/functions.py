@@ -78,6 +78,7 @@ def profile_trace(
     columns: str | None = None,
     blkparse_format: str | None = None,
     scheduler: str | None = None,
+    waiting: bool = True,
     progress: bool = False,
 ) -> Profile:
     """Count the accesses of a trace per size, operation and randomness, as ``cephfit trace profile``.
@@ -100,6 +101,8 @@ def profile_trace(
             (docs/formats.md).
         blkparse_format: as given to ``blkparse -f``.
         scheduler: address of a Dask cluster, or ``processes`` for one process per core.
+        waiting: count alignment, flushes, and waiting time by kind of access and number outstanding. Without them,
+            large files are read by all cores.
         progress: show bars on standard error.
 
     Raises:
@@ -131,6 +134,7 @@ def profile_trace(
             threshold=threshold,
             options=read_options(assume_op, columns, blkparse_format),
             scheduler=scheduler,
+            demands=waiting,
             progress=shown,
         )
 

@@ -10,6 +10,9 @@ a third configuration shows about two that share few rounds (Scheffe 1959, The A
 With two or three repeats a cell's own variance says little (one or two degrees of freedom), so it borrows from
 the same cell under the other configurations, in the manner of Smyth (2004, "Linear models and empirical Bayes
 methods", Stat. Appl. Genet. Mol. Biol. 3:3). docs/evidence.md shows by simulation why each part is here.
+
+What is borrowed must not come from an erratic configuration: one that scatters more than all others by far counts
+for itself alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import fdtri, gammaincinv
 
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
@@ -152,6 +156,11 @@ _STEADY_DF = 10.0
 _RESOLUTION = 1e-3
 """Lower limit of the standard deviation of log IOPS: fio counts whole I/Os over a time known
 to the millisecond, so that repeats equal to the last digit do not mean that there is no noise."""
+_ERRATIC_FACTOR = 4.0
+"""Variance of an erratic configuration, as a multiple of the typical one, at least: twice the scatter. Below, its
+effect on the pool of others is small, and leaving it out would cost degrees of freedom."""
+_ERRATIC_ERROR = 1e-3
+"""Probability at most of calling any configuration erratic if all are equally steady."""
 _MIN_CELLS_FOR_ROUNDS = 4
 """Repeated cells that are required to distinguish a round's shift from the noise of single cells."""
 
@@ -168,11 +177,16 @@ class Spread:
         moderated: mean of both, weighted by their degrees of freedom, shape (J, C).
         unsteadiness: variance of each configuration as a multiple of the pooled one, shape (J,).
         applied: variance between times that the same configuration was applied, common to all cells of a round.
+            Of an erratic configuration, ``alone`` is added to it.
         applied_raw: the mean square from which it was estimated, 0 if ``applied`` is 0.
         applied_df: degrees of freedom of that mean square.
         notes: caveats for the reader.
         prior_df: weight of ``target`` in ``moderated``, in degrees of freedom.
         steady_df: prior degrees of freedom for an ``unsteadiness`` of 1.
+        erratic: configurations that are not in the pooled variances, shape (J,); None: all are in them.
+        alone: variance between applications of each erratic configuration, 0 for the others, shape (J,); None: 0.
+        alone_raw: the mean squares from which it was estimated, shape (J,).
+        alone_df: degrees of freedom of these, at least 1, shape (J,).
     """
 
     n: NDArray[np.int64]
@@ -186,6 +200,10 @@ class Spread:
     notes: tuple[str, ...] = ()
     prior_df: float = PRIOR_DF
     steady_df: float = _STEADY_DF
+    erratic: Booleans | None = None
+    alone: Floats | None = None
+    alone_raw: Floats | None = None
+    alone_df: Floats | None = None
 
     def variance_of(self, weights: Floats) -> tuple[float, float]:
         """Variance of a weighted sum of log measurements, and its degrees of freedom.
@@ -198,20 +216,27 @@ class Spread:
             independent variances, each of which varies by 2 sigma^4 / df.
         """
         df = np.maximum(self.n - 1, 0).astype(np.float64)
-        pool_share = df / np.maximum(df.sum(axis=0), 1)
+        erratic = np.zeros(len(df), dtype=np.bool_) if self.erratic is None else self.erratic
+        in_pool = _in_pool(self.n > 1, erratic)
+        pool_share = df * in_pool / np.maximum((df * in_pool).sum(axis=0), 1)
         drawn = self.prior_df / (self.prior_df + df)
         weight = (weights**2).sum(axis=2)
-        together = float((weights.sum(axis=1) ** 2).sum())
+        of_applications = (weights.sum(axis=1) ** 2).sum(axis=1)
+        together = float(of_applications.sum())
         variance = float((weight * self.moderated).sum()) + self.applied * together
 
         pooled_part = drawn * weight * self.target
-        of_configuration = pooled_part.sum(axis=1) ** 2 / (df.sum(axis=1) + self.steady_df)
+        unsteadiness_df = np.maximum(df.sum(axis=1) + np.where(erratic, 0.0, self.steady_df), 1)
+        of_configuration = pooled_part.sum(axis=1) ** 2 / unsteadiness_df
         uncertainty = float((pooled_part**2).sum()) / self.prior_df + float(of_configuration.sum())
         through_pool = (drawn * weight * self.unsteadiness[:, None]).sum(axis=0)
         coefficient = (1 - drawn) * weight + through_pool * pool_share
         uncertainty += float(((coefficient * self.moderated) ** 2 / np.maximum(df, 1)).sum())
         if self.applied_df:
             uncertainty += (self.applied_raw * together) ** 2 / self.applied_df
+        if self.alone is not None and self.alone_raw is not None and self.alone_df is not None:
+            variance += float((self.alone * of_applications).sum())
+            uncertainty += float(((self.alone_raw * of_applications) ** 2 / self.alone_df).sum())
         return variance, max(1.0, variance**2 / uncertainty)
 
 
@@ -230,17 +255,27 @@ def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = T
         return None
     means = table.logs.sum(axis=2) / np.maximum(n, 1)
     residuals = np.where(table.present, table.logs - means[..., None], 0.0)
-    pooled = _pooled((residuals**2).sum(axis=2), df)
+    erratic, pooled = _erratic_and_pooled(residuals, table.present)
 
     notes: list[str] = []
     applied = applied_raw = 0.0
     applied_df = 0
+    alone = alone_raw = np.zeros(len(n))
+    alone_df = np.ones(len(n))
     repeated = df.sum(axis=0) > 0
     if with_shifts and np.count_nonzero(repeated) >= _MIN_CELLS_FOR_ROUNDS:
-        shifts = _Shifts.of(residuals, table.present, 1 / pooled)
-        residuals = shifts.without_rounds(residuals)
-        pooled = _pooled((residuals**2).sum(axis=2), df)
+        shifts = _Shifts.of(residuals, table.present, 1 / pooled, erratic)
+        within = shifts.without_rounds(residuals)
+        # A configuration may be erratic only once rounds, which all share, are eliminated.
+        found, pooled = _erratic_and_pooled(within, table.present)
+        if (found != erratic).any():
+            erratic = found
+            shifts = _Shifts.of(residuals, table.present, 1 / pooled, erratic)
+            within = shifts.without_rounds(residuals)
+            pooled = _pooled((within**2).sum(axis=2), df, erratic)
+        residuals = within
         applied, applied_raw, applied_df = shifts.applied(pooled)
+        alone, alone_raw, alone_df = _alone(residuals, table.present, 1 / pooled, erratic)
     elif with_shifts:
         notes.append(
             f"fewer than {_MIN_CELLS_FOR_ROUNDS} cells were measured more than once: a shift common to all cells "
@@ -257,7 +292,8 @@ def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = T
     own = squares / np.maximum(df, 1)
     own_df = df.sum(axis=1).astype(np.float64)
     excess = (squares / pooled).sum(axis=1)
-    unsteadiness = (excess + _STEADY_DF) / (own_df + _STEADY_DF)
+    prior = np.where(erratic, 0.0, _STEADY_DF)  # an erratic configuration was shown not to be like the others
+    unsteadiness = (excess + prior) / np.maximum(own_df + prior, 1)
     target = pooled * unsteadiness[:, None]
     moderated = (prior_df * target + df * own) / (prior_df + df)
     return Spread(
@@ -271,16 +307,132 @@ def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = T
         applied_df,
         tuple(notes),
         prior_df=prior_df,
+        erratic=erratic,
+        alone=alone,
+        alone_raw=alone_raw,
+        alone_df=alone_df,
     )
 
 
-def _pooled(squares: Floats, df: NDArray[np.int64]) -> Floats:
-    """Variance per cell over all configurations, shape (C,); the largest of them where a cell has none."""
-    total_df = df.sum(axis=0)
-    pooled = squares.sum(axis=0) / np.maximum(total_df, 1)
+def _in_pool(repeated: Booleans, erratic: Booleans) -> Booleans:
+    """Which places count in their cell's pooled variance, shape (J, C): erratic ones only where no other is.
+
+    Args:
+        repeated: places that were measured more than once, shape (J, C).
+        erratic: configurations, shape (J,).
+    """
+    steady = repeated & ~erratic[:, None]
+    return np.asarray(np.where(steady.any(axis=0), steady, repeated))
+
+
+def _pooled(squares: Floats, df: NDArray[np.int64], erratic: Booleans) -> Floats:
+    """Variance per cell over all configurations that are not erratic, shape (C,).
+
+    The largest of them where a cell has none.
+    """
+    counts = _in_pool(df > 0, erratic)
+    total_df = (df * counts).sum(axis=0)
+    pooled = (squares * counts).sum(axis=0) / np.maximum(total_df, 1)
     floored = np.maximum(pooled, _RESOLUTION**2)
     filled: Floats = np.where(total_df > 0, floored, floored[total_df > 0].max())
     return filled
+
+
+def _erratic_and_pooled(residuals: Floats, present: Booleans) -> tuple[Booleans, Floats]:
+    """Find configurations that scatter far more than the typical one; pool the variances of the others.
+
+    The squares of a configuration, each over its cell's pooled variance, are split into what shifts of all cells
+    of a round explain, and the rest: cells that an application shifts together say no more than one. Each part's
+    mean square is compared with the median over configurations, which the erratic ones do not move as long as they
+    are fewer than half. The median of a mean of d squares is below their expectation, by the factor
+    median(chi2_d) / d. The most erratic ones are left out of the pool, then the next are judged. With fewer than
+    three configurations, none is typical.
+
+    Args:
+        residuals: log values less the mean of their place, shape (J, C, R); 0 where there is none.
+        present: where there is a value, shape (J, C, R).
+
+    Returns:
+        The erratic configurations, shape (J,), and the pooled variances of the others, shape (C,).
+    """
+    squares = (residuals**2).sum(axis=2)
+    df = np.maximum(present.sum(axis=2) - 1, 0)
+    own_df = df.sum(axis=1)
+    n = int(np.count_nonzero(own_df))
+    erratic = np.zeros(len(df), dtype=np.bool_)
+    pooled = _pooled(squares, df, erratic)
+    for _ in range((n - 1) // 2):
+        information = _information(present, 1 / pooled)
+        inverse = np.linalg.pinv(information, rcond=1e-9, hermitian=True)
+        pull = np.einsum("c,jcr->jr", 1 / pooled, residuals)
+        of_shifts = np.einsum("jr,jrs,js->j", pull, inverse, pull)
+        least = float((_RESOLUTION**2 / pooled).mean())
+        shifts_df = np.rint(np.trace(inverse @ information, axis1=1, axis2=2))
+        excess = np.maximum(
+            _over_limit(of_shifts, shifts_df, n, least),
+            _over_limit((squares / pooled).sum(axis=1) - of_shifts, own_df - shifts_df, n, least),
+        )
+        # Outside the pool even a steady configuration seems to scatter more: who is left out is not judged again.
+        excess[erratic] = 0.0
+        # A dominant one also hides which cells are steady: those far below it are judged without it.
+        worst = (excess > 1) & (excess >= excess.max() / 10)
+        if not worst.any() or np.count_nonzero(erratic | worst) > (n - 1) // 2:
+            break
+        erratic = erratic | worst
+        pooled = _pooled(squares, df, erratic)
+    return erratic, pooled
+
+
+def _over_limit(squares: Floats, df: Floats, n: int, least: float) -> Floats:
+    """Mean squares of configurations over the limit for erratic ones, shape (J,); 0 without degrees of freedom.
+
+    Args:
+        squares: sums of squares, shape (J,).
+        df: degrees of freedom of each, shape (J,).
+        n: configurations that were measured more than once.
+        least: mean square at least of a typical configuration: that of the instrument's resolution.
+    """
+    known = df > 0
+    if np.count_nonzero(known) < 3:
+        return np.zeros(len(df))
+    held = np.maximum(df, 1)
+    mean = squares / held
+    typical = float(np.median((mean * held / (2 * gammaincinv(held / 2, 0.5)))[known]))
+    limit = np.maximum(fdtri(held, np.maximum(df.sum() - df, 1), 1 - _ERRATIC_ERROR / (2 * n)), _ERRATIC_FACTOR)
+    return np.where(known, mean / (limit * max(typical, least)), 0.0)
+
+
+def _alone(
+    residuals: Floats, present: Booleans, precision: Floats, erratic: Booleans
+) -> tuple[Floats, Floats, Floats]:
+    """Estimate the variance that the cells of one application share, for each erratic configuration by itself.
+
+    As ``_Shifts.applied``, from the few degrees of freedom of one configuration.
+
+    Args:
+        residuals: less the shifts of rounds, shape (J, C, R).
+        present: shape (J, C, R).
+        precision: weight of each cell, shape (C,).
+        erratic: shape (J,).
+
+    Returns:
+        The variances, the mean squares from which they come, and the degrees of freedom of these, each of shape
+        (J,); 0, 0 and 1 for configurations that are not erratic.
+    """
+    variance, raw, degrees = np.zeros(len(present)), np.zeros(len(present)), np.ones(len(present))
+    own = _information(present, precision)
+    squares = (residuals**2).sum(axis=2) / np.maximum(present.sum(axis=2) - 1, 1)
+    for j in np.flatnonzero(erratic):
+        noise = _information(present[j : j + 1], precision**2 * squares[j])[0]
+        inverse, rank = _inverse(own[j])
+        pull = precision @ residuals[j]
+        explained = float(pull @ inverse @ pull)
+        by_noise = float(np.trace(inverse @ noise))
+        per_variance = float(np.trace(own[j]))
+        if rank and explained > by_noise:
+            variance[j], raw[j] = (explained - by_noise) / per_variance, explained / per_variance
+            degrees[j] = rank
+    return variance, raw, degrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,16 +448,20 @@ class _Shifts:
     rounds; the information matrices below account for that. If nothing is missing, the estimate is the weighted
     mean of each application over its cells, less the mean of its round.
 
+    Erratic configurations show nothing of either: they are left out of the estimates.
+
     Attributes:
         present: shape (J, C, R).
+        steady: the same without erratic configurations, shape (J, C, R).
         precision: of each cell, shape (C,).
-        own: information on the applications of each configuration, shape (J, R, R).
+        own: information on the applications of each configuration, shape (J, R, R); 0 for erratic ones.
         pull: the weighted sum of residuals of each application, shape (J, R).
         common: pseudo-inverse of the information on rounds, shape (R, R); all 0 where rounds are left in.
         common_df: its rank.
     """
 
     present: Booleans
+    steady: Booleans
     precision: Floats
     own: Floats
     pull: Floats
@@ -313,23 +469,24 @@ class _Shifts:
     common_df: int
 
     @classmethod
-    def of(cls, residuals: Floats, present: Booleans, precision: Floats) -> "_Shifts":
-        own = _information(present, precision)
-        pull = np.einsum("c,jcr->jr", precision, residuals)
+    def of(cls, residuals: Floats, present: Booleans, precision: Floats, erratic: Booleans) -> "_Shifts":
+        steady = present & ~erratic[:, None, None]
+        own = _information(steady, precision)
+        pull = np.einsum("c,jcr->jr", precision, np.where(steady, residuals, 0.0))
         rounds = own.sum(axis=0)
         common, rank = _inverse(rounds)
-        df = int(np.maximum(present.sum(axis=2) - 1, 0).sum())
+        df = int(np.maximum(steady.sum(axis=2) - 1, 0).sum())
         # With two configurations, half of each individual shift is common: a round's shift cannot be eliminated.
-        if len(present) < 3 or df < 2 * rank:
+        if np.count_nonzero(~erratic) < 3 or df < 2 * rank:
             common, rank = np.zeros_like(rounds), 0
-        return cls(present, precision, own, pull, common, rank)
+        return cls(present, steady, precision, own, pull, common, rank)
 
     def without_rounds(self, residuals: Floats) -> Floats:
         """The residuals less the shift of their round, rescaled for the degrees of freedom that this removed."""
         rounds = np.where(self.present, self.common @ self.pull.sum(axis=0), 0.0)
         n = self.present.sum(axis=2)
         rounds -= np.where(self.present, (rounds.sum(axis=2) / np.maximum(n, 1))[..., None], 0.0)
-        df = int(np.maximum(n - 1, 0).sum())
+        df = int(np.maximum(self.steady.sum(axis=2) - 1, 0).sum())
         return np.asarray((residuals - rounds) * (df / (df - self.common_df)) ** 0.5)
 
     def applied(self, variance: Floats) -> tuple[float, float, int]:
@@ -344,7 +501,7 @@ class _Shifts:
         Returns:
             The variance; the mean square it comes from (0 when the variance is 0) and its degrees of freedom.
         """
-        noise = _information(self.present, self.precision**2 * variance)
+        noise = _information(self.steady, self.precision**2 * variance)
         total = self.pull.sum(axis=0)
         explained = -float(total @ self.common @ total)
         by_noise = -float(np.trace(self.common @ noise.sum(axis=0)))

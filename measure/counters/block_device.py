@@ -42,6 +42,7 @@ import numpy as np
 from cephfit.core.errors import CephfitError, ClusterError, HostError
 from cephfit.core.units import LBN_NBYTES, MIB
 from cephfit.core.values.cells import Op
+from cephfit.measure.counters.rate_halves import Halves, halves_of_counter
 from cephfit.measure.engine import IndependentCount, MovedBytes
 
 _BLKFLSBUF = 0x1261
@@ -237,6 +238,11 @@ class CounterWatch(Generic[_Key]):
         """Return the rate's steadiness over fio's measured time; None where there are too few steps."""
         times, values, _ = self._series[key]
         return steadiness_of(times, values, runtime_ns=runtime_ns)
+
+    def halves(self, key: _Key, *, runtime_ns: int, block_nbytes: int) -> Halves | None:
+        """Return the I/Os in both halves of fio's measured time; None where the counter never changed."""
+        times, values, _ = self._series[key]
+        return halves_of_counter(times, values, runtime_ns=runtime_ns, block_nbytes=block_nbytes)
 
     def _sample_until_over(self) -> None:
         while not self._over.wait(self._sampling_seconds):

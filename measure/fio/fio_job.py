@@ -7,7 +7,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from cephfit import templates
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Client
-from cephfit.core.values.measurement import RBD_OBJECT_NBYTES
+from cephfit.core.values.measurement import DSYNC, RBD_OBJECT_NBYTES
 from cephfit.measure.engine import CellRun
 
 CONF_OPTION = "conf"
@@ -42,13 +42,21 @@ def region_of(run: CellRun, client: Client) -> tuple[int, int]:
     same place, the repeats would not show the effect of that choice. So each repeat begins at a different place in
     the first half of the volume, which is the same for all configurations of a round. Random runs use the whole
     volume.
+
+    Sequential accesses that are not aligned to their own size begin one alignment later. Their region ends with a
+    whole access: fio 3.33 writes beyond a region that does not.
     """
     base = int(client.fio_options.get("offset", 0))
     if run.cell.pattern.is_random:
         return base, client.nbytes
-    unit = max(run.cell.size.benchmark_nbytes, RBD_OBJECT_NBYTES)
-    start = run.seeds[client.name] % (client.nbytes // 2 // unit + 1) * unit
-    return base + start, client.nbytes - start
+    block = run.cell.size.benchmark_nbytes
+    unit = max(block, RBD_OBJECT_NBYTES)
+    shift = run.measurement.run_as(run.cell).align_nbytes
+    last = min(client.nbytes // 2, max(0, client.nbytes - shift - block) if shift else client.nbytes)
+    start = run.seeds[client.name] % (last // unit + 1) * unit
+    if not shift:
+        return base + start, client.nbytes - start
+    return base + start + shift, (client.nbytes - start - shift) // block * block
 
 
 def ceph_conf(run: CellRun) -> str | None:
@@ -83,6 +91,9 @@ def _render(template: str, run: CellRun) -> str:
         direction=_direction(run),
         rates=_rates(run),
         cell=run.cell,
+        # fio's blockalign concerns random offsets only.
+        align_nbytes=run.measurement.run_as(run.cell).align_nbytes if run.cell.pattern.is_random else 0,
+        sync=run.measurement.run_as(run.cell).sync,
         clients=run.clients,
         seeds=run.seeds,
         own_options=(CONF_OPTION, "offset"),
@@ -121,4 +132,19 @@ def _check(client: Client, run: CellRun) -> None:
             f"client {client.name} is not an RBD image that fio can open through librbd",
             where="measurement.ioengine: rbd",
             remedy="write ioengine: libaio, or choose a target whose clients are reached through librbd",
+        )
+    if engine == "rbd" and run.measurement.sync == DSYNC:
+        raise InputError(
+            f"fio opens the image of client {client.name} through librbd, which has no writes that are durable "
+            "when they end",
+            where="measurement.sync: dsync",
+            remedy="write sync: fsync",
+        )
+    shift = run.measurement.run_as(run.cell).align_nbytes
+    if shift and client.nbytes < (least := run.cell.size.benchmark_nbytes + shift):
+        raise InputError(
+            f"the volume of client {client.name} has {client.nbytes} bytes, and one access that is not aligned to "
+            f"its own size needs {least}",
+            where="measurement.align",
+            remedy="make the volume larger, or remove this size",
         )

@@ -5,6 +5,9 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from cephfit.core.child_process import end, find_guard, find_program, start
@@ -13,6 +16,7 @@ from cephfit.core.protocols import Client
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.counters.block_device import DeviceWatch, in_flight_nbytes, why_uncounted
 from cephfit.measure.counters.image_watch import ImageWatch, is_image
+from cephfit.measure.counters.rate_halves import Halves, halves_of_log
 from cephfit.measure.engine import (
     CHECK_STORAGE,
     SLOWEST_NBYTES_PER_S,
@@ -25,6 +29,7 @@ from cephfit.measure.fio.fio_job import ceph_conf, render_job, render_warming
 from cephfit.measure.fio.fio_output import (
     UnusableOutputError,
     error_of,
+    flushes_of,
     jobs_by_client,
     metrics_of,
     other_direction_of,
@@ -55,14 +60,18 @@ class FioEngine(Engine):
     def run(self, run: CellRun) -> CellOutcome:
         """See Engine."""
         _refuse_remote(run)
-        job = render_job(run)
         uncounted = {client.name: _why_uncounted(client, direct=run.measurement.direct) for client in run.clients}
         devices = [c.device for c in run.clients if c.device is not None and not uncounted[c.name]]
         seconds = run.measurement.ramp_seconds + run.measurement.run_seconds
         op = run.cell.pattern.op
         images = ImageWatch(run.clients, op, run_seconds=run.measurement.run_seconds)
-        with images, DeviceWatch(devices, op) as watch:
-            output, errors = _run_fio(job, conf=ceph_conf(run), timeout_seconds=seconds + self._grace_seconds)
+        with TemporaryDirectory(prefix="cephfit-fio-") as text:
+            folder = Path(text)
+            logged = [_with_log(c, run, folder) if c.device not in devices else c for c in run.clients]
+            job = render_job(replace(run, clients=logged))
+            with images, DeviceWatch(devices, op) as watch:
+                output, errors = _run_fio(job, conf=ceph_conf(run), timeout_seconds=seconds + self._grace_seconds)
+            halves = {c.name: _halves_by_log(c, run, folder) for c in run.clients if c.device not in devices}
         try:
             jobs = jobs_by_client(document := read_output(output), [c.name for c in run.clients])
         except UnusableOutputError as error:
@@ -73,6 +82,10 @@ class FioEngine(Engine):
             c.name: _outcome(c, jobs.get(c.name), run, errors=errors, watch=watch, uncounted=uncounted[c.name])
             for c in run.clients
         }
+        for name, found in halves.items():
+            if found is not None and outcomes[name].metrics is not None:
+                evidence = {**outcomes[name].evidence, "halves": found.to_json()}
+                outcomes[name] = replace(outcomes[name], evidence=evidence)
         for client in filter(is_image, run.clients):
             outcomes[client.name] = images.counted(outcomes[client.name], client, in_flight_nbytes=_in_flight(run))
         # Omit lines before the document, such as fio's note on iodepth with ioengine=psync: readers expect JSON.
@@ -144,7 +157,35 @@ def _outcome(
     steadiness = watch.steadiness(client.device, runtime_ns=metrics.runtime_ns)
     if steadiness is not None:
         evidence["steadiness"] = steadiness.to_json()
+    block = run.cell.size.benchmark_nbytes
+    halves = watch.halves(client.device, runtime_ns=metrics.runtime_ns, block_nbytes=block)
+    if halves is not None:
+        evidence["halves"] = halves.to_json()
     return ClientOutcome(metrics, count=count, evidence=evidence)
+
+
+def _log_window_seconds(run: CellRun) -> float:
+    """Return the window of fio's log of rates: a twentieth of the run, but not so short that fio skips some."""
+    return max(0.05, round(run.measurement.run_seconds / 20, 3))
+
+
+def _with_log(client: Client, run: CellRun, folder: Path) -> Client:
+    """Return a client whose job writes a log of its rates, where no counter of the kernel shows them."""
+    number = [c.name for c in run.clients].index(client.name)
+    options = {
+        "write_iops_log": str(folder / f"{number}"),
+        "log_avg_msec": str(round(1000 * _log_window_seconds(run))),
+    }
+    return replace(client, fio_options={**client.fio_options, **options})
+
+
+def _halves_by_log(client: Client, run: CellRun, folder: Path) -> Halves | None:
+    number = [c.name for c in run.clients].index(client.name)
+    for log in folder.glob(f"{number}_iops.*.log"):
+        window_seconds = _log_window_seconds(run)
+        lines = log.read_text().splitlines()
+        return halves_of_log(lines, run.cell.pattern.op, window_seconds=window_seconds, ios_per_unit=1.0)
+    return None
 
 
 def _in_flight(run: CellRun) -> int:
@@ -179,6 +220,8 @@ def figures_of(job: Mapping[str, Any], run: CellRun) -> tuple[Metrics, dict[str,
             "latency_with_submission_mean_ns": by_fio.get("lat_ns", {}).get("mean"),
         }
     }
+    if measurement.flush_interval:
+        evidence["flushes"] = flushes_of(job)
     if cpu := thread_cpu(job):
         evidence[CPU] = cpu
     if mixed:

@@ -175,6 +175,17 @@ def other_direction_of(job: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
     }
 
 
+def flushes_of(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the number of flushes in the measured time and their mean latency, for a sample's evidence.
+
+    fio counts them apart from the writes: the latencies of writes do not contain them, the rate does.
+    """
+    side = _part(job, "sync")
+    latency = side.get("lat_ns")
+    mean_ns = latency.get("mean") if isinstance(latency, dict) and latency.get("N") else None
+    return {"n": int(_number(side, "total_ios")), "latency_mean_ns": mean_ns}
+
+
 def _latency(clat: Mapping[str, Any]) -> tuple[float, dict[float, float]]:
     """Return the mean and the percentiles of the completion latency in ns."""
     low, mean, high = (_number(clat, word) for word in ("min", "mean", "max"))

@@ -42,6 +42,7 @@ from cephfit.measure.fio.guest_clocks import (
     WINDOW_SECONDS,
     Offset,
     ServerClocks,
+    halves_by_log,
     measured_parts,
     together,
     with_log,
@@ -103,6 +104,7 @@ class RemoteFioEngine(Engine):
                     run.clients, jobs, timeout_seconds=timeout_seconds, folder=Path(folder)
                 )
                 parts = measured_parts(Path(folder), run.clients)
+                halves = {client.name: halves_by_log(Path(folder), client, run.cell) for client in run.clients}
         except ClusterError as error:  # from the independent count
             return CellOutcome({c.name: ClientOutcome(None, str(error)) for c in run.clients}, None)
         try:
@@ -120,9 +122,19 @@ class RemoteFioEngine(Engine):
         doubt = why_not_together(simultaneity, run_seconds, most_skew=self._most_skew, drain=drain)
         for client in run.clients:
             outcome = outcomes[client.name]
-            if outcome.metrics is not None:
+            if (metrics := outcome.metrics) is not None:
                 outcome = replace(outcome, doubt=doubt, evidence={**outcome.evidence, "together": simultaneity})
                 outcome = _counted(outcome, client, run, watch, uncounted)
+                found_halves = halves[client.name]
+                if found_halves is None and client.name not in uncounted:
+                    found_halves = watch.halves(
+                        client.name,
+                        runtime_ns=metrics.runtime_ns,
+                        block_nbytes=run.cell.size.benchmark_nbytes,
+                    )
+                if found_halves is not None:
+                    evidence = {**outcome.evidence, "halves": found_halves.to_json()}
+                    outcome = replace(outcome, evidence=evidence)
             outcomes[client.name] = outcome
         # Omit the servers' lines before the document: readers of the store expect JSON.
         return CellOutcome(outcomes, json.dumps(document))

@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.core.protocols import Client
+from cephfit.core.units import KIB
+from cephfit.core.values.cells import Cell
+from cephfit.measure.counters.rate_halves import Halves, halves_of_log
 from cephfit.measure.fio.fio_servers import drive_servers, host_of
 
 _DRIFT_SECONDS = 0.05
@@ -175,6 +178,16 @@ def measured_parts(folder: Path, clients: Sequence[Client]) -> dict[str, tuple[f
         if (moments := _moments(folder, client, "bw")) and moments[-1] - moments[0] >= WINDOW_SECONDS:
             found[client.name] = (moments[0] - WINDOW_SECONDS, moments[-1])
     return found
+
+
+def halves_by_log(folder: Path, client: Client, cell: Cell) -> Halves | None:
+    """Return the I/Os in both halves of a client's measured time; None without a log (see ``with_log``)."""
+    log = folder / f"{_LOG.format(client.name)}_bw.1.log.{host_of(client)}"
+    if not log.is_file():
+        return None
+    per_kib = KIB / cell.size.benchmark_nbytes
+    lines = log.read_text().splitlines()
+    return halves_of_log(lines, cell.pattern.op, window_seconds=WINDOW_SECONDS, ios_per_unit=per_kib)
 
 
 def _probed(clients: Sequence[Client]) -> dict[str, Offset]:

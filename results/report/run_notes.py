@@ -15,29 +15,39 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
     """Return the origin of figures; None for what a CSV file does not state.
 
     Exported CSV files state whether the figures are simulated. ``stopping`` means that repeats were taken only
-    until a question was decided. ``continuations`` are sentences on other program versions.
+    until a question was decided. ``continuations`` are sentences on other program versions. ``falling`` is a
+    sentence on rates that were not steady; empty without any.
 
     Args:
         location: of a store or a CSV file.
         run_id: of the run in the store; the newest if None.
     """
-    from cephfit.results.statistics.run_caveats import continuations_of
+    from cephfit.results.statistics.run_caveats import continuations_of, rates_still_falling
     from cephfit.results.store.sample_store import Store
     from cephfit.results.tables.baseline_csv import is_marked_simulated, is_store
 
     if not is_store(location):
         simulated = is_marked_simulated(Path(location))
-        return {"run": None, "simulated": simulated, "finished": None, "stopping": None, "continuations": []}
+        return {
+            "run": None,
+            "simulated": simulated,
+            "finished": None,
+            "stopping": None,
+            "continuations": [],
+            "falling": None,
+        }
     with Store.open(location) as store:
         run = store.run(run_id)
         stopping = store.document(run.run_id, STOPPING_DOCUMENT) is not None
         continuations = list(continuations_of(store, run.run_id))
+        falling = rates_still_falling(store.samples(run.run_id))
     return {
         "run": run.run_id,
         "simulated": run.is_simulated,
         "finished": run.finished,
         "stopping": stopping,
         "continuations": continuations,
+        "falling": falling,
     }
 
 
@@ -59,6 +69,8 @@ def run_notes(document: dict[str, Any]) -> list[str]:
 
         notes.append(f"STOPPED EARLY: {STOPPED_EARLY[0].lower()}{STOPPED_EARLY[1:]}")
     notes += [f"OTHER VERSIONS: {sentence}" for sentence in document.get("continuations", ())]
+    if document.get("falling"):
+        notes.append(f"NOT STEADY: {document['falling']}")
     return notes
 
 

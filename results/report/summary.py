@@ -11,7 +11,7 @@ from cephfit.core.values.prediction_model import model_called
 from cephfit.results.report import formatting
 from cephfit.results.report.method_facts import REJECTED_SHOWN
 from cephfit.results.report.report_model import Answer, Findings
-from cephfit.results.statistics.run_caveats import Controls
+from cephfit.results.statistics.run_caveats import Controls, rates_still_falling
 
 _SHOWN = 6
 """Number of settings that one line names; the table of settings as read back has all."""
@@ -109,6 +109,8 @@ def caveats_of(
         caveats += [findings.renewed] if findings.renewed else []
     caveats += of_the_load
     caveats += findings.continuations
+    if falling := rates_still_falling(s for s in findings.samples if s.key.load == findings.load):
+        caveats.append(falling)
     if controls is None and len({sample.key.configuration for sample in findings.samples}) > 1:
         caveats.append(
             "There is no A/A control, so the difference between two measurements of the default is unknown. To "

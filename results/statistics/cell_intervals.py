@@ -187,7 +187,7 @@ def _residuals(values: Floats, table: Table) -> Floats:
 
 def _of_one_cell(spread: Spread) -> Spread:
     """Remove the effect of an application on all cells: for one cell it is part of the cell's own scatter."""
-    return replace(spread, applied=0.0, applied_raw=0.0, applied_df=0)
+    return replace(spread, applied=0.0, applied_raw=0.0, applied_df=0, alone=None)
 
 
 def _in_cell(table: Table, cell: Cell, weights: Floats) -> Floats:

@@ -7,7 +7,8 @@ from typing import Any
 from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_S, format_nbytes
 from cephfit.core.values.baseline import MeasuredLoad, parts_of_mix
-from cephfit.core.values.cells import Cell, Op
+from cephfit.core.values.cells import Cell, LoadedCell, Op
+from cephfit.core.values.measurement import DSYNC, FSYNC
 from cephfit.core.values.sample import OWN_LOAD, Sample
 
 
@@ -19,13 +20,29 @@ class LoadShape:
         name: empty for the measurement's own load.
         iodepth: I/Os in flight per client.
         n_clients: number of concurrent clients.
-        rest: mix and rate limit as text; empty without them.
+        rest: mix, rate limit, alignment and flushes as text; empty without them.
+        align_nbytes: accesses start at multiples of this many bytes; 0: of their own size.
+        sync: how writes are made durable; empty: not at all.
+        is_plain: whether there is neither a mix nor a rate limit.
     """
 
     name: str
     iodepth: int
     n_clients: int
     rest: str
+    align_nbytes: int = 0
+    sync: str = ""
+    is_plain: bool = True
+
+    def loaded(self, cell: Cell) -> LoadedCell:
+        """The cell under this load, measured with the size of its bin."""
+        return LoadedCell.measured(
+            cell.size.benchmark_nbytes,
+            cell.pattern,
+            iodepth=self.iodepth,
+            align_nbytes=self.align_nbytes,
+            sync=self.sync,
+        )
 
 
 def by_place(samples: Iterable[Sample]) -> dict[tuple[str, Cell], list[Sample]]:
@@ -69,7 +86,13 @@ def shapes_of(samples: Iterable[Sample]) -> dict[str, LoadShape]:
         said = sample.evidence.get("load")
         if sample.key.load not in shapes and isinstance(said, Mapping):
             shapes[sample.key.load] = LoadShape(
-                sample.key.load, int(said["iodepth"]), int(said["clients"]), _rest(said)
+                sample.key.load,
+                int(said["iodepth"]),
+                int(said["clients"]),
+                _rest(said),
+                int(said.get("align_nbytes") or 0),
+                str(said.get("sync") or ""),
+                all(said.get(key) is None for key in ("read_pct", "rate_iops", "rate_nbytes_per_s")),
             )
     return shapes
 
@@ -87,7 +110,20 @@ def _rest(said: Mapping[str, Any]) -> str:
         words.append(f"at most {said['rate_iops']} IOPS per client")
     if said.get("rate_nbytes_per_s") is not None:
         words.append(f"at most {said['rate_nbytes_per_s']} bytes/s per client")
+    if said.get("align_nbytes"):
+        words.append(f"aligned to {format_nbytes(int(said['align_nbytes']))}")
+    if said.get("sync"):
+        words.append(sync_in_words(str(said["sync"])))
     return ", ".join(words)
+
+
+def sync_in_words(sync: str) -> str:
+    """Return how writes are made durable, for display; empty if they are not."""
+    if sync == FSYNC:
+        return "a flush after each write"
+    if sync == DSYNC:
+        return "each write durable when it ends"
+    return f"a flush after {sync.removeprefix('every ')} writes" if sync else ""
 
 
 _REACHED = 0.97

@@ -3,6 +3,7 @@
 - Continuations: the run was continued with other program versions than it was started with.
 - Different rounds: not all configurations were measured in the same rounds.
 - A/A controls: configurations that are the default under another name. They measure the noise floor.
+- Falling rates: runs whose second half was slower than the first.
 - Bottlenecks: the resource that limited a run, from the telemetry of hosts and daemons.
 """
 
@@ -168,6 +169,30 @@ def bottlenecks_of(samples: Iterable[Sample], *, load: str) -> Bottlenecks | Non
     rows = [_row(name, [patterns.get(p, []) for p in seen]) for name, patterns in findings.items()]
     n_runs = sum(len(found) for patterns in findings.values() for found in patterns.values())
     return Bottlenecks(tuple(p.value for p in seen), tuple(rows), n_runs, followed.count(False), len(followed))
+
+
+def rates_still_falling(samples: Iterable[Sample]) -> str:
+    """Return a sentence on the ok samples whose rate was not steady; empty if there are none."""
+    places: dict[str, None] = {}
+    for sample in samples:
+        halves, steady = sample.evidence.get("halves"), sample.evidence.get("steady")
+        # A measurement with `steady` has a limit of its own.
+        falling = not steady["attained"] if steady else bool(halves and halves["unsteady"])
+        if sample.state is State.OK and falling:
+            load = f" under {sample.key.load}" if sample.key.load else ""
+            places[f"{sample.key.configuration} {sample.key.cell}{load}"] = None
+    if not places:
+        return ""
+    shown = list(places)[:_PLACES_SHOWN]
+    more = f" and {len(places) - len(shown)} more" if len(places) > len(shown) else ""
+    return (
+        f"Rates that were still falling: {', '.join(shown)}{more}. The second half of these runs was slower than "
+        "the first, as where a cache fills up. The storage behind it is slower than these rates. Measure longer, "
+        "or add `steady` to the measurement."
+    )
+
+
+_PLACES_SHOWN = 6
 
 
 def _row(name: str, by_pattern: list[list[Mapping[str, Any]]]) -> BottleneckRow:

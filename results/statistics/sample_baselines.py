@@ -1,13 +1,13 @@
 """Compute baselines from samples."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cephfit.core.values.baseline import Baseline, Baselines
-from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import OWN_LOAD, Sample, State
-from cephfit.results.statistics.loads import by_place, measured_load_of, of_load
+from cephfit.results.statistics.loads import by_place, measured_load_of, names_of, of_load, shapes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,10 @@ class Measured:
         client: name.
         repeat: counts from 0.
         iops: > 0.
+        under: size, depth, alignment and way of committing; None if they are unknown, or if the load has a mix or
+            a rate limit.
+        load: empty for the load of ``Baselines.cells``; else the name of another one.
+        n_clients: that ran together, if that is known without counting the rows; 0: as many as there are rows.
     """
 
     configuration: str
@@ -27,6 +31,15 @@ class Measured:
     client: str
     repeat: int
     iops: float
+    under: LoadedCell | None = None
+    load: str = OWN_LOAD
+    n_clients: int = 0
+
+    @property
+    def is_of_cells(self) -> bool:
+        """Whether this is a rate of ``Baselines.cells``: of their load, and of the size of a bin."""
+        sized = self.under is None or self.under.nbytes == self.cell.size.benchmark_nbytes
+        return self.load == OWN_LOAD and sized
 
 
 def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD) -> Baselines:
@@ -40,11 +53,17 @@ def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD
         source: origin of the samples, for messages.
         load: name of the load. Rates under different loads are not repeats of each other.
 
+    ``Baselines.loaded`` has the rates of this load and of all others with its number of clients. It is empty if
+    samples do not have the shape of the load (those of early versions), or if the load has a mix or a rate limit:
+    rates of other loads would not replace it.
+
     Raises:
         InputError: the run has no load of this name.
     """
+    samples = list(samples)
     tried = _tried(samples, load, source)
     measured, missing = _measured(tried)
+    measured = _with_further_loads(measured, samples, load)
     source += f", load {load}" if load else ""
     return replace(
         group(measured, source=source, missing=missing),
@@ -56,12 +75,47 @@ def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD
 def measured_of(
     samples: Iterable[Sample], *, load: str = OWN_LOAD, where: str = ""
 ) -> tuple[list[Measured], dict[tuple[str, Cell], str]]:
-    """Return the rates under one load that count, and why a (configuration, cell) that was tried has none.
+    """Return the rates that count, and why a (configuration, cell) that was tried under the load has none.
+
+    The rates are those under the load, followed by those of ``Baselines.loaded`` under other loads. If ``load`` is
+    not the measurement's own, the latter is called ``OWN_LOAD_TITLE`` there.
 
     Raises:
         InputError: there is no load of this name.
     """
-    return _measured(_tried(samples, load, where))
+    samples = list(samples)
+    measured, missing = _measured(_tried(samples, load, where))
+    return _with_further_loads(measured, samples, load), missing
+
+
+OWN_LOAD_TITLE = "own"
+"""Name of the measurement's own load among rates of several loads, if another load is chosen."""
+
+
+def _with_further_loads(measured: list[Measured], samples: Sequence[Sample], load: str) -> list[Measured]:
+    """Return the rates with what is known of their load, then those of comparable loads.
+
+    Comparable loads have the same number of clients, no mix and no rate limit. A repeat is the same pass over all
+    configurations under every load, so rounds stay comparable. Where two loads do the same in a cell of a
+    configuration, the chosen load counts, then the first one.
+    """
+    shapes = shapes_of(samples)
+    chosen = shapes.get(load)
+    if chosen is None or not chosen.is_plain:
+        return measured
+    found = [replace(row, under=chosen.loaded(row.cell)) for row in measured]
+    known = {(row.configuration, row.under) for row in found}
+    for name in names_of(samples):
+        shape = shapes.get(name)
+        if name == load or shape is None or not shape.is_plain or shape.n_clients != chosen.n_clients:
+            continue
+        further = [
+            replace(row, under=shape.loaded(row.cell), load=name or OWN_LOAD_TITLE)
+            for row in _measured(_tried(samples, name, ""))[0]
+        ]
+        found += (row for row in further if (row.configuration, row.under) not in known)
+        known.update((row.configuration, row.under) for row in further)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +164,33 @@ def group(
     measured: Iterable[Measured], *, source: str, missing: Mapping[tuple[str, Cell], str] | None = None
 ) -> Baselines:
     """Sum the clients of each repeat; the repeats of each (configuration, cell) in order."""
-    sums: dict[tuple[str, Cell], dict[int, dict[str, float]]] = {}
+    cells: dict[tuple[str, Cell], list[Measured]] = {}
+    loaded: dict[tuple[str, LoadedCell], list[Measured]] = {}
     for row in measured:
-        repeats = sums.setdefault((row.configuration, row.cell), {})
+        if row.is_of_cells:
+            cells.setdefault((row.configuration, row.cell), []).append(row)
+        if row.under is not None:
+            loaded.setdefault((row.configuration, row.under), []).append(row)
+    return Baselines(
+        {place: _baseline(rows) for place, rows in cells.items()},
+        source,
+        missing or {},
+        loaded={place: _baseline(rows) for place, rows in loaded.items()},
+    )
+
+
+def _baseline(rows: Sequence[Measured]) -> Baseline:
+    """Return the baseline of the rows of one configuration and cell under one load; at least one row."""
+    repeats: dict[int, dict[str, float]] = {}
+    for row in rows:
         repeats.setdefault(row.repeat, {})[row.client] = row.iops
-    cells = {
-        (configuration, cell): Baseline(
-            configuration,
-            cell,
-            tuple(sum(repeats[repeat].values()) for repeat in sorted(repeats)),
-            n_clients=max(len(clients) for clients in repeats.values()),
-            rounds=tuple(sorted(repeats)),
-        )
-        for (configuration, cell), repeats in sums.items()
-    }
-    return Baselines(cells, source, missing or {})
+    return Baseline(
+        rows[0].configuration,
+        rows[0].cell,
+        tuple(sum(repeats[repeat].values()) for repeat in sorted(repeats)),
+        n_clients=rows[0].n_clients or max(len(clients) for clients in repeats.values()),
+        rounds=tuple(sorted(repeats)),
+    )
 
 
 def _order(places: Iterable[tuple[str, Cell]]) -> "_Order":

@@ -2,21 +2,40 @@
 
 The columns are ``configuration,size,pattern,client,run,iops``, in any order and case. There is one row per client
 and repeat (``run``); the clients of a repeat ran together. Rows of the same ``run`` count as one round in which
-all configurations took turns, so the effect of that round cancels in comparisons. An optional column ``load``
-separates loads, of which one is read. Other columns are ignored. Exported files have the columns ``target`` and
-``simulated``, which state the origin of the figures. Stores and CSV files are distinguished by content.
+all configurations took turns, so the effect of that round cancels in comparisons. Sizes are multiples of 512
+bytes.
+
+Optional columns describe how a row was measured:
+
+- ``iodepth``: I/Os in flight per client. **Assumed to be 1** if there is no such column, or the field is empty.
+- ``align``: a size of whose multiples accesses start; ``own`` or empty: the block size. **Assumed to be the block
+  size** without the column.
+- ``sync``: ``fsync``, ``dsync`` or ``every N``; empty or no column: writes are not committed.
+- ``clients``: how many clients ran together. A single row per run with more ``clients`` than one is their sum.
+- ``load``: name of the load, of which one is read into ``Baselines.cells``.
+
+All rows with the same number of clients are in ``Baselines.loaded``; rows of other ``load`` names only if there is
+a column ``iodepth``. ``Baselines.cells`` has the rows of one load with the sizes of the bins: those of the chosen
+``load``, and among these, where several ways occur, those without ``sync`` (if any write is without), of the
+smallest ``iodepth``, and of the number of clients and the alignment that most cells have.
+
+Other columns are ignored. Exported files have the columns ``target`` and ``simulated``, which state the origin of
+the figures. Stores and CSV files are distinguished by content.
 """
 
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cephfit.core.errors import InputError
-from cephfit.core.units import parse_nbytes
+from cephfit.core.units import LBN_NBYTES, format_nbytes, parse_nbytes
 from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.cells import SIZE_BINS, Cell, Pattern, SizeBin
+from cephfit.core.values.cells import SIZE_BINS, LoadedCell, Op, Pattern
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import OWN_LOAD
 from cephfit.results.statistics.loads import title_of
@@ -52,6 +71,8 @@ def is_marked_simulated(path: Path) -> bool | None:
 
 COLUMNS = ("configuration", "size", "pattern", "client", "run", "iops")
 _LOAD = "load"
+_LOAD_COLUMNS = ("iodepth", "clients", "sync", "align")
+_SIZES = frozenset(size.benchmark_nbytes for size in SIZE_BINS)
 
 
 def read(path: Path, *, load: str = OWN_LOAD) -> Baselines:
@@ -77,44 +98,249 @@ def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
         InputError: it is not such a table, has no rows of this load, or has duplicate or missing rows.
     """
     every = list(_rows(text, where))
-    rows = [(line, row) for line, named, row in every if named == load]
+    rows = [row for row in every if row.way.load == load]
     if every and not rows:
-        names = ", ".join(dict.fromkeys(named or "(none)" for _, named, _ in every))
+        names = ", ".join(dict.fromkeys(row.way.load or "(none)" for row in every))
         raise InputError(
             f"there are no rows of {title_of(load)}", where=f"{where}, column load", remedy=f"there are {names}"
         )
     if not rows:
         raise InputError("the file has no figures", where=where, remedy=_remedy())
-    seen: dict[tuple[str, Cell, str, int], int] = {}
-    for line, row in rows:
-        key = (row.configuration, row.cell, row.client, row.repeat)
-        if key in seen:
-            raise InputError(
-                f"{row.configuration} {row.cell}, client {row.client}, run {row.repeat} "
-                f"is in line {seen[key]} already",
-                where=f"{where}:{line}, column run",
-                remedy="each repeat of a client is one row with a different run number",
-            )
-        seen[key] = line
-    measured = [row for _, row in rows]
-    _must_be_whole(measured, where)
-    return group(measured, source=where)
+    used = [row for row in every if row.way.load == load or row.has_iodepth]
+    _must_be_different(used, where)
+    n_clients = _counted_clients(used, where)
+    own = _own_way(rows, n_clients)
+    measured, others = _comparable(used, own, n_clients)
+    found = group(measured, source=where)
+    notes = []
+    if others:
+        notes.append(
+            f"omitted: the rates with {', '.join(map(str, sorted(others)))} clients; the others are with "
+            f"{_n(own.n_clients, 'client')}"
+        )
+    if not found.cells:
+        notes.append(
+            f"no rate has one of the sizes {', '.join(map(str, SIZE_BINS))}: only models that interpolate between "
+            "sizes can use these rates"
+        )
+    return replace(found, notes=tuple(notes))
 
 
 def dumps(measured: Iterable[Measured], run: Run | None = None) -> str:
-    """Write rates so that ``loads`` gives them back to the last bit; ``run`` is the one they are of."""
+    """Write rates so that ``loads`` gives them back to the last bit; ``run`` is the one they are of.
+
+    The columns of loads are written if there are rates of several loads, or of one that ``loads`` would not
+    assume.
+    """
+    rows = list(measured)
+    assumed = all(
+        not row.load
+        and row.n_clients < 2
+        and row.under in (None, LoadedCell(row.cell.size.benchmark_nbytes, row.cell.pattern))
+        for row in rows
+    )
+    clients: dict[Hashable, set[str]] = {}
+    for row in rows:
+        clients.setdefault((row.configuration, row.cell, row.under, row.load), set()).add(row.client)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*COLUMNS, *ORIGIN_COLUMNS))
+    writer.writerow((*COLUMNS, *(() if assumed else (_LOAD, *_LOAD_COLUMNS)), *ORIGIN_COLUMNS))
     origin = origin_of(run)
-    for row in measured:
-        place = (row.configuration, row.cell.size.name, row.cell.pattern, row.client, row.repeat)
-        writer.writerow((*place, repr(row.iops), *origin))
+    for row in rows:
+        under = row.under or LoadedCell(row.cell.size.benchmark_nbytes, row.cell.pattern)
+        size = format_nbytes(under.nbytes)
+        n_clients = row.n_clients or len(clients[row.configuration, row.cell, row.under, row.load])
+        align = format_nbytes(under.align_nbytes) if under.align_nbytes else _OWN_SIZE
+        way = () if assumed else (row.load, under.iodepth, n_clients, under.sync, align)
+        place = (row.configuration, size, under.pattern, row.client, row.repeat)
+        writer.writerow((*place, repr(row.iops), *way, *origin))
     return text.getvalue()
 
 
-def _rows(text: str, where: str) -> Iterator[tuple[int, str, Measured]]:
-    """Yield (line, load, row) of every row that is not empty."""
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a row was measured, as the file states it; ``n_clients`` is 0 if it does not."""
+
+    load: str
+    iodepth: int
+    n_clients: int
+    sync: str
+    align_nbytes: int
+
+    def under(self, nbytes: int, pattern: Pattern) -> LoadedCell:
+        return LoadedCell.measured(
+            nbytes, pattern, iodepth=self.iodepth, align_nbytes=self.align_nbytes, sync=self.sync
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of the file; ``has_iodepth``: the file has that column."""
+
+    line: int
+    configuration: str
+    nbytes: int
+    pattern: Pattern
+    client: str
+    repeat: int
+    iops: float
+    way: _Way
+    has_iodepth: bool
+
+    @property
+    def under(self) -> LoadedCell:
+        return self.way.under(self.nbytes, self.pattern)
+
+    @property
+    def place(self) -> tuple[str, int, Pattern, _Way]:
+        """What the clients and repeats of a baseline have in common."""
+        return self.configuration, self.nbytes, self.pattern, self.way
+
+
+_Place = tuple[str, int, Pattern, _Way]
+
+
+def _must_be_different(rows: Iterable[_Row], where: str) -> None:
+    seen: dict[Hashable, int] = {}
+    for row in rows:
+        key = (row.place, row.client, row.repeat)
+        if key in seen:
+            raise InputError(
+                f"{row.configuration} {row.under}, client {row.client}, run {row.repeat} "
+                f"is in line {seen[key]} already",
+                where=f"{where}:{row.line}, column run",
+                remedy="each repeat of a client is one row with a different run number",
+            )
+        seen[key] = row.line
+
+
+def _counted_clients(rows: Iterable[_Row], where: str) -> dict[_Place, int]:
+    """Return the clients that ran together in each place.
+
+    Raises:
+        InputError: a repeat lacks a client, so its sum would be too low and look like a slow configuration; or
+            there are rows of more or fewer clients than the column states.
+    """
+    clients: dict[_Place, set[str]] = {}
+    repeats: dict[tuple[_Place, int], dict[str, _Row]] = {}
+    for row in rows:
+        clients.setdefault(row.place, set()).add(row.client)
+        repeats.setdefault((row.place, row.repeat), {})[row.client] = row
+    for (place, repeat), present in repeats.items():
+        first = next(iter(present.values()))
+        what = f"run {repeat} of {first.configuration} {first.under}"
+        absent = clients[place] - set(present)
+        if absent:
+            raise InputError(
+                f"{what} has no row of client {', '.join(sorted(absent))}",
+                where=f"{where}, column client",
+                remedy="add the row, or leave the run out: the rates of a run's clients are summed",
+            )
+        if first.way.n_clients and 1 < len(present) != first.way.n_clients:
+            raise InputError(
+                f"{what} has rows of {len(present)} clients, and this field is {first.way.n_clients}",
+                where=f"{where}:{first.line}, column clients",
+                remedy="write one row per client, or one row with the sum of all clients",
+            )
+    return {place: place[-1].n_clients or len(names) for place, names in clients.items()}
+
+
+def _own_way(rows: Sequence[_Row], n_clients: dict[_Place, int]) -> _Way:
+    """Return the way of measuring whose rates are ``Baselines.cells``.
+
+    Args:
+        rows: of the chosen load; those with sizes of bins decide if there are any.
+        n_clients: of each place.
+    """
+    found = [row for row in rows if row.nbytes in _SIZES] or list(rows)
+    # Reads have nothing to commit, so only writes show how the load commits.
+    commits = Counter(row.way.sync for row in found if row.pattern.op is Op.WRITE)
+    sync = "" if "" in commits or not commits else commits.most_common(1)[0][0]
+    found = [row for row in found if row.pattern.op is Op.READ or row.way.sync == sync]
+    least = min(row.way.iodepth for row in found)
+    found = [row for row in found if row.way.iodepth == least]
+    counts = _cells_by(found, lambda row: n_clients[row.place])
+    clients = min(counts, key=lambda n: (-counts[n], n))
+    found = [row for row in found if n_clients[row.place] == clients]
+    return _Way(found[0].way.load, least, clients, sync, _alignment(found))
+
+
+def _alignment(rows: Sequence[_Row]) -> int:
+    """Return the alignment that most cells have, among equals the smallest.
+
+    A cell whose blocks are not larger than the alignment has it with any alignment from its size on. Where that
+    decides nothing, alignments are counted as stated.
+    """
+    stated = _cells_by(rows, lambda row: row.way.align_nbytes)
+
+    def order(align: int) -> tuple[int, int, int]:
+        alike = {
+            (row.configuration, row.under)
+            for row in rows
+            if row.under == replace(row.way, align_nbytes=align).under(row.nbytes, row.pattern)
+        }
+        return -len(alike), -stated[align], align
+
+    return min(stated, key=order)
+
+
+def _cells_by(rows: Iterable[_Row], value: Callable[[_Row], int]) -> Counter[int]:
+    """Return in how many cells of configurations each value occurs."""
+    return Counter(found for found, *_ in {(value(row), *row.place[:3]) for row in rows})
+
+
+def _comparable(
+    rows: Iterable[_Row], own: _Way, n_clients: dict[_Place, int]
+) -> tuple[list[Measured], frozenset[int]]:
+    """Return the rates with as many clients as the own load's, and the other numbers of clients that occur.
+
+    Where two ways do the same in a cell of a configuration (an alignment of the own size, reads under a ``sync``),
+    the own load counts, then the first in the file.
+    """
+    ways: dict[tuple[str, LoadedCell], list[_Row]] = {}
+    unlike: dict[tuple[str, LoadedCell], list[_Row]] = {}
+    for row in rows:
+        same = n_clients[row.place] == own.n_clients
+        (ways if same else unlike).setdefault((row.configuration, row.under), []).append(row)
+    # A configuration measured with another number of clients stays in ``cells``: predictions omit it by name.
+    kept = {
+        (name, under): found
+        for (name, under), found in unlike.items()
+        if (name, under) not in ways
+        and under.nbytes in _SIZES
+        and found[0].way.load == own.load
+        and under == own.under(under.nbytes, under.pattern)
+    }
+    measured: list[Measured] = []
+    for (configuration, under), found in {**ways, **kept}.items():
+        is_own = under == own.under(under.nbytes, under.pattern)
+        chosen = min(
+            (row.way for row in found), key=lambda way: (way.load != own.load, not _is_as_stated(way, own))
+        )
+        measured += (
+            Measured(
+                configuration,
+                under.bin_cell,
+                row.client,
+                row.repeat,
+                row.iops,
+                None if (configuration, under) in kept else under,
+                OWN_LOAD if is_own and chosen.load == own.load else chosen.load or str(under),
+                n_clients[row.place],
+            )
+            for row in found
+            if row.way == chosen
+        )
+    others = {n_clients[found[0].place] for place, found in unlike.items() if place not in kept}
+    return measured, frozenset(others)
+
+
+def _is_as_stated(way: _Way, own: _Way) -> bool:
+    return (way.sync, way.align_nbytes) == (own.sync, own.align_nbytes)
+
+
+def _rows(text: str, where: str) -> Iterator[_Row]:
+    """Yield every row that is not empty."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, None)
@@ -125,8 +351,7 @@ def _rows(text: str, where: str) -> Iterator[tuple[int, str, Measured]]:
             if cells is None:
                 return
             if any(cell.strip() for cell in cells):
-                at = columns.get(_LOAD, len(cells))
-                yield line, cells[at].strip() if at < len(cells) else "", _row(cells, columns, f"{where}:{line}")
+                yield _row(cells, columns, line, where)
     except csv.Error as error:
         raise InputError(f"not CSV: {error}", where=f"{where}:{reader.line_num}", remedy=_remedy()) from None
 
@@ -136,41 +361,84 @@ def _columns(header: list[str], where: str) -> dict[str, int]:
     for name in COLUMNS:
         if name not in names:
             raise InputError(f"there is no column {name!r}", where=f"{where}:1", remedy=_remedy())
+    known = (*COLUMNS, _LOAD, *_LOAD_COLUMNS)
+    for name in known:
         if names.count(name) > 1:
             raise InputError(f"there are two columns {name!r}", where=f"{where}:1", remedy=_remedy())
-    return {name: names.index(name) for name in (*COLUMNS, _LOAD) if name in names}
+    return {name: names.index(name) for name in known if name in names}
 
 
-def _row(cells: list[str], columns: dict[str, int], where: str) -> Measured:
-    fields = {}
+def _row(cells: list[str], columns: dict[str, int], line: int, where: str) -> _Row:
+    place = f"{where}:{line}, column"
+    fields = {name: cells[at].strip() if at < len(cells) else "" for name, at in columns.items()}
     for name in COLUMNS:
-        index = columns[name]
-        fields[name] = cells[index].strip() if index < len(cells) else ""
         if not fields[name]:
-            raise InputError("this field is empty", where=f"{where}, column {name}", remedy=_remedy())
+            raise InputError("this field is empty", where=f"{place} {name}", remedy=_remedy())
     pattern = fields["pattern"].lower()
     if pattern not in list(Pattern):
         raise InputError(
             f"{fields['pattern']!r} is not a pattern",
-            where=f"{where}, column pattern",
+            where=f"{place} pattern",
             remedy=f"the patterns are fio's {', '.join(Pattern)}",
         )
-    return Measured(
+    way = _Way(
+        fields.get(_LOAD, OWN_LOAD),
+        _count(fields.get("iodepth") or "1", f"{place} iodepth", "it is the number of I/Os in flight per client"),
+        _count(fields["clients"], f"{place} clients", "it is the number of clients that ran together")
+        if fields.get("clients")
+        else 0,
+        _sync(fields.get("sync", ""), f"{place} sync"),
+        _align(fields.get("align", ""), f"{place} align"),
+    )
+    return _Row(
+        line,
         fields["configuration"],
-        Cell(_size(fields["size"], f"{where}, column size"), Pattern(pattern)),
+        _blocks(fields["size"], f"{place} size", "sizes are multiples of 512 bytes, such as 4K, 24K or 65536"),
+        Pattern(pattern),
         fields["client"],
-        _run(fields["run"], f"{where}, column run"),
-        _iops(fields["iops"], f"{where}, column iops"),
+        _run(fields["run"], f"{place} run"),
+        _iops(fields["iops"], f"{place} iops"),
+        way,
+        "iodepth" in columns,
     )
 
 
-def _size(text: str, where: str) -> SizeBin:
+_OWN_SIZE = "own"
+_SYNC = re.compile(r"fsync|dsync|every [1-9]\d*", re.ASCII)
+
+
+def _sync(text: str, where: str) -> str:
+    sync = " ".join(text.lower().split())
+    if sync and not _SYNC.fullmatch(sync):
+        raise InputError(
+            f"{text!r} is not a way to commit writes",
+            where=where,
+            remedy="write fsync, dsync or every N (a flush after N writes); leave it empty without commits",
+        )
+    return sync
+
+
+def _align(text: str, where: str) -> int:
+    if text.lower() in ("", _OWN_SIZE):
+        return 0
+    return _blocks(text, where, f"write a multiple of 512 bytes, such as 4K; {_OWN_SIZE} is the block size")
+
+
+def _blocks(text: str, where: str, remedy: str) -> int:
     nbytes = parse_nbytes(text, where=where)
-    for size in SIZE_BINS:
-        if size.benchmark_nbytes == nbytes:
-            return size
-    names = ", ".join(size.name for size in SIZE_BINS)
-    raise InputError(f"{text!r} is not a size bin", where=where, remedy=f"the size bins are {names}")
+    if nbytes == 0 or nbytes % LBN_NBYTES:
+        raise InputError(f"{text!r} is not a multiple of {LBN_NBYTES} bytes", where=where, remedy=remedy)
+    return nbytes
+
+
+def _count(text: str, where: str, remedy: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise InputError(f"{text!r} is not a number from 1", where=where, remedy=remedy)
+    return int(text)
+
+
+def _n(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _run(text: str, where: str) -> int:
@@ -189,23 +457,6 @@ def _iops(text: str, where: str) -> float:
             f"{text!r} is not a rate", where=where, remedy="I/Os per second are a positive number, like 812.5"
         )
     return iops
-
-
-def _must_be_whole(measured: list[Measured], where: str) -> None:
-    """Check that no repeat lacks a client: its sum would be too low and look like a slow configuration."""
-    clients: dict[tuple[str, Cell], set[str]] = {}
-    repeats: dict[tuple[str, Cell, int], set[str]] = {}
-    for row in measured:
-        clients.setdefault((row.configuration, row.cell), set()).add(row.client)
-        repeats.setdefault((row.configuration, row.cell, row.repeat), set()).add(row.client)
-    for (configuration, cell, repeat), present in repeats.items():
-        absent = clients[configuration, cell] - present
-        if absent:
-            raise InputError(
-                f"run {repeat} of {configuration} {cell} has no row of client {', '.join(sorted(absent))}",
-                where=f"{where}, column client",
-                remedy="add the row, or leave the run out: the rates of a run's clients are summed",
-            )
 
 
 def _remedy() -> str:

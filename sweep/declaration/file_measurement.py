@@ -1,26 +1,34 @@
 """Read the section ``measurement`` of a sweep file: cells, loads, and how every cell is measured."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from cephfit.core.units import format_nbytes
-from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Pattern
+from cephfit.core.units import LBN_NBYTES, format_nbytes
+from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op, Pattern
 from cephfit.core.values.measurement import (
+    DSYNC,
     FIO,
+    FSYNC,
     RADOS_BENCH,
     RBD_BENCH,
     RBD_OBJECT_NBYTES,
     CacheCondition,
     Load,
     Measurement,
+    Steady,
 )
 from cephfit.core.yaml_lines import MOST, Located, nearest
 from cephfit.sweep.declaration.file_settings import NAME
 
-SHAPE = ("iodepth", "clients", "read_pct", "rate_iops", "rate")
+SHAPE = ("iodepth", "clients", "read_pct", "rate_iops", "rate", "align", "sync")
 """Keys of a load that ``measurement`` has too."""
 MOST_CLIENTS = 1024
-_LOAD = (*SHAPE, "sizes", "patterns")
+_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
+_OWN_SIZE = "own"
+_NO_SYNC = "none"
+_EVERY = re.compile(r"every ([1-9][0-9]{0,8})")
+_LOAD = (*SHAPE, "sizes", "patterns", "cells")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +40,19 @@ class Shape:
     read_pct: int | None
     rate_iops: int | None
     rate_nbytes_per_s: int | None
+    align_nbytes: int | None
+    sync: str | None
 
 
 def read_cells(parts: Mapping[str, Located]) -> tuple[Cell, ...]:
-    """Return the cells that ``sizes`` and ``patterns`` name, in the order of ``CELLS``; all where both are absent.
+    """Return the cells that ``sizes`` and ``patterns``, or ``cells``, name, in the order of ``CELLS``; all where
+    none of them is given.
 
     Raises:
         InputError: names file and line.
     """
+    if "cells" in parts:
+        return _cells_by_name(parts, CELLS)
     sizes = _words(parts.get("sizes"), "size", [b.name for b in SIZE_BINS])
     patterns = _words(parts.get("patterns"), "pattern", list(Pattern))
     return tuple(c for c in CELLS if c.size.name in sizes and c.pattern.value in patterns)
@@ -69,7 +82,38 @@ def read_shape(parts: Mapping[str, Located]) -> Shape:
         read_pct=read_pct,
         rate_iops=parts["rate_iops"].whole(least=1) if "rate_iops" in parts else None,
         rate_nbytes_per_s=rate,
+        align_nbytes=_alignment(parts["align"]) if "align" in parts else None,
+        sync=_sync(parts["sync"]) if "sync" in parts else None,
     )
+
+
+def _alignment(entry: Located) -> int:
+    """Return an alignment in bytes; 0 for that of each access to its own size."""
+    if entry.value == _OWN_SIZE:
+        return 0
+    nbytes = entry.nbytes()
+    if nbytes < LBN_NBYTES or nbytes & (nbytes - 1):
+        entry.refuse(
+            f"accesses cannot be aligned to {entry.value}",
+            f"write a power of two from {LBN_NBYTES} on, such as 4K, or {_OWN_SIZE} for accesses that start at "
+            "multiples of their own size",
+        )
+    return nbytes
+
+
+def _sync(entry: Located) -> str:
+    """Return how writes are made durable, as in ``Load.sync``."""
+    text = str(entry.value)
+    if text == _NO_SYNC:
+        return ""
+    every = _EVERY.fullmatch(text)
+    if text not in (FSYNC, DSYNC) and every is None:
+        entry.refuse(
+            f"{text!r} is not a way to make writes durable",
+            f"write {FSYNC} (a flush after each write), {DSYNC} (each write is durable when it ends), every 8 (a "
+            f"flush after 8 writes), or {_NO_SYNC}",
+        )
+    return FSYNC if every is not None and int(every[1]) == 1 else text
 
 
 def read_loads(entry: Located | None, measurement: Measurement) -> tuple[Load, ...]:
@@ -105,13 +149,17 @@ def read_loads(entry: Located | None, measurement: Measurement) -> tuple[Load, .
             shape.rate_iops,
             shape.rate_nbytes_per_s,
             _own_cells(parts, measurement, body),
+            shape.align_nbytes,
+            shape.sync,
         )
         _refuse_twin(load, loads, measurement, body)
-        loads.append(load)
+        loads.append(_with_cells_it_changes(load, parts, measurement, body))
     return tuple(loads)
 
 
 def _own_cells(parts: Mapping[str, Located], measurement: Measurement, body: Located) -> tuple[Cell, ...] | None:
+    if "cells" in parts:
+        return _cells_by_name(parts, measurement.cells, " of this measurement")
     if "sizes" not in parts and "patterns" not in parts:
         return None
     sizes = dict.fromkeys(c.size.name for c in measurement.cells)
@@ -124,6 +172,42 @@ def _own_cells(parts: Mapping[str, Located], measurement: Measurement, body: Loc
     return cells
 
 
+def _cells_by_name(parts: Mapping[str, Located], right: tuple[Cell, ...], more: str = "") -> tuple[Cell, ...]:
+    """Return the cells that ``cells`` names, in the order of ``right``."""
+    if "sizes" in parts or "patterns" in parts:
+        parts["cells"].refuse("cells are given next to sizes or patterns", "keep either cells, or the other two")
+    named = _words(parts["cells"], f"cell{more}", [str(cell) for cell in right])
+    return tuple(cell for cell in right if str(cell) in named)
+
+
+def _with_cells_it_changes(
+    load: Load, parts: Mapping[str, Located], measurement: Measurement, body: Located
+) -> Load:
+    """Omit the cells of a load that would be run as under the measurement's own load, or without its ``sync``.
+
+    An alignment changes nothing in cells of its size or less, and ``sync`` concerns only writes.
+    """
+    own, full = measurement.under(""), replace(measurement, loads=(load,)).under(load.name)
+    cells = full.cells
+    if load.sync and full.read_pct is None:
+        for word in ("patterns", "cells"):
+            if word in parts and any(c.pattern.op is Op.READ for c in cells):
+                parts[word].refuse(
+                    f"load {load.name} has sync: {load.sync}, which concerns only writes, and {word} that only "
+                    "read",
+                    f"name write and randwrite only, or remove {word}: then only writes are measured",
+                )
+        cells = tuple(c for c in cells if c.pattern.op is Op.WRITE)
+    cells = tuple(c for c in cells if full.changes(own, c))
+    if not cells:
+        body.refuse(
+            f"load {load.name} changes nothing in any cell",
+            "an alignment changes cells with a larger size, and sync changes cells that write; the measurement "
+            "needs such cells, or remove this load",
+        )
+    return load if cells == full.cells else replace(load, cells=cells)
+
+
 def _keep_one_rate(parts: Mapping[str, Located], measurement: Measurement, body: Located) -> None:
     if ("rate" in parts and measurement.rate_iops) or ("rate_iops" in parts and measurement.rate_nbytes_per_s):
         body.refuse(
@@ -134,20 +218,17 @@ def _keep_one_rate(parts: Mapping[str, Located], measurement: Measurement, body:
 
 def _refuse_twin(load: Load, others: list[Load], measurement: Measurement, body: Located) -> None:
     """Refuse a load with the shape of another: two names would mean the same runs."""
-    own = measurement.under("")
-    shapes = {"the measurement itself": own.shape()}
+    shapes = {"the measurement itself": measurement.shape()}
     for other in others:
-        shapes[other.name] = _full_shape(other, own)
-    twin = next((name for name, shape in shapes.items() if shape == _full_shape(load, own)), None)
+        shapes[other.name] = _full_shape(other, measurement)
+    twin = next((name for name, shape in shapes.items() if shape == _full_shape(load, measurement)), None)
     if twin is not None:
         body.refuse(f"load {load.name} is the same as {twin}", "remove it, or change one of its values")
 
 
 def _full_shape(load: Load, measurement: Measurement) -> dict[str, object]:
     """Return all values of a load, with the measurement's values for absent ones."""
-    values = load.to_json()
-    names = {"clients": "n_clients"}
-    return {key: values.get(names.get(key, key), value) for key, value in measurement.shape().items()}
+    return replace(measurement, loads=(load,)).under(load.name).shape()
 
 
 def _words(entry: Located | None, what: str, right: list[str]) -> list[str]:
@@ -168,8 +249,9 @@ def _words(entry: Located | None, what: str, right: list[str]) -> list[str]:
 
 
 _MEASUREMENT = (
-    *("sizes", "patterns", "volume_size", "repeats", "ramp_seconds", "run_seconds", "engine", "ioengine"),
+    *("sizes", "patterns", "cells", "volume_size", "repeats", "ramp_seconds", "run_seconds", "engine", "ioengine"),
     *("direct", "cache", "seed", "max_attempts", *SHAPE, "loads"),
+    *("steady", "settle_seconds"),
 )
 MOST_REPEATS = 1000
 """Hundreds of times a usual number: a larger one is a typing error, and its plan alone would take hours."""
@@ -221,12 +303,36 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
         read_pct=shape.read_pct,
         rate_iops=shape.rate_iops,
         rate_nbytes_per_s=shape.rate_nbytes_per_s,
+        align_nbytes=shape.align_nbytes or 0,
+        sync=shape.sync or "",
+        steady=_steady(parts["steady"], engine) if "steady" in parts else None,
+        settle_seconds=parts["settle_seconds"].seconds() if "settle_seconds" in parts else 0.0,
     )
+    if own.steady is not None and own.steady.limit_seconds < own.ramp_seconds + own.run_seconds:
+        parts["steady"].refuse(
+            f"limit_seconds {own.steady.limit_seconds:g} is less than one run of "
+            f"{own.ramp_seconds + own.run_seconds:g} s",
+            "write several times that",
+        )
     measurement = replace(own, loads=read_loads(parts.get("loads"), own))
     for name in measurement.load_names:
         place: Mapping[str, Located] = parts["loads"].mapping()[name].mapping() if name else parts
         _refuse_what_the_engine_lacks(measurement.under(name), place)
+        _require_room_for_alignment(measurement.under(name), parts["volume_size"])
     return measurement
+
+
+def _steady(entry: Located, engine: str) -> Steady:
+    """Return the section ``measurement.steady``."""
+    if engine != FIO:
+        entry.refuse(f"{engine} has no ramp, so it cannot repeat a run with a longer one", "remove it")
+    parts = entry.mapping(("within", "limit_seconds"), required=("within", "limit_seconds"))
+    percent = _PERCENT.fullmatch(str(parts["within"].value))
+    if percent is None or not 0 < float(percent[1]) <= 100:
+        parts["within"].refuse(
+            f"within must be a percentage above 0, up to 100, not {parts['within'].value!r}", "such as 10%"
+        )
+    return Steady(float(percent[1]) / 100, parts["limit_seconds"].seconds(positive=True))
 
 
 def _ioengine(parts: Mapping[str, Located], engine: str) -> str:
@@ -238,6 +344,17 @@ def _ioengine(parts: Mapping[str, Located], engine: str) -> str:
     return _LIBRBD
 
 
+def _require_room_for_alignment(measurement: Measurement, volume_size: Located) -> None:
+    """Refuse volumes in which an access that is not aligned to its own size has only one place."""
+    block = max((c.size.benchmark_nbytes for c in measurement.cells), default=0)
+    if measurement.align_nbytes and measurement.align_nbytes < block and measurement.volume_nbytes < 2 * block:
+        volume_size.refuse(
+            f"a volume of {volume_size.value} has no room for accesses of {format_nbytes(block)} that are aligned "
+            f"to {format_nbytes(measurement.align_nbytes)}",
+            f"make it at least {format_nbytes(2 * block)}",
+        )
+
+
 def _refuse_what_the_engine_lacks(measurement: Measurement, parts: Mapping[str, Located]) -> None:
     """Refuse values of a load, or of the measurement itself, that this engine cannot honour."""
     if measurement.ioengine in _SYNCHRONOUS and measurement.iodepth != 1 and "iodepth" in parts:
@@ -246,9 +363,16 @@ def _refuse_what_the_engine_lacks(measurement: Measurement, parts: Mapping[str, 
             f"{measurement.iodepth} is not possible",
             "write iodepth: 1, or an asynchronous engine such as libaio",
         )
+    if measurement.sync == DSYNC and measurement.ioengine == _LIBRBD and measurement.engine == FIO:
+        place = parts.get("sync", parts.get("ioengine"))
+        if place is not None:
+            place.refuse(
+                "librbd has no writes that are durable when they end, so ioengine: rbd cannot do sync: dsync",
+                f"write sync: {FSYNC}, or ioengine: libaio with clients that have block devices",
+            )
     if measurement.engine == FIO:
         return
-    for word in ("read_pct", "rate", "rate_iops", "direct"):
+    for word in ("read_pct", "rate", "rate_iops", "align", "sync", "direct"):
         if word in parts:
             parts[word].refuse(f"{measurement.engine} does not support {word}", "remove it, or use engine: fio")
     if measurement.ramp_seconds and "ramp_seconds" in parts:

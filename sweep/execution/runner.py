@@ -20,6 +20,7 @@ from cephfit.measure.engine import CellRun, Engine, KnowsItsLimits, PreparesCell
 from cephfit.measure.telemetry.bottleneck import cpu_of_clients
 from cephfit.measure.telemetry.telemetry_collector import TelemetryCollector
 from cephfit.measure.validity.judgement import Circumstances, judge
+from cephfit.measure.validity.steady_runs import run_until_steady
 from cephfit.measure.validity.surveillance import Surveillance, telemetry_of, wait_until_healthy
 from cephfit.results.store.measuring_process import measured_by_this_process
 from cephfit.results.store.sample_store import Store
@@ -247,12 +248,12 @@ class _Loop:
             self._make_ready(run)
             wall, monotonic = time.time_ns(), time.monotonic_ns()
             with Surveillance(self.target, self.telemetry) as watch:
-                outcome = self.engine.run(run)
+                measured = run_until_steady(self.engine, run)
+                outcome = measured.outcome
             ends = time.time_ns(), time.monotonic_ns()
-            io_seconds = measurement.ramp_seconds + measurement.run_seconds
             # A rate-limited client may spin while it waits, so its CPU use is not a bottleneck.
             cpu = {} if measurement.is_limited else cpu_of_clients(outcome.clients)
-            used = watch.used(io_seconds=io_seconds, clients=clients, cpu=cpu)
+            used = watch.used(io_seconds=measured.io_seconds, clients=clients, cpu=cpu)
             around = Circumstances(wall, ends[0], (monotonic, ends[1]), watch.reasons, watch.n_health_checks, used)
             samples = judge(run, outcome, around)
             self.store.add_samples(self.run.run_id, samples, fio_json=outcome.fio_json)
@@ -267,6 +268,8 @@ class _Loop:
 
     def _make_ready(self, run: CellRun) -> None:
         """Wait until the target is healthy, and bring the caches into the stated condition."""
+        # Before the caches are dropped: deferred writes are part of the run before.
+        time.sleep(run.measurement.settle_seconds)
         deadline = time.monotonic() + self.health_limit_seconds
         noted = False
         while True:

@@ -84,7 +84,17 @@ def test_an_optimisers_trials_compete_and_can_be_verified(searched: Path, profil
     assert placed["pool"].startswith("trial-")
 
     sweep_file = str(searched.with_name("tune.yaml"))
-    verified = give(verify_command.command, "--sweep", sweep_file, "--store", str(searched), "--target", "sim")
+    verified = give(
+        verify_command.command,
+        "--sweep",
+        sweep_file,
+        "--store",
+        str(searched),
+        "--target",
+        "sim",
+        "--workload",
+        "pgbench",
+    )
     assert isinstance(verified.exception, InputError)
     assert "a simulated cluster has no disks" in str(verified.exception), "the trial itself was found"
 

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,13 +9,16 @@ from click.testing import CliRunner
 from tiny_sweep import SWEEP
 
 from cephfit.cli.predict import map_command as map_command
+from cephfit.cli.predict.assess_command import command as assess
 from cephfit.cli.predict.verify_command import command as verify
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import WORKLOAD_PROFILE_DOCUMENT, Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.results.store.sample_store import Store, kind_of
 from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.targets.simulated_workload import seconds_of
 
 PROFILE = {
     "schema_version": 1,
@@ -61,7 +63,7 @@ def verified(folder: Path, *options: str) -> str:
         "--target",
         "sim",
     ]
-    result = CliRunner().invoke(verify, [*arguments, *options])
+    result = CliRunner().invoke(verify, [*arguments, "--workload", "pgbench", *options])
     assert isinstance(result.exception, InputError), result.output
     assert "a simulated cluster has no disks" in str(result.exception)
     return result.output
@@ -112,35 +114,47 @@ def test_unmapped_it_is_the_time_model_and_is_kept(folder: Path) -> None:
     assert (stored(folder)["model"], stored(folder)["confidence"]) == ("time", 0.95)
 
 
-def test_the_profile_is_kept_with_the_workload_that_ran(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several workloads of one run each keep their own; `cephfit assess` needs them."""
-
-    class Idle:
-        name = "sim"
-
-        def facts(self) -> dict[str, Any]:
-            return {}
-
-        def reset(self) -> None: ...
-
-        def close(self) -> None: ...
-
-    def runs(*_: object, **__: object) -> list[WorkloadSample]:
-        values = {"A": 100.0, "ssd": 190.0}
-        return [WorkloadSample(n, 0, 0, State.OK, "tps", value, 0, 1) for n, value in values.items()]
-
-    monkeypatch.setattr("cephfit.operations.target_choice.open_target", lambda *_, **__: Idle())
-    monkeypatch.setattr("cephfit.sweep.verification.verify", runs)
-    for name in ("shop", "mail"):
-        (folder / f"{name}.json").write_text(json.dumps({**PROFILE, "name": f"{name} traced"}))
-        trial = SimpleNamespace(workload=SimpleNamespace(name=name))
-        monkeypatch.setattr("cephfit.cli.options.workload_choice.trial_of", lambda *_, trial=trial, **__: trial)
-        arguments = ["--sweep", folder / "tiny.yaml", "--store", folder / "results.sqlite", "--target", "sim"]
-        given = [*map(str, arguments), "--profile", str(folder / f"{name}.json"), "--json"]
-        result = CliRunner().invoke(verify, given, catch_exceptions=False)
-        assert result.exit_code == 0, result.output
+def test_on_a_simulated_target_the_profile_runs_at_the_true_rates(folder: Path) -> None:
+    profile = Profile.loads((folder / "p.json").read_text())
+    mapped(folder)
+    arguments = ["--sweep", str(folder / "tiny.yaml"), "--store", str(folder / "results.sqlite")]
+    result = CliRunner().invoke(
+        verify,
+        [*arguments, "--target", "sim:noise=0", "--configurations", "ssd", "--json"],
+        catch_exceptions=False,
+    )
+    rows = {row["configuration"]: row for row in json.loads(result.stdout)["rows"]}
+    tiny = {c.name: c for c in parse_sweep(SWEEP, file="tiny.yaml").configurations}
+    seconds = {name: seconds_of(profile, tiny[name]) for name in ("A", "ssd")}
+    assert rows["A"]["values"] == pytest.approx([100 / seconds["A"]] * 3)
+    assert rows["ssd"]["measured"]["relative"] == pytest.approx(100 * seconds["A"] / seconds["ssd"])
     with Store.open(folder / "results.sqlite") as store:
-        for name in ("shop", "mail"):
-            document = store.document("r1", kind_of(WORKLOAD_PROFILE_DOCUMENT, name))
+        samples = [sample for workload, sample in store.workload_samples("r1") if workload == "pgbench"]
+    assert {s.evidence["output"]["simulated"] for s in samples} == {True}
+
+
+def test_a_real_target_does_not_run_a_profile(folder: Path) -> None:
+    mapped(folder)
+    arguments = ["--sweep", str(folder / "tiny.yaml"), "--store", str(folder / "results.sqlite")]
+    refused = CliRunner().invoke(
+        verify, [*arguments, "--target", f"local:{folder / 'v'}", "--workload", "profile"]
+    )
+    assert "only a simulated target can run the accesses of a profile" in str(refused.exception)
+
+
+def test_each_workload_of_a_run_keeps_its_profile_and_can_be_assessed(folder: Path) -> None:
+    store, sweep = str(folder / "results.sqlite"), str(folder / "tiny.yaml")
+    for name in ("shop", "mail"):
+        (folder / f"{name}.json").write_text(json.dumps({**PROFILE, "name": name}))
+        arguments = ["--sweep", sweep, "--store", store, "--target", "sim", "--configurations", "ssd"]
+        given = [*arguments, "--profile", str(folder / f"{name}.json")]
+        assert CliRunner().invoke(verify, given, catch_exceptions=False).exit_code == 0
+    with Store.open(store) as opened:
+        names = {name for name, _ in opened.workload_samples("r1")}
+        assert names == {"shop", "mail"}
+        for name in names:
+            document = opened.document("r1", kind_of(WORKLOAD_PROFILE_DOCUMENT, name))
             assert document is not None
-            assert document["name"] == f"{name} traced"
+            assert document["name"] == name
+    found = CliRunner().invoke(assess, [store, "--json"], catch_exceptions=False)
+    assert {ratio["workload"] for ratio in json.loads(found.stdout)["ratios"]} == {"shop", "mail"}

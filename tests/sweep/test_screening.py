@@ -12,7 +12,7 @@ from cephfit.cli.sweep.sweep_commands import command as sweep_command
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.configuration import Partition, Setting
+from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
@@ -24,7 +24,7 @@ from cephfit.sweep.design.effects import effects_of, effects_on_cells, effects_o
 from cephfit.sweep.design.factorial_design import Design, DesignKind, Factor, Level, Row
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.goal import Goal, even_profile
-from cephfit.targets.simulated import SimulatedTarget, Simulation
+from cephfit.targets.simulated import SimulatedTarget, Simulation, true_iops
 
 RECORDED = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "lab_screening.yaml"
 
@@ -34,7 +34,7 @@ name: screening
 design:
   kind: screening
   factors:
-    ssd: {pool: {crush_rule: [default, ssd]}}
+    copies: {pool: {size: [default, 3]}}
     journaling: {image: {features: [default, "layering,journaling"]}}
     blob: {ceph: {osd: {bluestore_max_blob_size_hdd: [default, 512K]}}}
     no-deferred: {ceph: {osd: {bluestore_prefer_deferred_size_hdd: [default, 0]}}}
@@ -42,7 +42,7 @@ design:
     ceph:
       osd: {osd_max_backfills: [1, 3], osd_snap_trim_sleep: [default, 2], osd_heartbeat_grace: [20, 30]}
 measurement:
-  sizes: [4K, 1M]
+  sizes: [32K, 1M]
   patterns: [randread, randwrite]
   clients: 1
   volume_size: 4M
@@ -67,7 +67,7 @@ def screening(names: str, runs: int) -> Design:
 
 
 def test_planted_effects_are_found_and_inert_settings_are_not(store: Store) -> None:
-    """Seven factors in twelve configurations; the simulated effects are known."""
+    """Seven factors in twelve configurations; the simulated effects are known, and multiply in these cells."""
     sweep = parse_sweep(SCREENING, file="f")
     target = SimulatedTarget(Simulation(noise=0.05))
     run = run_sweep(sweep, target, store, NullProgress(), resume=None)
@@ -76,30 +76,34 @@ def test_planted_effects_are_found_and_inert_settings_are_not(store: Store) -> N
     found = {
         e.of: {x.factor: x for x in e.effects} for e in effects_on_cells(design, samples, sweep.measurement.cells)
     }
-    truths = {  # the simulated truth: factors by which the time of an I/O is divided
-        "4K-randread": {"ssd": 6.0},
-        "4K-randwrite": {"ssd": 6.0, "journaling": 1 / 2.1, "no-deferred": 1 / 0.72},
-        "1M-randread": {"ssd": 6.0, "blob": 1 / 0.45},
-        "1M-randwrite": {"ssd": 6.0, "blob": 1 / 0.25, "journaling": 1 / 2.1},
+    planted = {
+        "32K-randread": set(),
+        "32K-randwrite": {"copies", "journaling", "no-deferred"},
+        "1M-randread": {"blob"},
+        "1M-randwrite": {"copies", "journaling", "blob"},
     }
-    for cell, truth in truths.items():
-        significant = {name for name, effect in found[cell].items() if effect.everywhere}
-        assert significant == set(truth)
-        for name, ratio in truth.items():
+    settings = {f.name: f.levels[1].settings for f in design.factors}
+
+    def rate(cell: str, factor: str) -> float:
+        configuration = Configuration(factor, settings.get(factor, ()))
+        return true_iops(configuration, Cell.parse(cell), n_clients=1, iodepth=1)
+
+    for cell, factors in planted.items():
+        assert {name for name, effect in found[cell].items() if effect.everywhere} == factors
+        for name in factors:
+            ratio = rate(cell, name) / rate(cell, "default")
             assert found[cell][name].low <= 100 * (ratio - 1) <= found[cell][name].high
 
 
 def test_effects_on_a_workload_are_shown_too(store: Store) -> None:
-    sweep = parse_sweep(SCREENING, file="f")
+    sweep = parse_sweep(SCREENING.replace("[32K, 1M]", "[32K]"), file="f")
     run = run_sweep(sweep, SimulatedTarget(Simulation(noise=0.05)), store, NullProgress(), resume=None)
     goal = Goal(lambda c: predictor("time", confidence=c), "time", even_profile(sweep.measurement))
     found = effects_on_profile(screening_of(sweep.designs), store.samples(run.run_id), goal)
     assert found is not None
     significant = {e.factor: e.percent for e in found.effects if e.matters}
-    assert set(significant) == {"ssd", "journaling", "no-deferred"}, (
-        "its time goes to 4K, where blobs have no effect"
-    )
-    assert significant["ssd"] == pytest.approx(500, abs=60)
+    assert set(significant) == {"copies", "journaling", "no-deferred"}, "its accesses are smaller than a blob"
+    assert significant["copies"] == pytest.approx(100 * (1 / 1.3 - 1), abs=6)
     assert significant["journaling"] < 0
 
 

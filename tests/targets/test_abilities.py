@@ -57,6 +57,7 @@ WORKLOADS = {
     "lab.workloads.guest_pgbench.GuestPgBench": {"WarmsCaches"},
     "lab.workloads.pgbench.PgBench": set(),
     "lab.workloads.program_workload.ProgramWorkload": set(),
+    "targets.simulated_workload.SimulatedWorkload": {"WarmsCaches"},
 }
 
 OF_TARGETS = [

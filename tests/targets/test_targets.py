@@ -175,7 +175,7 @@ def test_some_settings_have_simulated_effects_and_others_none() -> None:
     def truth(configuration: Configuration, cell: Any) -> float:
         return true_iops(configuration, cell, n_clients=2, iodepth=4)
 
-    assert truth(DEFERRED, small_write) == pytest.approx(truth(DEFAULT, small_write) / 0.72)
+    assert truth(DEFERRED, small_write) > 1.1 * truth(DEFAULT, small_write)
     assert truth(DEFERRED, large_read) == truth(DEFAULT, large_read)
     assert truth(READAHEAD, small_write) == truth(DEFAULT, small_write)
 

@@ -10,6 +10,8 @@ from cephfit.core.values.profile import Profile
 from cephfit.traces.counting import buckets
 from cephfit.traces.counting.disk_aggregate import DISKS_LISTED
 from cephfit.traces.counting.tally import Tally
+from cephfit.traces.demands.demand_counts import MAX_DISKS as MAX_DEMAND_DISKS
+from cephfit.traces.demands.demand_counts import demands_of
 from cephfit.traces.description import behaviour, distributions
 from cephfit.traces.description.disk_description import MAX_DISKS, too_many_disks
 from cephfit.traces.description.distributions import (
@@ -39,6 +41,7 @@ def profile_of(
     lacks: Sequence[str] = (),
     notes: Sequence[str] = (),
     with_behaviour: bool | None = False,
+    with_demands: bool = False,
     clock_ns: int = 1,
 ) -> Profile:
     """Return the profile of all accesses that were counted.
@@ -55,6 +58,7 @@ def profile_of(
         lacks: What the format does not contain. What the accesses do not contain is added.
         notes: Sentences that a reader must know.
         with_behaviour: Add the behaviour from the disk descriptions; None: add it unless there are too many disks.
+        with_demands: Add demands, alignment, idle time and commits, unless there are too many disks.
         clock_ns: The resolution of the times.
 
     Raises:
@@ -93,7 +97,31 @@ def profile_of(
         random, by_bin = _with_behaviour(partial, kept, description, is_timed=are_timed(total))
     if "behaviour" in description and not has_depths(total, clock_ns):
         distributions.remove_busy_shares(description["behaviour"])
-    return Profile(name, accesses, random, by_bin, description)
+    if not with_demands:
+        return Profile(name, accesses, random, by_bin, description)
+    if partial.demands.too_many:
+        description["notes"].append(
+            f"demands, waiting time and alignment are omitted: they are kept for at most {MAX_DEMAND_DISKS} "
+            f"disks, the trace has {len(partial.names)}; choose some of them with --disk"
+        )
+        return Profile(name, accesses, random, by_bin, description)
+    found = demands_of(
+        [partial.demands.disks[disk] for disk in kept],
+        has_depths=are_timed(total) and has_depths(total, clock_ns),
+        # Readers that only count flushes do not count them by disk.
+        n_flushes=partial.skipped.get("flush") if len(kept) == len(partial.names) else None,
+    )
+    return Profile(
+        name,
+        accesses,
+        random,
+        by_bin,
+        description,
+        found.alignment,
+        found.demands,
+        found.idle_seconds,
+        found.commits,
+    )
 
 
 def counted_disks(

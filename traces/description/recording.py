@@ -12,6 +12,7 @@ from cephfit.core.values.access import AccessBatch
 from cephfit.traces.counting.disk_aggregate import DISKS_LISTED, DiskAggregate, DiskAggregateCounting
 from cephfit.traces.counting.joint_counts import empty_joint
 from cephfit.traces.counting.tally import Tally, count_on
+from cephfit.traces.demands.demand_counts import DemandCounting, DemandCounts
 from cephfit.traces.description import distributions
 from cephfit.traces.description.disk_description import DiskDescriptions, too_many_disks
 from cephfit.traces.matching.latency import ordered_by_disk, rows_by_disk
@@ -34,6 +35,7 @@ class PartialProfile:
         lost: Number of events that the tracer lost.
         disk_descriptions: The full description, if it was requested.
         aggregate: Disks that are counted as one sum; None: all disks are counted individually.
+        demands: Demands and waiting time, if they were requested.
     """
 
     disks: dict[str, Tally] = field(default_factory=dict)
@@ -43,6 +45,7 @@ class PartialProfile:
     lost: int = 0
     disk_descriptions: DiskDescriptions = field(default_factory=DiskDescriptions)
     aggregate: DiskAggregate | None = None
+    demands: DemandCounts = field(default_factory=DemandCounts)
 
     @classmethod
     def of(cls, batch: AccessBatch) -> "PartialProfile":
@@ -75,6 +78,7 @@ class PartialProfile:
             self.lost + later.lost,
             self.disk_descriptions.followed_by(later.disk_descriptions),
             aggregate,
+            self.demands.followed_by(later.demands),
         )
 
     def with_recording(self, other: "PartialProfile", *, prefix: str) -> "PartialProfile":
@@ -87,6 +91,7 @@ class PartialProfile:
             other.lost,
             other.disk_descriptions.renamed(prefix=prefix),
             other.aggregate and other.aggregate.renamed(prefix),
+            other.demands.renamed(prefix=prefix),
         )
         return self.followed_by(renamed)
 
@@ -179,6 +184,7 @@ class Counting:
         each_disk: bool = True,
         must_describe: bool = True,
         clock_ns: int = 1,
+        with_demands: bool = False,
     ) -> None:
         """Create an empty count.
 
@@ -189,7 +195,9 @@ class Counting:
                 by name are counted individually, and the others as one sum.
             must_describe: Refuse too many disks for a full description, instead of omitting the description.
             clock_ns: The resolution of the times.
+            with_demands: Count demands and waiting time of the disks in ``described``, or of all.
         """
+        self._demands = DemandCounting(described) if with_demands else None
         self._threshold = threshold
         self._clock_ns = clock_ns
         self._must_describe = must_describe
@@ -218,6 +226,8 @@ class Counting:
         self._skipped.update(batch.skipped)
         self._events.update(batch.events)
         self._lost += batch.lost
+        if self._demands is not None:
+            self._demands.add(batch)
         if self._threshold is not None and not self._disk_descriptions.too_many:
             disk_descriptions = DiskDescriptions.of(
                 batch, threshold=self._threshold, only=self._described, clock_ns=self._clock_ns
@@ -282,6 +292,7 @@ class Counting:
             self._lost,
             self._disk_descriptions,
             self._aggregate.aggregate(self._described) if self._aggregate else None,
+            self._demands.counts() if self._demands else DemandCounts(),
         )
 
 

@@ -22,6 +22,8 @@ from numba.extending import intrinsic
 from numpy import uint8
 from numpy.typing import NDArray
 
+from cephfit.core.values.access import FUA, OP_WRITE, PREFLUSH, SYNC
+from cephfit.traces.columns import OP_BITS
 from cephfit.traces.compiled import inlined
 
 N_BYTES = 64
@@ -197,3 +199,27 @@ def word(block: NDArray[uint8], at: int, big_endian: bool | None) -> int:
 def long(block: NDArray[uint8], at: int, big_endian: bool | None) -> int:
     """Load 64 bits as a signed number: larger values become negative."""
     return _load_64(block, at, big_endian)  # type: ignore[no-any-return]
+
+
+_LETTER_F, _LETTER_S, _LETTER_W = 70, 83, 87
+_1 = np.uint64(1)
+
+
+@inlined
+def written_op(at: int, letters: np.uint64) -> int:
+    """Return ``block_layer.packed_op`` of a write.
+
+    Args:
+        at: the address of 64 bytes.
+        letters: which of them are the letters of the op; one is ``W``.
+    """
+    write, flushes = equal(at, _LETTER_W) & letters, equal(at, _LETTER_F) & letters
+    before = (write & (~write + _1)) - _1
+    op = OP_WRITE
+    if equal(at, _LETTER_S) & letters:
+        op |= SYNC << OP_BITS
+    if flushes & before:
+        op |= PREFLUSH << OP_BITS
+    if flushes & ~before:
+        op |= FUA << OP_BITS
+    return op

@@ -172,6 +172,13 @@ def complete(
             later -= 1
 
 
+@inlined
+def complete_flush(row: int, when: int, time_of: NDArray[np.int64], latency_of: NDArray[np.int64]) -> None:
+    """Record the completion of a flush. It does not count among the accesses in flight."""
+    took = max(when - time_of[np.uintp(row)], 0)
+    latency_of[np.uintp(row)] = took if took <= MAX_LATENCY_NS else UNKNOWN_LATENCY
+
+
 @compiled_in_place
 def complete_within(
     begin: int, end: int, disk: int, when: int, numbers: NDArray[np.int64], rows: Rows, table: Table,
@@ -269,7 +276,8 @@ def follow_events(
     The table is created at the first completion of the trace: before it, no access is searched.
 
     Args:
-        kind ... disk: Shape (n,); kind: ISSUED and so on; disk: NONE if the disk has no accesses.
+        kind ... disk: Shape (n,); kind: ISSUED and so on; disk: NONE if the disk has no accesses. Events of no
+            bytes are flushes.
         start: The first event.
         numbers: Indexed by N_ROWS and so on; changed.
         rows: Has capacity for n more; changed.
@@ -288,6 +296,24 @@ def follow_events(
             return e
         n = numbers[N_ROWS]
         where, end = disk[e], end_of(lbn[e], nbytes[e])
+        if nbytes[e] == 0:
+            if where < 0 or kind[e] == REQUEUED:
+                continue
+            at = place_of(end, where, keys, waiting, disk_of) if seen else 0
+            if kind[e] == ISSUED:
+                new = np.uintp(n)
+                time_of[new], op_of[new], lbn_of[new], nbytes_of[new] = time_ns[e], 0, lbn[e], 0
+                # A completion is searched only after the first one of an access.
+                disk_of[new], latency_of[new], ended_of[new] = where, PENDING if seen else UNKNOWN_LATENCY, 0
+                if seen:
+                    numbers[N_KEYS] += enter(n, at, end, where, keys, waiting, before_of)
+                numbers[N_ROWS] = n + 1
+            elif seen:
+                row = latest_at(at, n, waiting)
+                if row != NONE:
+                    complete_flush(row, time_ns[e], time_of, latency_of)
+                    numbers[N_KEYS] -= leave(at, keys, waiting, before_of, latency_of)
+            continue
         if kind[e] == COMPLETED and not seen:
             numbers[SEEN_AT] = numbers[N_RELEASED] + n
             return e
@@ -340,7 +366,7 @@ def release(
         depth: int32 (n,), written: number of accesses of known latency that were issued before and not complete;
             unknown for accesses that were given up before the first completion of the trace.
     """
-    disk_of, latency_of, ended_of = rows.disk, rows.latency_ns, rows.ended
+    disk_of, latency_of, ended_of, nbytes_of = rows.disk, rows.latency_ns, rows.ended, rows.nbytes
     first_known = numbers[SEEN_AT] - MAX_HELD - numbers[N_RELEASED]
     seen = numbers[SEEN_AT] != NONE
     for row in range(n):
@@ -348,7 +374,7 @@ def release(
         depth[row] = known_on[disk] - ended_of[row] if seen and row >= first_known else UNKNOWN_LATENCY
         if latency_of[row] == PENDING:
             latency_of[row] = UNKNOWN_LATENCY
-        known_on[disk] += latency_of[row] >= 0
+        known_on[disk] += latency_of[row] >= 0 and nbytes_of[row] > 0  # flushes have no bytes
 
 
 @compiled_in_place

@@ -86,10 +86,11 @@ def _fill_the_cores(shares: Sequence[Share]) -> bool:
 
 
 def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReader, progress: Progress) -> Counted:
-    if isinstance(reader, BlktraceReader) and share.threshold is None:
+    if isinstance(reader, BlktraceReader) and share.threshold is None and not share.with_demands:
         partial = count_in_parts(streams, reader, progress.advance)
         if partial is not None:
             return Counted(partial, reader.lacks, reader.notes)
+    reader.with_flushes = share.with_demands
     counting = counting_of(share)
     shown = 0
     for batch in read_ahead(reader.read_together(streams)):

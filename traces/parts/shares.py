@@ -37,6 +37,7 @@ class Share:
         must_describe: As for ``Counting``.
         begin, end: Bytes of the only file; end None: the end of the file.
         clock_ns: The resolution of the times of all files.
+        with_demands: As for ``Counting``.
     """
 
     rows: tuple[tuple[Path, ...], ...]
@@ -50,6 +51,7 @@ class Share:
     begin: int = 0
     end: int | None = None
     clock_ns: int = 1
+    with_demands: bool = False
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -81,6 +83,7 @@ def counting_of(share: Share) -> Counting:
         each_disk=share.each_disk,
         must_describe=share.must_describe,
         clock_ns=share.clock_ns,
+        with_demands=share.with_demands,
     )
 
 
@@ -96,6 +99,7 @@ def count(share: Share, *, concurrent: bool = False) -> Counted:
         NeedsWholeFile: The share is a part that cannot be read alone.
     """
     reader = next(r for r in formats.readers(share.action, share.options) if r.name == share.format_name)
+    reader.with_flushes = share.with_demands
     if share.begin or share.end is not None:
         streams: list[TraceStream] = [PartStream(share.files[0], share.begin, share.end)]
     else:
@@ -122,8 +126,11 @@ def count(share: Share, *, concurrent: bool = False) -> Counted:
 def parts_of(share: Share, reader: StreamReader, stream: TraceStream) -> list[Share]:
     """Divide a share into parts with equal total counts; one part if the format or the file cannot be divided.
 
-    A full description with latencies would lose the accesses in flight at a cut, so such files stay whole.
+    A full description with latencies would lose the accesses in flight at a cut, and demands the previous access
+    too, so such files stay whole.
     """
+    if share.with_demands:
+        return [share]
     if len(share.files) != 1 or share.files[0] == STANDARD_INPUT or not stream.is_plain_file():
         return [share]
     if isinstance(reader, VscsiBinaryReader):

@@ -90,6 +90,8 @@ class StreamReader(ABC):
     """What the reader of a profile must know about this format."""
     notes: tuple[str, ...] = ()
     """Notes that the files contain, available after reading."""
+    with_flushes: bool = False
+    """Whether batches contain flushes, where the format has them; set before reading."""
     lacks: tuple[str, ...] = ()
     """What a profile needs and the files lack. Where it depends on the file, it is available after reading."""
 

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from cephfit.cloud.guests.guest_tracing import GuestTrace
     from cephfit.core.protocols import Target, Workload
     from cephfit.core.values.measurement import CacheCondition
+    from cephfit.core.values.profile import Profile
     from cephfit.sweep.verification import Trial
 
-_PGBENCH, _PROGRAM = "pgbench", "program"
+_PGBENCH, _PROGRAM, _PROFILE = "pgbench", "program", "profile"
 
 
 def _known(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -35,13 +36,42 @@ workload_option = click.option(
     help="Workload to run: pgbench on PostgreSQL, or your own program (docs/workloads.md has its steps).",
 )
 
+
+def _known_or_profile(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """None, ``profile``, or as ``_known``."""
+    return value if value is None or value == _PROFILE else _known(context, parameter, value)
+
+
+verified_workload_option = click.option(
+    "--workload",
+    callback=_known_or_profile,
+    metavar="pgbench|program:FILE|profile",
+    help="Workload to run: pgbench on PostgreSQL, or your own program (docs/workloads.md has its steps); on a "
+    "simulated target, the accesses of the profile.  [default: pgbench; on a simulated target, profile]",
+)
+
+
+def _all_known(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_known(context, parameter, value) for value in values)
+
+
+workloads_option = click.option(
+    "--workload",
+    "workloads",
+    callback=_all_known,
+    multiple=True,
+    required=True,
+    metavar="pgbench|program:FILE",
+    help="Workload to run: pgbench on PostgreSQL, or a program (docs/workloads.md has its steps). More than once.",
+)
+
 _ROOM = 1.25
 """Volume size relative to the workload's requirement: a nearly full file system is slower."""
 
 
 def trial_of(
     target: Target,
-    workload: str,
+    workload: str | None,
     *,
     scale: int | None,
     repeats: int,
@@ -50,14 +80,16 @@ def trial_of(
     cache: CacheCondition,
     observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
     collect: Callable[[GuestTrace], None] | None = None,
+    profile: Profile | None = None,
 ) -> Trial:
     """Return the trial of a workload, sized for its volume; pgbench runs in guests if the target has guests.
 
-    On a lab, the disks' limits are lifted while nothing is measured.
+    On a lab, the disks' limits are lifted while nothing is measured. A simulated target runs the accesses of the
+    profile, and no program.
 
     Args:
         target: on which it will run.
-        workload: as ``--workload`` takes it.
+        workload: as ``--workload`` takes it; None: the default of the target.
         scale: of pgbench's database; None: the default.
         repeats: runs per configuration.
         seconds: of each run.
@@ -65,10 +97,11 @@ def trial_of(
         cache: the condition of the cluster's caches before each run.
         observe: context manager around each measured run, called with the client's device.
         collect: receives a trace of each measured run in a guest; None: no traces are recorded.
+        profile: of the workload, for a simulated target; None: a simulated target is refused.
 
     Raises:
-        InputError: the target is a simulation, or has guests and the workload is a program; or a program breaks
-            the rules of docs/workloads.md.
+        InputError: the workload does not suit the target: a program in guests, or one on a simulation, or a
+            profile on a real target; or a program breaks the rules of docs/workloads.md.
     """
     from cephfit.core.errors import InputError
     from cephfit.core.units import MIB
@@ -78,13 +111,26 @@ def trial_of(
     from cephfit.lab.workloads.program_workload import ProgramWorkload
     from cephfit.sweep.verification import Trial
     from cephfit.targets.abilities import RunsGuestJobs
+    from cephfit.targets.simulated import SimulatedTarget
+    from cephfit.targets.simulated_workload import LEAST_NBYTES, SimulatedWorkload
 
-    if target.facts().get("simulated"):
+    if isinstance(target, SimulatedTarget):
+        if profile is None or workload not in (None, _PROFILE) or scale is not None:
+            raise InputError(
+                "a simulated cluster has no disks for a real workload",
+                where=target.name,
+                remedy="name a real target, such as lab; `cephfit verify` without --workload and --scale runs the "
+                "accesses of the profile on a simulated one",
+            )
+        simulated = SimulatedWorkload(target, profile)
+        return Trial(simulated, LEAST_NBYTES, repeats=repeats, seconds=seconds, seed=seed, cache=cache)
+    if workload == _PROFILE:
         raise InputError(
-            "a simulated cluster has no disks for a real workload",
-            where=target.name,
-            remedy="name a real target, such as lab; `cephfit map` and `cephfit report` work without one",
+            "only a simulated target can run the accesses of a profile",
+            where=f"--target {target.name}",
+            remedy="run pgbench or program:FILE",
         )
+    workload = workload or _PGBENCH
     unmeasured = target.full_speed if isinstance(target, LabTarget) else nullcontext
     chosen: Workload
     if workload != _PGBENCH:

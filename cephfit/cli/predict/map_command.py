@@ -53,7 +53,7 @@ def command(
 
     PROFILE comes from `cephfit trace profile`, or is a bundled example, such as
     `example:pgbench`; STORE comes from `cephfit sweep run`. A CSV has the columns configuration, size, pattern,
-    client, run, iops.
+    client, run, iops, and may have iodepth, clients, sync, align, load.
     """
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor

@@ -19,7 +19,7 @@ from cephfit.cli.options.common_options import (
     target_option,
 )
 from cephfit.cli.options.completers import configurations, runs, sweep_files
-from cephfit.cli.options.workload_choice import workload_option
+from cephfit.cli.options.workload_choice import verified_workload_option
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.core.values.run import (
     PREDICTIONS_DOCUMENT,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     shell_complete=runs,
     help="Which run to use.  [default: the newest of this sweep]",
 )
-@target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "openstack:CLOUD,...")
+@target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "openstack:CLOUD,...", "sim")
 @click.option(
     "--profile",
     "profile_file",
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     shell_complete=configurations,
     help="Configurations to run, in addition to the default.  [default: the predicted best and worst]",
 )
-@workload_option
+@verified_workload_option
 @scale_option
 @click.option(
     "--repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Runs per configuration."
@@ -95,7 +95,7 @@ def command(
     model: str | None,
     confidence: float | None,
     configurations: str | None,
-    workload: str,
+    workload: str | None,
     scale: int | None,
     repeats: int,
     seconds: float,
@@ -110,7 +110,8 @@ def command(
     it stopped. Before every run, the caches are brought into the condition that the sweep file states. The output
     compares the measured with the predicted performance: the error, whether the order held, and the regret. The
     regret is the cost of following the prediction, compared with the best configuration that was run. A cluster
-    that cephfit did not create needs `--apply`; `cephfit sweep plan --target` shows what would change.
+    that cephfit did not create needs `--apply`; `cephfit sweep plan --target` shows what would change. A simulated
+    target (`sim`) runs the accesses of the profile at its true rates, with noise (docs/simulation.md).
     """
     from cephfit.cli.options.workload_choice import trial_of
     from cephfit.cli.sweep.sweep_stopping import known_of
@@ -127,7 +128,7 @@ def command(
     sweep = read_sweep(find_sweep(sweep_text))
     with sigterm_as_interrupt(), Store.open(store, writing=True) as opened, progress_display() as progress:
         run = _run_of(opened, sweep, run_id)
-        profile, predictions, kept = _predict(opened, run, store, profile_file, model, confidence)
+        predictions, profile, kept = _predict(opened, run, store, profile_file, model, confidence)
         chosen, fewer = _choose(with_trials(sweep, known_of(opened, run).trials), predictions, configurations)
         note = "; ".join(filter(None, (kept, fewer)))
         if note:
@@ -142,7 +143,14 @@ def command(
                 target.begin(run.run_id)
             cache = sweep.measurement.cache
             trial = trial_of(
-                target, workload, scale=scale, repeats=repeats, seconds=seconds, seed=run.seed, cache=cache
+                target,
+                workload,
+                scale=scale,
+                repeats=repeats,
+                seconds=seconds,
+                seed=run.seed,
+                cache=cache,
+                profile=profile,
             )
             with measured_by_this_process(opened, run.run_id):
                 samples = verify(target, chosen, trial, store=opened, run_id=run.run_id, progress=progress)
@@ -186,8 +194,8 @@ def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
 
 def _predict(
     store: Store, run: Run, location: str, profile_file: Path | None, model: str | None, confidence: float | None
-) -> tuple[Profile, PredictionSet, str]:
-    """Return the profile, the prediction to verify, calculated from all samples, and a note on it.
+) -> tuple[PredictionSet, Profile, str]:
+    """Return the prediction to verify, calculated from all samples; the profile; and a note on the prediction.
 
     Model and confidence are those of the run's stored prediction, which the new one then replaces. A stored
     prediction with another model or confidence is kept.
@@ -224,16 +232,13 @@ def _predict(
     if stored is None or (stored.model, stored.confidence) == (model, confidence):
         store.put_document(run.run_id, PROFILE_DOCUMENT, profile.to_json())
         store.put_document(run.run_id, PREDICTIONS_DOCUMENT, predictions.to_json())
-        return profile, predictions, ""
-    return (
-        profile,
-        predictions,
-        (
-            f"this verifies the prediction for {profile.name} by model {model} at {level(confidence)}; "
-            f"`cephfit report` still shows the stored one, for {stored.profile} by {stored.model} at "
-            f"{level(stored.confidence)}"
-        ),
+        return predictions, profile, ""
+    note = (
+        f"this verifies the prediction for {profile.name} by model {model} at {level(confidence)}; "
+        f"`cephfit report` still shows the stored one, for {stored.profile} by {stored.model} at "
+        f"{level(stored.confidence)}"
     )
+    return predictions, profile, note
 
 
 def _choose(sweep: Sweep, predictions: PredictionSet, named: str | None) -> tuple[Sequence[Configuration], str]:

@@ -15,6 +15,7 @@ from cephfit.cli.options.goal_choice import goal_options
 from cephfit.cli.sweep.sweep_effects import command as effects
 from cephfit.cli.terminal.command_groups import SentenceGroup
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
+from cephfit.cli.terminal.written_files import OUTPUT_FILE
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.progress_display import progress_display, progress_displays
 
@@ -64,6 +65,19 @@ def list_sweeps(as_json: bool) -> None:
 @click.option(
     "--store", shell_complete=stores, help="Estimate the time from earlier runs on the target in this store."
 )
+@click.option(
+    "--for",
+    "for_file",
+    type=click.Path(path_type=Path),
+    metavar="PROFILE",
+    help="Propose the cells and loads that carry the weight of this workload, as a section `measurement`.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=OUTPUT_FILE,
+    help="With --for: write FILE with the proposed measurement as a sweep file.",
+)
 @cluster_options
 @goal_options
 @json_option
@@ -71,6 +85,8 @@ def plan(
     file: str,
     target_text: str | None,
     store: str | None,
+    for_file: Path | None,
+    output: Path | None,
     cluster: ClusterOptions,
     profile_file: Path | None,
     model: str | None,
@@ -80,9 +96,23 @@ def plan(
 
     With --target it also shows what that target does not support, the current and the new value of every setting,
     what would be restarted, and which pools and data are affected.
+
+    With --for it proposes what to measure for a workload instead: the sizes, patterns, depths, alignment and
+    flushes in which the workload spends its time. Clients, volumes, repeats and times are those of FILE.
     """
     from cephfit.cli.sweep.sweep_planned import planned, print_planned
 
+    if for_file is not None:
+        from cephfit.cli.sweep.sweep_proposed import show_proposal
+
+        if target_text is not None or store is not None or profile_file is not None or model is not None:
+            raise click.UsageError(
+                "--for proposes a measurement: use --target, --store, --profile and --model to plan the result"
+            )
+        show_proposal(file, for_file, output, as_json=as_json)
+        return
+    if output is not None:
+        raise click.UsageError("-o writes a proposal: add --for PROFILE")
     document = planned(file, target_text, store, cluster, profile_file, model)
     if as_json:
         print_json(document)

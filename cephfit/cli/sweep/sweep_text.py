@@ -15,6 +15,7 @@ from cephfit.core.values.measurement import StepTimes
 from cephfit.core.values.run import SIMULATED, Run
 from cephfit.core.values.sample import State
 from cephfit.operations.sweep_measurement import Request, measured
+from cephfit.results.statistics.loads import sync_in_words
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.schedule import full_plan
@@ -88,10 +89,24 @@ def print_plan(document: Mapping[str, Any]) -> None:
         f"{m['ioengine']} at depth {m['iodepth']}, {'direct' if m['direct'] else 'through the page cache'}, "
         f"caches {m['cache']}; order by seed {m['seed']}"
     )
+    own = _alignment_and_sync(m)
+    if own:
+        click.echo(f"accesses: {', '.join(own)}")
+    if steady := m.get("steady"):
+        click.echo(
+            f"a run that writes is repeated with a longer ramp while its rate falls by more than "
+            f"{100 * steady['within']:g} %, for at most {steady['limit_seconds']:g} s (not in the expected time)"
+        )
+    if settle := m.get("settle_seconds"):
+        click.echo(f"{settle:g} s of rest before each run")
     for load in m.get("loads", ()):
-        values = ", ".join(f"{word} {value}" for word, value in load.items() if word not in ("name", "cells"))
+        values = [
+            f"{word.replace('n_clients', 'clients')} {value}"
+            for word, value in load.items()
+            if word not in ("name", "cells", "align_nbytes", "sync")
+        ]
         only = f", only {', '.join(load['cells'])}" if "cells" in load else ""
-        click.echo(f"also under load {load['name']}: {values.replace('n_clients', 'clients')}{only}")
+        click.echo(f"also under load {load['name']}: {', '.join([*values, *_alignment_and_sync(load)])}{only}")
     click.echo(
         f"{document['runs']} fio runs, {document['samples']} samples (one per fio run and client), about "
         f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
@@ -111,6 +126,17 @@ def print_plan(document: Mapping[str, Any]) -> None:
             click.echo()
             click.echo(heading)
             print_table(("configuration", "why"), lines)
+
+
+def _alignment_and_sync(load: Mapping[str, Any]) -> list[str]:
+    """Return alignment and flushes of a load, or of a measurement, as text; empty where it states neither."""
+    words = []
+    if "align_nbytes" in load:
+        nbytes = load["align_nbytes"]
+        words.append(f"aligned to {format_nbytes(nbytes)}" if nbytes else "aligned to their own size")
+    if "sync" in load:
+        words.append(f"writes: {sync_in_words(load['sync']) or 'no flushes'}")
+    return words
 
 
 def status_document(store: Store, run: Run) -> dict[str, Any]:

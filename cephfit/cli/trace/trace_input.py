@@ -103,6 +103,7 @@ class TraceInput:
                 parts=self.parts,
                 full=None if self.describe is None else self.describe == "full",
                 options=self.options,
+                demands=True,
                 progress=progress,
             )
 

@@ -61,6 +61,14 @@ from cephfit.traces.read_options import parts_hint, read_options
     "in one process per core (`processes`). The profile is the same. With --parts all files of a device are one "
     "job, because each part continues the previous one.",
 )
+@click.option(
+    "--waiting/--no-waiting",
+    "demands",
+    default=True,
+    show_default=True,
+    help="Count alignment, flushes, and waiting time by kind of access and number outstanding. The model "
+    "`waiting` of `cephfit map` uses them. Without them, large files are read by all cores.",
+)
 @click.option("--name", help="Name of the profile.  [default: from the first file]")
 @click.option("-o", "--output", type=OUTPUT_FILE, help="File to write the profile to.")
 @json_option
@@ -76,6 +84,7 @@ def command(
     describe: str,
     threshold: int,
     scheduler: str | None,
+    demands: bool,
     name: str | None,
     output: Path | None,
     as_json: bool,
@@ -114,6 +123,7 @@ def command(
             threshold=threshold,
             options=read_options(assume_op, columns, blkparse_format),
             scheduler=scheduler,
+            demands=demands,
             progress=progress,
         )
     if output is not None:

@@ -59,6 +59,9 @@ def print_summary(found: Profile) -> None:
             click.echo(f"\n{title} of {row_of['n']} accesses, at most: {shown}", nl=False)
     click.echo()
     _print_thresholds(found)
+    _print_alignment(found)
+    _print_waiting(found)
+    _print_commits(found)
     print_omitted_disks(about.get("left_out", {}))
     skipped = about.get("skipped", {})
     if skipped:
@@ -102,6 +105,67 @@ def _print_thresholds(found: Profile) -> None:
         near = {t: s for t, s in table.items() if 1 / 8 <= int(t) / max(threshold, 1) <= 8}
         shown = ", ".join(f"{t}: {100 * share:.1f} %" for t, share in near.items())
         click.echo(f"random {op}s by threshold in LBN ({threshold} is used): {shown}")
+
+
+_ALIGNMENTS = {"4K": "4K", "8K": "8K", "64K": "64K", "own": "their own size"}
+_CELLS = 6
+"""Number of cells that are listed with their waiting time."""
+
+
+def _print_alignment(found: Profile) -> None:
+    """Print which shares of reads and writes begin at multiples of 4K, 8K, 64K and their own size."""
+    for op, by_bin in (found.alignment or {}).items():
+        n = {name: found.accesses[op][name] for name in by_bin}
+        total = sum(n.values())
+        shares = {
+            label: sum(n[name] * by_bin[name][to] for name in n if to in by_bin[name])
+            for to, label in _ALIGNMENTS.items()
+        }
+        if total:
+            shown = ", ".join(f"{label}: {100 * share / total:.1f} %" for label, share in shares.items())
+            click.echo(f"{op}s that begin at multiples of {shown}")
+
+
+def _print_waiting(found: Profile) -> None:
+    """Print the share of time with I/O outstanding, and the cells with the longest waiting time."""
+    known = [d for d in found.demands or () if d.waiting_seconds is not None and d.depth is not None]
+    waiting = sum(d.waiting_seconds or 0.0 for d in known)
+    flushes = (found.commits.flush_waiting_seconds if found.commits else None) or 0.0
+    if found.idle_seconds is None or waiting + flushes <= 0:
+        return
+    busy = waiting + flushes
+    click.echo(
+        f"I/O outstanding: {_time(1e6 * busy)} of {_time(1e6 * (busy + found.idle_seconds))}, "
+        f"{100 * busy / (busy + found.idle_seconds):.3g} % of the time"
+    )
+    cells: dict[str, tuple[float, float]] = {}
+    for d in known:
+        size = next(b for b in SIZE_BINS if b.upper_inclusive is None or d.nbytes <= b.upper_inclusive)
+        cell, seconds = f"{size} {d.pattern}", d.waiting_seconds or 0.0
+        before = cells.get(cell, (0.0, 0.0))
+        cells[cell] = before[0] + seconds, before[1] + seconds * (d.depth or 1.0)
+    longest = sorted(((seconds, cell) for cell, (seconds, _) in cells.items() if seconds > 0), reverse=True)
+    shown = ", ".join(
+        f"{cell} {100 * seconds / busy:.1f} % (depth {cells[cell][1] / seconds:.3g})"
+        for seconds, cell in longest[:_CELLS]
+    )
+    more = f", and {len(longest) - _CELLS} more cells" if len(longest) > _CELLS else ""
+    click.echo(f"of this time: {shown}{more}")
+
+
+def _print_commits(found: Profile) -> None:
+    """Print the flushes and the synchronous writes."""
+    commits = found.commits
+    if commits is None:
+        return
+    text = f"flushes: {commits.flushes}"
+    if commits.flush_waiting_seconds:
+        text += f", outstanding for {_time(1e6 * commits.flush_waiting_seconds)}"
+    if commits.sync_writes is not None:
+        text += f"; synchronous writes: {commits.sync_writes}"
+    if commits.fua_writes is not None:
+        text += f", with FUA: {commits.fua_writes}"
+    click.echo(text)
 
 
 def _print_steps_back(found: Profile) -> None:

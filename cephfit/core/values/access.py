@@ -12,6 +12,26 @@ UNKNOWN = -1
 """Marks a latency, time or depth that the source does not record."""
 
 
+SYNC, FUA, PREFLUSH = 1, 2, 4
+"""Bits of ``AccessBatch.flags``: the application waits for the access (Linux's REQ_SYNC); it is written with
+forced unit access; the device's cache is flushed before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flushes:
+    """Requests to flush the cache of a device, in order of issue; arrays of shape (n,).
+
+    Attributes:
+        at: int64, number of accesses of the batch that were issued before.
+        time_ns, latency_ns, disk: As in AccessBatch.
+    """
+
+    at: NDArray[np.int64]
+    time_ns: NDArray[np.int64]
+    latency_ns: NDArray[np.int64]
+    disk: NDArray[np.int32]
+
+
 @dataclass(frozen=True, slots=True)
 class AccessBatch:
     """Consecutive accesses, one row each, in the order in which they were issued.
@@ -33,6 +53,9 @@ class AccessBatch:
         stacked: (upper, lower) names of disks where the upper one forwards its accesses to the lower one, as far
             as the trace shows it; counting both would count an access twice.
         lost: events that the tracer is known to have lost in this part.
+        flags: uint8 or None: SYNC, FUA and PREFLUSH; None if the format does not contain them.
+        flushes: the flushes without data; None if the reader only counts them (in ``skipped``), as it does unless
+            it is asked for them.
     """
 
     time_ns: NDArray[np.int64]
@@ -47,6 +70,8 @@ class AccessBatch:
     events: dict[str, int] = field(default_factory=dict)
     stacked: tuple[tuple[str, str], ...] = ()
     lost: int = 0
+    flags: NDArray[np.uint8] | None = None
+    flushes: Flushes | None = None
 
     def __len__(self) -> int:
         return len(self.time_ns)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from cephfit.core.errors import InputError
 from cephfit.core.tabular import Table, Tabular
-from cephfit.core.values.cells import Cell, LoadedCell, Op
+from cephfit.core.values.cells import SIZE_BINS, Cell, LoadedCell, Op
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.profile import Profile
 
@@ -101,7 +101,7 @@ class Baselines(Tabular):
     """All baselines of a sweep.
 
     Attributes:
-        cells: by (configuration, cell).
+        cells: by (configuration, cell). Empty if only ``loaded`` has rates, of other sizes.
         source: origin of the rates, as text.
         missing: why a (configuration, cell) has no baseline although it was measured.
         default: name of the default configuration.
@@ -141,26 +141,40 @@ class Baselines(Tabular):
     @property
     def configurations(self) -> tuple[str, ...]:
         """Names in the order of first appearance, the default first."""
-        names = dict.fromkeys([self.default, *(c for c, _ in self.cells)])
+        names = dict.fromkeys([self.default, *(c for c, _ in self.cells), *(c for c, _ in self.loaded)])
         return tuple(names)
 
-    def of(self, configuration: str, cell: Cell) -> Baseline:
-        """Raises:
-        InputError: not measured.
+    def of(self, configuration: str, cell: Cell | LoadedCell) -> Baseline:
+        """Return the baseline of a cell under the load of ``cells``, or of a loaded cell.
+
+        Raises:
+            InputError: not measured.
         """
-        try:
-            return self.cells[configuration, cell]
-        except KeyError:
-            names = dict.fromkeys(name for name, _ in (*self.cells, *self.missing))
-            if configuration == self.default and configuration not in names:
-                raise InputError(
-                    f"there are no figures of {configuration}, the default that all others are compared with",
-                    where=self.source,
-                    remedy=f"there are {', '.join(names)}: give the default the name {configuration}",
-                ) from None
-            why = self.missing.get((configuration, cell), "it was not measured")
+        found = (
+            self.loaded.get((configuration, cell))
+            if isinstance(cell, LoadedCell)
+            else self.cells.get((configuration, cell))
+        )
+        if found is not None:
+            return found
+        names = dict.fromkeys(name for name, _ in (*self.cells, *self.missing, *self.loaded))
+        if configuration == self.default and configuration not in names:
             raise InputError(
-                f"no baseline for {cell} under configuration {configuration}: {why}",
+                f"there are no figures of {configuration}, the default that all others are compared with",
                 where=self.source,
-                remedy="the workload uses this cell: finish the sweep, or add the cell to the sweep file",
-            ) from None
+                remedy=f"there are {', '.join(names)}: give the default the name {configuration}",
+            )
+        if isinstance(cell, Cell) and self.loaded and not self.cells:
+            raise InputError(
+                f"no baseline for {cell}: no rate has one of the sizes {', '.join(map(str, SIZE_BINS))}",
+                where=self.source,
+                remedy="measure these sizes, or use a model that interpolates between other sizes",
+            )
+        why = "it was not measured"
+        if isinstance(cell, Cell):
+            why = self.missing.get((configuration, cell), why)
+        raise InputError(
+            f"no baseline for {cell} under configuration {configuration}: {why}",
+            where=self.source,
+            remedy="the workload uses this cell: finish the sweep, or add the cell to the sweep file",
+        )

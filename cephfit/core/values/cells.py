@@ -145,3 +145,15 @@ class LoadedCell:
         """The cell of the 20 that the size falls into."""
         upper = (b for b in SIZE_BINS if b.upper_inclusive is None or self.nbytes <= b.upper_inclusive)
         return Cell(next(upper), self.pattern)
+
+    @classmethod
+    def measured(
+        cls, nbytes: int, pattern: Pattern, *, iodepth: int = 1, align_nbytes: int = 0, sync: str = ""
+    ) -> "LoadedCell":
+        """The cell of a measurement, so that measurements that do the same have the same cell.
+
+        An alignment of the block size or more counts as the own size. Reads have no ``sync``: there is nothing to
+        make durable.
+        """
+        align = align_nbytes if align_nbytes < nbytes else 0
+        return cls(nbytes, pattern, iodepth, align, sync if pattern.op is Op.WRITE else "")

@@ -22,8 +22,8 @@ class Demand:
         is_aligned: whether the accesses start at a multiple of their own size; None if unknown.
         depth: mean number of outstanding accesses while these were outstanding, these included, weighted by time;
             at least 1; None if unknown.
-        is_sync: whether somebody waits for the accesses (Linux's REQ_SYNC, which reads always have); False:
-            written back in the background; None if unknown.
+        is_sync: whether the application waits for the accesses (Linux's REQ_SYNC; reads always are); False: they
+            are written back in the background; None if unknown.
         accesses: their number; not whole where shares of counts are taken.
         waiting_seconds: time with I/O outstanding, every instant divided evenly among the accesses outstanding
             then; None if unknown.
@@ -51,10 +51,11 @@ class Commits:
     """How a workload makes its writes durable.
 
     Attributes:
-        flushes: number of flushes of the device's cache.
-        flush_waiting_seconds: time with a flush outstanding, divided as in ``Demand``; None if unknown.
+        flushes: number of flushes of the device's cache, including those that precede a write in one request.
+        flush_waiting_seconds: time with a flush outstanding, divided as in ``Demand``; None if unknown. A flush
+            that precedes a write in one request is part of the write's waiting time.
         fua_writes: writes with forced unit access; None if the format does not tell.
-        sync_writes: writes that somebody waits for; None if the format does not tell.
+        sync_writes: writes that the application waits for; None if the format does not tell.
     """
 
     flushes: int

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from cephfit.core.units import MIB
-from cephfit.core.values.cells import Cell
+from cephfit.core.values.cells import Cell, LoadedCell, Op
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import OWN_LOAD
 
@@ -13,6 +13,11 @@ FIO = "fio"
 """The default engine."""
 RADOS_BENCH = "rados-bench"
 RBD_BENCH = "rbd-bench"
+
+FSYNC = "fsync"
+"""Of ``Load.sync``: a flush follows each write."""
+DSYNC = "dsync"
+"""Of ``Load.sync``: each write is durable when it ends (O_DSYNC)."""
 
 RBD_OBJECT_NBYTES = 4 * MIB
 """RBD's default object size: volumes are filled and read in whole objects, so their size is a multiple of it."""
@@ -62,6 +67,22 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Steady:
+    """When the rate of a run that writes is steady, and how long to repeat a run that is not.
+
+    Attributes:
+        within: part by which the rate may fall from the first half of the run to the second, above 0.
+        limit_seconds: time of all runs of a sample together, ramps included. One run is always taken.
+    """
+
+    within: float
+    limit_seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"within": self.within, "limit_seconds": self.limit_seconds}
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """How every cell of every configuration is measured.
 
@@ -85,6 +106,8 @@ class Measurement:
         loads: additional loads.
         align_nbytes: see Load; 0: every access starts at a multiple of its own size.
         sync: see Load.
+        steady: repeats runs whose rate is not steady; None to take every run as it is.
+        settle_seconds: wait before each run, in which the storage ends deferred work of the run before.
     """
 
     cells: tuple[Cell, ...]
@@ -106,6 +129,8 @@ class Measurement:
     loads: tuple[Load, ...] = ()
     align_nbytes: int = 0
     sync: str = ""
+    steady: Steady | None = None
+    settle_seconds: float = 0.0
 
     @property
     def load_names(self) -> tuple[str, ...]:
@@ -129,6 +154,35 @@ class Measurement:
         shape = next(shape for shape in self.loads if shape.name == load)
         chosen = {field.name: getattr(shape, field.name) for field in fields(shape) if field.name != "name"}
         return replace(self, loads=(), **{key: value for key, value in chosen.items() if value is not None})
+
+    @property
+    def flush_interval(self) -> int:
+        """Writes after which fio flushes (its ``fsync``); 0: it does not flush."""
+        if self.sync == FSYNC:
+            return 1
+        return int(self.sync.removeprefix("every ")) if self.sync.startswith("every ") else 0
+
+    def run_as(self, cell: Cell) -> LoadedCell:
+        """Return how a cell is really run: an alignment to the block size or more is natural alignment, and only
+        writes, also those of a mix, are made durable.
+        """
+        block = cell.size.benchmark_nbytes
+        has_writes = cell.pattern.op is Op.WRITE or self.read_pct is not None
+        return LoadedCell(
+            block,
+            cell.pattern,
+            self.iodepth,
+            self.align_nbytes if self.align_nbytes < block else 0,
+            self.sync if has_writes else "",
+        )
+
+    def changes(self, other: "Measurement", cell: Cell) -> bool:
+        """Whether a cell is run otherwise than under another measurement."""
+        mine, others = self.shape(), other.shape()
+        concerned = {"align_nbytes", "sync"}
+        if any(mine[key] != others[key] for key in mine.keys() & others.keys() - concerned):
+            return True
+        return self.run_as(cell) != other.run_as(cell)
 
     def shape(self) -> dict[str, Any]:
         """The load alone, for a sample's evidence. JSON values only."""
@@ -156,6 +210,8 @@ class Measurement:
             "loads": [load.to_json() for load in self.loads] or None,
             "align_nbytes": self.align_nbytes or None,
             "sync": self.sync or None,
+            "steady": None if self.steady is None else self.steady.to_json(),
+            "settle_seconds": self.settle_seconds or None,
         }
         return {
             **{key: value for key, value in further.items() if value is not None},

@@ -1,5 +1,7 @@
 """Where on a volume a run begins: luck with placement must show as spread between repeats."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +32,30 @@ def test_a_region_is_within_the_volume_and_at_least_half_of_it(
     assert offset + size == base + nbytes
     assert size * 2 >= nbytes
     assert (offset - base) % cell.size.benchmark_nbytes == 0
+
+
+@given(
+    st.sampled_from([c for c in CELLS if not c.pattern.is_random]),
+    st.integers(1, 2**62),
+    st.integers(2, 320),
+    st.sampled_from([512, 4096, 65536, MIB]),
+)
+def test_a_region_that_is_not_aligned_holds_whole_accesses_within_the_volume(
+    cell: Cell, seed: int, n_blocks: int, align_nbytes: int
+) -> None:
+    nbytes, block = n_blocks * 32 * MIB, cell.size.benchmark_nbytes
+    client = Client("c0", {"filename": "/dev/null"}, nbytes)
+    run = run_of(cell, seed, client)
+    run = replace(run, measurement=replace(MEASUREMENT, align_nbytes=align_nbytes))
+    offset, size = region_of(run, client)
+    if align_nbytes >= block:
+        assert (offset, size) == region_of(run_of(cell, seed, client), client)
+        return
+    assert offset % block == align_nbytes
+    assert size % block == 0
+    assert size >= block
+    assert offset + size <= nbytes
+    assert size >= nbytes // 2 - block
 
 
 def test_sequential_repeats_begin_at_different_objects_and_configurations_of_a_round_at_the_same() -> None:

@@ -413,3 +413,21 @@ def test_addresses_that_are_none_are_refused(small_sweep: Sweep, address: str | 
     client = Client("c0", {"filename": "/x"}, NBYTES, address=address)
     with pytest.raises(InputError, match="address"):
         ENGINE.run(a_run(small_sweep, [client]))
+
+
+def test_a_server_aligns_and_flushes_as_the_load_says(
+    small_sweep: Sweep, servers: Servers, tmp_path: Path
+) -> None:
+    client = servers.client()
+    log = tmp_path / "accesses"
+    client = replace(client, fio_options={**client.fio_options, "write_iolog": str(log)})
+    run = a_run(
+        small_sweep, [client], "32K-randwrite", align_nbytes=4096, sync="every 2", ramp_seconds=0.0, iodepth=1
+    )
+    given = ENGINE.run(run).clients[client.name]
+    assert given.metrics is not None, given.failure
+    assert given.evidence["flushes"]["n"] == pytest.approx(given.metrics.n_ios / 2, rel=0.02, abs=3)
+    lines = [line.split() for line in log.read_text().splitlines() if " write " in line]
+    places = {int(words[-2]) % 32768 for words in lines}
+    assert len(places) > 4
+    assert all(place % 4096 == 0 for place in places)

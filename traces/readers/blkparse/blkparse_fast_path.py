@@ -18,6 +18,7 @@ from cephfit.traces.lines.text_bytes import (
     first_bit,
     number,
     of_word,
+    written_op,
 )
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.readers.block_events.block_layer import Rows
@@ -158,7 +159,7 @@ def parse(
             row = np.uintp(n)
             kind_of[row] = COMPLETED if action == _C else REQUEUED if action == requeue else ISSUED
             time_ns[row] = seconds * 1_000_000_000 + first_digit * 100_000_000 + fraction
-            op[row] = is_write
+            op[row] = written_op(what, letters) if is_write else 0
             lbn[row], nbytes[row], devices[row] = where, n_sectors * 512, device
             n += 1
         names[np.uintp(name)] += 1

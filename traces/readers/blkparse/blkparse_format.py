@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES, NS_PER_S
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.core.values.access import AccessBatch
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line, text_blocks
 from cephfit.traces.matching.completion_loop import ISSUED
 from cephfit.traces.readers.blkparse.blkparse_text import SUMMARY, lost_of
@@ -17,7 +17,8 @@ from cephfit.traces.readers.block_events.block_layer import (
     BlockEvents,
     accesses_of,
     device_number,
-    is_write,
+    flush_row,
+    packed_op,
     skip_reason,
 )
 from cephfit.traces.readers.reader import StreamReader
@@ -85,7 +86,8 @@ class BlkparseFormatReader(StreamReader):
                 where=stream.name,
                 remedy="give blkparse's -f as --blkparse-format",
             )
-        return accesses_of(self._events(stream, block) for block in text_blocks(stream))
+        events = (self._events(stream, block) for block in text_blocks(stream))
+        return accesses_of(events, with_flags=True, with_flushes=self.with_flushes)
 
     def _events(self, stream: TraceStream, block: TextBlock) -> BlockEvents:
         rows: list[tuple[int, int, int, int, int, int]] = []
@@ -114,6 +116,9 @@ class BlkparseFormatReader(StreamReader):
                 if reason := skip_reason(fields["d"], nbytes, sector):
                     if kind == ISSUED:
                         skipped[reason] = skipped.get(reason, 0) + 1
+                    if reason == "flush":
+                        flush = _row(fields, kind, 0, 0)
+                        rows.append(flush_row(kind, flush[1], fields["d"], flush[-1]))
                     continue
                 rows.append(_row(fields, kind, sector, nbytes))
             except ValueError:
@@ -138,7 +143,7 @@ def _row(fields: dict[str, bytes], kind: int, sector: int, nbytes: int) -> tuple
         device = int(fields.get("M", b"0")) << 20 | int(fields.get("m", b"0"))
     if time_ns >= TIME_NS_MAX or sector >= LBN_MAX or nbytes >= NBYTES_MAX or device >= DEVICE_MAX:
         raise ValueError("impossible")
-    return kind, time_ns, OP_WRITE if is_write(fields["d"]) else OP_READ, sector, nbytes, device
+    return kind, time_ns, packed_op(fields["d"]), sector, nbytes, device
 
 
 def _compiled(layout: str) -> tuple[frozenset[str], re.Pattern[bytes]]:

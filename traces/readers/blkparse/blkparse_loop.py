@@ -6,6 +6,8 @@ It stops before the first other line, which ``blkparse_text`` reads.
 import numpy as np
 from numpy.typing import NDArray
 
+from cephfit.core.values.access import FUA, PREFLUSH, SYNC
+from cephfit.traces.columns import FLUSH_LBN, OP_BITS
 from cephfit.traces.compiled import compiled, inlined
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.readers.blkparse import blkparse_fast_path
@@ -21,7 +23,7 @@ N_NAMES = 1 << 14
 
 _SPACE, _TAB, _NEWLINE = 32, 9, 10
 _COMMA, _POINT, _PLUS, _LESS, _MINUS, _OPEN, _CLOSE = 44, 46, 43, 60, 45, 40, 41
-_A, _C, _D, _F, _R, _W, _Z = 65, 67, 68, 70, 82, 87, 90
+_A, _C, _D, _F, _R, _S, _W, _Z = 65, 67, 68, 70, 82, 83, 87, 90
 _ISSUE = _D
 _NONE = -1
 _MOST_UNUSUAL = 2
@@ -158,7 +160,7 @@ def _any_known(
             break
         device = major << 20 | minor
         counts = n_letters == 1 and action in (counted_action, _C, requeue)
-        reason, sector, n_sectors, is_write = _NONE, np.int64(0), np.int64(0), False
+        reason, sector, n_sectors, is_write, flags = _NONE, np.int64(0), np.int64(0), False, np.int64(0)
         if n_letters == 1 and action == _A:
             end = after
             while text[np.uintp(end)] != _NEWLINE and not (
@@ -189,6 +191,8 @@ def _any_known(
             after = _end_of_word(text, kind)
             is_read = is_discard = is_zoned = False
             for q in range(kind, after):
+                flags |= SYNC * (text[np.uintp(q)] == _S)
+                flags |= (FUA if is_write else PREFLUSH) * (text[np.uintp(q)] == _F)
                 is_read |= text[np.uintp(q)] == _R
                 is_write |= text[np.uintp(q)] == _W
                 is_discard |= text[np.uintp(q)] == _D
@@ -237,10 +241,18 @@ def _any_known(
                 row = np.uintp(n)
                 kind_of[row] = COMPLETED if action == _C else REQUEUED if action == requeue else ISSUED
                 time_ns[row] = seconds * 1_000_000_000 + fraction
-                op[row], lbn[row], nbytes[row], devices[row] = is_write, sector, n_sectors * 512, device
+                op[row] = is_write * (1 | flags << OP_BITS)
+                lbn[row], nbytes[row], devices[row] = sector, n_sectors * 512, device
                 n += 1
-            elif action == counted_action:
-                skipped[reason] += 1
+            else:
+                if action == counted_action:
+                    skipped[reason] += 1
+                if reason == FLUSH:
+                    row = np.uintp(n)
+                    kind_of[row] = COMPLETED if action == _C else REQUEUED if action == requeue else ISSUED
+                    time_ns[row] = seconds * 1_000_000_000 + fraction
+                    op[row], lbn[row], nbytes[row], devices[row] = 0, FLUSH_LBN + is_write, 0, device
+                    n += 1
         names[name] += 1
         at = p + 1
         n_lines += 1

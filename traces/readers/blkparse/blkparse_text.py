@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_S
-from cephfit.core.values.access import OP_READ, OP_WRITE
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line, impossible_numbers
 from cephfit.traces.matching.completion_loop import ISSUED
 from cephfit.traces.readers.blkparse import blkparse_loop
@@ -23,8 +22,9 @@ from cephfit.traces.readers.block_events.block_layer import (
     device_number,
     empty_rows,
     events_of,
-    is_write,
+    flush_row,
     no_data_reason,
+    packed_op,
     skip_reason,
 )
 from cephfit.traces.readers.reader import LOSSES_STATED
@@ -111,19 +111,23 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
             if reason:
                 if kinds[name] == ISSUED:
                     skipped[reason] = skipped.get(reason, 0) + 1
-                continue
+                if reason != "flush":
+                    continue
             seconds, _, fraction = words[3].partition(b".")
-            begun, sector, n_sectors = (
-                int(seconds) * NS_PER_S + int(fraction), int(words[7]), int(words[9]),
-            )  # fmt: skip
+            begun = int(seconds) * NS_PER_S + int(fraction)
             if words[0] not in numbers:
                 numbers[words[0]] = device_number(words[0])
+            if reason:
+                if begun >= TIME_NS_MAX:
+                    raise ValueError
+                rows.append(flush_row(kinds[name], begun, words[6], numbers[words[0]]))
+                continue
+            sector, n_sectors = int(words[7]), int(words[9])
         except ValueError:
             raise bad_line(stream, number, line, _EXPECTED) from None
         if sector >= LBN_MAX or not 0 < n_sectors * LBN_NBYTES < NBYTES_MAX or begun >= TIME_NS_MAX:
             raise impossible_numbers(stream, number, line)
-        op = OP_WRITE if is_write(words[6]) else OP_READ
-        rows.append((kinds[name], begun, op, sector, n_sectors * LBN_NBYTES, numbers[words[0]]))
+        rows.append((kinds[name], begun, packed_op(words[6]), sector, n_sectors * LBN_NBYTES, numbers[words[0]]))
     return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked), lost=lost)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.columns import PENDING
+from cephfit.traces.columns import FLUSH_LBN, PENDING, UNKNOWN_LATENCY
 from cephfit.traces.compiled import compiled_in_place, inlined
 from cephfit.traces.lines.text_bytes import half, long, word
 from cephfit.traces.matching.completion_loop import (
@@ -20,6 +20,7 @@ from cephfit.traces.matching.completion_loop import (
     Rows,
     Table,
     complete,
+    complete_flush,
     complete_within,
     end_of,
     enter,
@@ -50,7 +51,7 @@ OVER = np.iinfo(np.int64).max
 """Time of the next record of a file that has ended."""
 
 _CATEGORY_SHIFT = 16
-_WRITE, _NOTIFY = 1 << 1, 1 << 10
+_WRITE, _FLUSH, _SYNC, _NOTIFY, _FUA = 1 << 1, 1 << 2, 1 << 3, 1 << 10, 1 << 15
 _CGROUP_TAG = 1 << 8
 _REQUEUE, _ISSUE, _COMPLETE, _REMAP = 6, 7, 8, 15
 
@@ -152,6 +153,7 @@ def follow_records(
     rows: Rows,
     table: Table,
     ended_on: NDArray[np.int64],
+    with_flushes: bool,
 ) -> tuple[int, int]:
     """Read records until those of one file end.
 
@@ -161,7 +163,9 @@ def follow_records(
         counted_action: the action that counts as an access.
         devices: int64 (disks,), the devices that have a number.
         found: counts are added.
-        numbers, rows, table, ended_on: as in ``completion_loop.follow_events``.
+        numbers, rows, table, ended_on: as in ``completion_loop.follow_events``; ops have the flags of an access
+            above their ``OP_BITS``.
+        with_flushes: flushes without data are rows, too.
 
     Returns:
         why it stopped, and the file concerned.
@@ -211,6 +215,30 @@ def follow_records(
             if what == counted_action or is_completion:
                 lbn, length = long(block, at + 16, big), word(block, at + 24, big)
                 if category & NO_DATA or length == 0 or lbn < 0 or lbn >= LBN_MAX:
+                    if with_flushes and length == 0 and category & (NO_DATA | _FLUSH) == _FLUSH:
+                        last = FLUSH_LBN + ((category & _WRITE) >> 1)
+                        if what == counted_action:
+                            if disk == NONE:
+                                why = NEW_DISK
+                                break
+                            if n == n_rows:
+                                why = NO_FREE_ROW
+                                break
+                            row = np.uintp(n)
+                            time_of[row], lbn_of[row], nbytes_of[row], disk_of[row] = when, last, 0, disk
+                            op_of[row], ended_of[row] = 0, 0
+                            # A completion is searched only after the first one of an access.
+                            latency_of[row] = PENDING if seen else UNKNOWN_LATENCY
+                            if seen:
+                                place = place_of(last, disk, keys, waiting, disk_of)
+                                n_keys += enter(n, place, last, disk, keys, waiting, before_of)
+                            n += 1
+                        elif seen and disk != NONE:
+                            place = place_of(last, disk, keys, waiting, disk_of)
+                            held = latest_at(place, n, waiting)
+                            if held != NONE:
+                                complete_flush(held, when, time_of, latency_of)
+                                n_keys -= leave(place, keys, waiting, before_of, latency_of)
                     if what == counted_action:
                         note_skipped(category, length, skipped)
                 else:
@@ -231,7 +259,12 @@ def follow_records(
                         if what == counted_action:
                             row = np.uintp(n)
                             time_of[row], lbn_of[row], nbytes_of[row], disk_of[row] = when, lbn, length, disk
-                            op_of[row] = (category & _WRITE) >> 1
+                            op_of[row] = (
+                                (category & _WRITE) >> 1
+                                | (category & _SYNC) >> 2
+                                | (category & _FUA) >> 13
+                                | (category & _FLUSH) << 1
+                            )
                             latency_of[row], ended_of[row] = PENDING, ended_on[np.uintp(disk)]
                             if seen:
                                 n_keys += enter(n, place, last, disk, keys, waiting, before_of)

@@ -33,9 +33,9 @@ class RecordFollower:
         found: the counts of the loop; losses and events in it belong to the next batch.
     """
 
-    def __init__(self, layout: Layout, counted_action: int) -> None:
-        """Begin a recording; ``counted_action`` counts as an access."""
-        self._layout, self._counted_action = layout, counted_action
+    def __init__(self, layout: Layout, counted_action: int, *, with_flushes: bool = False) -> None:
+        """Begin a recording; ``counted_action`` counts as an access, ``with_flushes`` as in the loop."""
+        self._layout, self._counted_action, self._with_flushes = layout, counted_action, with_flushes
         self._pending = PendingCounts()
         self._numbers = np.empty(0, np.int64)
         self.matcher = CompletionMatcher()
@@ -55,7 +55,7 @@ class RecordFollower:
             matcher.reserve(1, len(self.devices))
             why, file = blktrace_loop.follow_records(
                 files, self._layout, self._counted_action, self._numbers, self.found, matcher.numbers,
-                matcher.rows, matcher.table, matcher.ended_on,
+                matcher.rows, matcher.table, matcher.ended_on, self._with_flushes,
             )  # fmt: skip
             if why == blktrace_loop.NEW_DISK:
                 self.devices.append(reading.device_at(file, self._layout))
@@ -83,7 +83,13 @@ class RecordFollower:
 
     def _batch(self, ready: Ready) -> AccessBatch:
         self._note()
-        return self._pending.batch(ready, self.devices, self.matcher.completions_seen)
+        return self._pending.batch(
+            ready,
+            self.devices,
+            self.matcher.completions_seen,
+            with_flags=True,
+            with_flushes=self._with_flushes,
+        )
 
     def _note(self) -> None:
         """Move the counts of the loop to the next batch."""
@@ -134,7 +140,7 @@ class BlktraceReader(StreamReader):
         layout = layout_of(streams)
         if layout is None:
             return
-        following = RecordFollower(layout, self.counted_action)
+        following = RecordFollower(layout, self.counted_action, with_flushes=self.with_flushes)
         with ThreadPoolExecutor(1) if has_second_core() else nullcontext() as pool:
             yield from following.follow(Reading(streams, pool))
         yield following.finished()

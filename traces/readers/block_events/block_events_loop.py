@@ -17,6 +17,7 @@ from cephfit.traces.lines.text_bytes import (
     equal,
     first_bit,
     number,
+    written_op,
 )
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.readers.block_events.block_layer import Rows
@@ -228,6 +229,8 @@ def parse(
             kind_of[row] = ISSUED if what == counted_action else REQUEUED if what == requeue else COMPLETED
             time_ns[row] = seconds * 1_000_000_000 + fraction * _TEN_TO[np.uintp(9 - n_after)]
             op[row], lbn[row], nbytes[row], devices[row] = is_write, sector, n_sectors * 512, device
+            if is_write:
+                op[row] = written_op(rest, letters)
             n += 1
             at = rest_of_line + 1 - start
         else:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_S
-from cephfit.core.values.access import OP_READ, OP_WRITE
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line
 from cephfit.traces.readers.access_rows import decimal_ns
 from cephfit.traces.readers.block_events import block_events_loop
@@ -24,8 +23,9 @@ from cephfit.traces.readers.block_events.block_layer import (
     device_number,
     empty_rows,
     events_of,
-    is_write,
+    flush_row,
     no_data_reason,
+    packed_op,
     skip_reason,
 )
 from cephfit.traces.record_limits import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX
@@ -125,11 +125,16 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
             if reason:
                 if name == action:
                     skipped[reason] = skipped.get(reason, 0) + 1
+                if reason == "flush":
+                    when, device = decimal_ns(match["time"], NS_PER_S), device_number(body["device"])
+                    if when >= TIME_NS_MAX:
+                        raise ValueError
+                    rows.append(flush_row(kinds[name], when, body["kind"], device))
                 continue
             row = (
                 kinds[name],
                 decimal_ns(match["time"], NS_PER_S),
-                OP_WRITE if is_write(body["kind"]) else OP_READ,
+                packed_op(body["kind"]),
                 int(body["sector"]),
                 int(body["count"]) * LBN_NBYTES,
                 device_number(body["device"]),

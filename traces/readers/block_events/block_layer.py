@@ -6,15 +6,15 @@ the same profile.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.values.access import AccessBatch
-from cephfit.traces.columns import Accesses
+from cephfit.core.values.access import FUA, OP_READ, OP_WRITE, PREFLUSH, SYNC, AccessBatch, Flushes
+from cephfit.traces.columns import FLUSH_LBN, OP_BITS, Accesses
 from cephfit.traces.files.part_stream import NeedsWholeFile
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.lines.fast_lines import LineParser, parse_stream
@@ -48,7 +48,8 @@ class BlockEvents:
     Attributes:
         kind: uint8: an access of the counted action, a completion, or a requeued access
             (``completion_loop.ISSUED`` etc.).
-        time_ns, op, lbn, nbytes: as in AccessBatch.
+        time_ns, lbn, nbytes: as in AccessBatch. Flushes without data are rows of no bytes.
+        op: as in AccessBatch, with its flags above ``OP_BITS`` where the format has them.
         device: int64, major << 20 | minor.
         skipped, events, stacked, lost: as in AccessBatch, with device numbers in ``stacked``.
     """
@@ -134,6 +135,23 @@ def is_write(kind: bytes) -> bool:
     return b"W" in kind or b"ZA" in kind
 
 
+def packed_op(kind: bytes) -> int:
+    """Return the op of an event with data from its letters, with the flags of AccessBatch above ``OP_BITS``.
+
+    ``F`` before ``W`` is a flush before the write, ``F`` after it forced unit access (``blk_fill_rwbs``).
+    """
+    if not is_write(kind):
+        return OP_READ
+    before, _, after = kind.partition(b"W")
+    flags = SYNC * (b"S" in kind) | FUA * (b"F" in after) | PREFLUSH * (b"F" in before)
+    return OP_WRITE | flags << OP_BITS
+
+
+def flush_row(kind: int, time_ns: int, letters: bytes, device: int) -> tuple[int, int, int, int, int, int]:
+    """Return the row of ``BlockEvents`` of a flush without data."""
+    return kind, time_ns, OP_READ, FLUSH_LBN + is_write(letters), 0, device
+
+
 def skip_reason(kind: bytes, nbytes: int, sector: int = 0) -> str:
     """Return why an event with a place is not a read or write; empty if it is one."""
     if reason := no_data_reason(kind):
@@ -145,27 +163,65 @@ def skip_reason(kind: bytes, nbytes: int, sector: int = 0) -> str:
     return "" if b"R" in kind or is_write(kind) else f"op {kind.decode('ascii', 'replace')}"
 
 
-def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
-    """Number the disks, match completions and count accesses in flight."""
+def accesses_of(
+    stretches: Iterator[BlockEvents], *, with_flags: bool, with_flushes: bool
+) -> Iterator[AccessBatch]:
+    """Number the disks, match completions and count accesses in flight.
+
+    Args:
+        stretches: the events, in order.
+        with_flags: ops have flags, as for ``PendingCounts.batch``.
+        with_flushes: batches contain the flushes.
+    """
     disks: dict[int, int] = {}
     matcher, pending = CompletionMatcher(), PendingCounts()
     for events in stretches:
+        if not with_flushes:
+            events = _of_accesses(events)
         disk = _disk_numbers(events, disks)
         pending.add(events.skipped, events.events, events.stacked, events.lost)
         matcher.push(events.kind, events.time_ns, events.op, events.lbn, events.nbytes, disk)
         if ready := matcher.ready():
-            yield pending.batch(ready, list(disks), matcher.completions_seen)
-    yield pending.batch(matcher.finish(), list(disks), matcher.completions_seen)
+            yield pending.batch(
+                ready,
+                list(disks),
+                matcher.completions_seen,
+                with_flags=with_flags,
+                with_flushes=with_flushes,
+            )
+    yield pending.batch(
+        matcher.finish(),
+        list(disks),
+        matcher.completions_seen,
+        with_flags=with_flags,
+        with_flushes=with_flushes,
+    )
 
 
-def accesses_of_part(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
+def _of_accesses(events: BlockEvents) -> BlockEvents:
+    """Return the events without flushes."""
+    kept = events.nbytes > 0
+    if kept.all():
+        return events
+    return replace(
+        events,
+        kind=events.kind[kept],
+        time_ns=events.time_ns[kept],
+        op=events.op[kept],
+        lbn=events.lbn[kept],
+        nbytes=events.nbytes[kept],
+        device=events.device[kept],
+    )
+
+
+def accesses_of_part(stretches: Iterator[BlockEvents], *, with_flags: bool) -> Iterator[AccessBatch]:
     """Convert a part of a trace in which accesses neither complete nor are requeued.
 
     Raises:
         NeedsWholeFile: one does; it may belong to an access before the part.
     """
     disks: dict[int, int] = {}
-    for events in stretches:
+    for events in map(_of_accesses, stretches):
         if events.kind.any():
             raise NeedsWholeFile
         accesses = Accesses(
@@ -173,7 +229,7 @@ def accesses_of_part(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
         )
         pending = PendingCounts()
         pending.add(events.skipped, events.events, events.stacked, events.lost)
-        yield pending.batch(Ready(accesses, _NO_DEPTHS), list(disks), timed=False)
+        yield pending.batch(Ready(accesses, _NO_DEPTHS), list(disks), timed=False, with_flags=with_flags)
 
 
 class PendingCounts:
@@ -201,17 +257,36 @@ class PendingCounts:
         self._stacked = self._stacked.union(stacked)
         self._lost += lost
 
-    def batch(self, ready: Ready, devices: Sequence[int], timed: bool) -> AccessBatch:
+    def batch(
+        self,
+        ready: Ready,
+        devices: Sequence[int],
+        timed: bool,
+        *,
+        with_flags: bool = False,
+        with_flushes: bool = False,
+    ) -> AccessBatch:
         """Build a batch of accesses with the counts since the last batch.
 
         Args:
             ready: the accesses.
             devices: number of each disk.
             timed: the trace has shown completions so far.
+            with_flags: the ops have the flags above ``OP_BITS``.
+            with_flushes: some of the accesses may be flushes, as those of ``columns.FLUSH_LBN``.
         """
-        batch = ready.accesses.batch(
+        accesses, outstanding, flushes = ready.accesses, ready.outstanding, None
+        if with_flushes:
+            accesses, outstanding, flushes = _without_flushes(accesses, outstanding)
+        flags: NDArray[np.uint8] | None = None
+        if with_flags:
+            flags = accesses.op >> np.uint8(OP_BITS)
+            accesses = replace(accesses, op=accesses.op & np.uint8((1 << OP_BITS) - 1))
+        batch = accesses.batch(
             tuple(device_name(d) for d in devices),
-            outstanding=ready.outstanding if timed else None,
+            outstanding=outstanding if timed else None,
+            flags=flags,
+            flushes=flushes,
             skipped=self._skipped,
             events=self._events,
             stacked=tuple((device_name(a), device_name(b)) for a, b in sorted(self._stacked)),
@@ -219,6 +294,21 @@ class PendingCounts:
         )
         self._forget()
         return batch
+
+
+def _without_flushes(
+    accesses: Accesses, outstanding: NDArray[np.int32]
+) -> tuple[Accesses, NDArray[np.int32], Flushes]:
+    """Return the accesses with their numbers outstanding, and the flushes."""
+    is_flush = accesses.nbytes == 0
+    rows = np.flatnonzero(is_flush)
+    found = accesses.chosen(rows)
+    flushes = Flushes(rows - np.arange(len(rows)), found.time_ns, found.latency_ns, found.disk)
+    return (
+        (accesses.chosen(~is_flush), outstanding[~is_flush], flushes)
+        if len(rows)
+        else (accesses, outstanding, flushes)
+    )
 
 
 def _disk_numbers(events: BlockEvents, disks: dict[int, int]) -> NDArray[np.int32]:
@@ -295,10 +385,10 @@ class EventTextReader(PartReader):
         self.action = action
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        return accesses_of(self._events(stream))
+        return accesses_of(self._events(stream), with_flags=True, with_flushes=self.with_flushes)
 
     def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
-        return accesses_of_part(self._events(stream))
+        return accesses_of_part(self._events(stream), with_flags=True)
 
     def _events(self, stream: TraceStream) -> Iterator[BlockEvents]:
         return map(_joined, parse_stream(stream, self.lines(stream, self.action)))
