@@ -31,7 +31,9 @@ Weights = Mapping[LoadedCell, float]
 _DEEPER = 2.0
 """A note names demand whose depth exceeds the measured ones by more than this factor."""
 _NOTED_SHARE = 0.05
-"""Smallest share of the waiting time that is worth a note."""
+"""Smallest share of the waiting time that is worth a note, or an error."""
+_LARGER = 8.0
+"""Accesses that exceed the largest measured size by more than this factor have no prediction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class AccessWeights:
         unaligned: shape (demands,): the demand is not aligned to its size, and only aligned rates were measured.
         too_deep: shape (demands,): the demand is deeper than any measured rate of its pattern.
         other_pattern: shape (demands,): rates of the other kind of offsets stand in for an unmeasured pattern.
+        too_large: shape (demands,): far above the largest measured size of their pattern.
     """
 
     cells: tuple[LoadedCell, ...]
@@ -51,6 +54,7 @@ class AccessWeights:
     unaligned: Floats
     too_deep: Floats
     other_pattern: Floats
+    too_large: Floats
 
     @classmethod
     def of(
@@ -69,7 +73,7 @@ class AccessWeights:
         """
         flushed = flushed_share(demands, commits)
         rows: list[dict[LoadedCell, float]] = []
-        flags = np.zeros((3, len(demands)))
+        flags = np.zeros((4, len(demands)))
         for i, demand in enumerate(demands):
             cells, flags[2, i] = _of_pattern(demand.pattern, measured, where)
             plain, flags[0, i] = _aligned_as(demand, [c for c in cells if not c.sync])
@@ -83,10 +87,24 @@ class AccessWeights:
                     for cell, value in _interpolated(demand, part).items():
                         row[cell] = row.get(cell, 0.0) + weight * value
             flags[1, i] = demand.depth is not None and demand.depth > _DEEPER * max(c.iodepth for c in row)
+            flags[3, i] = demand.nbytes > _LARGER * max(c.nbytes for c in row)
             rows.append(row)
         used = tuple(dict.fromkeys(cell for row in rows for cell in row))
         weights = np.array([[row.get(cell, 0.0) for cell in used] for row in rows])
         return cls(used, weights, *flags)
+
+    def refuse_unmeasured(self, shares: Floats, *, where: str) -> None:
+        """Raises:
+        InputError: a part of the workload that matters is far larger than all measured sizes; ``shares`` as in
+            ``notes``.
+        """
+        if (share := float(shares @ self.too_large)) >= _NOTED_SHARE:
+            raise InputError(
+                f"{100 * share:.0f} % of the workload is in accesses more than {_LARGER:g} times larger than the "
+                "largest measured size of their pattern",
+                where=where,
+                remedy="add larger sizes to the sweep",
+            )
 
     def notes(self, shares: Floats) -> list[str]:
         """Return what the sweep did not measure and the workload needs.

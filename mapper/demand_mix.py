@@ -140,10 +140,20 @@ class DemandMix:
             )
         )
 
-    def notes(self, default: Floats) -> list[str]:
-        """Return what the sweep did not measure, given the default's rates in ``cells``."""
+    def notes(self, default: Floats, *, where: str) -> list[str]:
+        """Return what the sweep did not measure.
+
+        Args:
+            default: the default's rates in ``cells``.
+            where: their origin, for errors.
+
+        Raises:
+            InputError: it measured too little for any prediction.
+        """
         waiting = self._waiting(self.access.weights @ (1 / default))
-        notes = self.access.notes(waiting / math.fsum(waiting))
+        shares = waiting / math.fsum(waiting)
+        self.access.refuse_unmeasured(shares, where=where)
+        notes = self.access.notes(shares)
         share = self.storage_share
         if share is not None:
             notes.insert(

@@ -89,7 +89,8 @@ class Question:
         by_waiting = model_called(model).by_waiting and all(d.waiting_seconds is not None for d in demands)
         measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
         mix = DemandMix.of(profile, demands, measured, by_waiting=by_waiting, where=baselines.source)
-        notes = mix.notes(_rates(baselines.loaded, baselines.default, mix.cells))
+        default = _rates(baselines.loaded, baselines.default, mix.cells)
+        notes = mix.notes(default, where=baselines.source)
         used = model if by_waiting else _without_waiting(model)
         return cls(used, mix, baselines.loaded, OmittedCells({}), True, tuple(notes))
 
@@ -176,8 +177,9 @@ class MixPredictor:
             ],
             key=lambda prediction: -prediction.relative,
         )
-        better = [p.configuration for p in ranked if p.verdict is Verdict.BETTER]
-        worse = [p.configuration for p in ranked if p.verdict is Verdict.WORSE]
+        # What the measurements distinguish: the model's error would leave every close choice to the default.
+        better = [p.configuration for p in ranked if p.scatter_low is not None and p.scatter_low > 100]
+        worse = [p.configuration for p in ranked if p.scatter_high is not None and p.scatter_high < 100]
         # A configuration that changes few cells may differ by less than the floor; an open end is only a bound.
         distinct = [name for name in (*better, *worse) if not bounds[name].are_open]
         floors += [abs(p.relative - 100) for p in ranked if p.configuration in distinct]

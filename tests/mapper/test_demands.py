@@ -133,8 +133,8 @@ def mix(demands: list[Demand], *, idle: float = 0.0, by_waiting: bool = True) ->
     return DemandMix.of(profile, demands, measured, by_waiting=by_waiting, where="here")
 
 
-def workload() -> Profile:
-    counts = {b.name: 10 for b in SIZE_BINS}
+def workload(largest: str = "1M") -> Profile:
+    counts = {b.name: 10 if b.name != "32M" or largest == "32M" else 0 for b in SIZE_BINS}
     return Profile("shop", dict.fromkeys(Op, counts), dict.fromkeys(Op, 0.5))
 
 
@@ -235,10 +235,16 @@ def test_a_configuration_without_a_needed_rate_is_left_out_by_name() -> None:
 
 
 def test_counts_alone_are_interpolated_where_their_cell_was_not_measured() -> None:
-    """A profile of the 20 cells has accesses of 32M; the largest measured size is 1M."""
     found = predictor("time").predict(workload(), measured({"A": 1.0, "fast": 2.0}))
     assert found.model == "time"
     assert found.of("fast").relative == pytest.approx(200, rel=0.03)
+
+
+def test_accesses_far_larger_than_all_measured_ones_are_an_error() -> None:
+    with pytest.raises(InputError, match="more than 8 times larger") as caught:
+        predictor("time").predict(workload("32M"), measured({"A": 1.0, "fast": 2.0}))
+    assert caught.value.where == "run r1"
+    assert "larger sizes" in caught.value.remedy
 
 
 def test_the_error_of_the_model_widens_intervals_and_is_told_apart_from_the_scatter() -> None:

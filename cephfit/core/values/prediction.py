@@ -79,8 +79,9 @@ class PredictionSet(Tabular):
         profile: name of the profile.
         baselines: source of the baselines.
         predictions: every configuration, best first.
-        best: name of the best configuration that is distinguishably better than the default, else the default's.
-        worst: name of the worst configuration that is distinguishably worse than the default, else the default's.
+        best: name of the best configuration that the measurements distinguish from the default as better, else the
+            default's. Its verdict may still be open: that contains the error of the model.
+        worst: name of the worst configuration that they distinguish as worse, else the default's.
         confidence: level of the intervals, jointly over all configurations.
         noise_floor: smallest significant difference from the default, in points of ``relative``, that these
             samples allow: 100 * (1 - exp(-w)), with w the half width of the log interval (Student's quantile times
