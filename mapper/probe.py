@@ -1,8 +1,8 @@
-"""Probes: which configurations to run a clone of the workload on, and what its runs change in the prediction. Pure.
+"""Probes: on which configurations a clone of the workload runs, and what its runs change in the prediction. Pure.
 
-A clone repeats the accesses of a profile, not the program that made them. So its result has an error of its own, as
-a prediction has. Both are logs of performance relative to the default; the one with the narrower interval counts
-for more.
+A clone repeats the accesses of a profile, not the program that made them. So its result has an error of its own,
+as a prediction has. Both are logs of performance relative to the default; the one with the narrower interval
+counts for more.
 """
 
 import math
@@ -108,8 +108,8 @@ def combined(
 ) -> PredictionSet:
     """Combine predictions with runs of a clone; configurations without runs keep the prediction.
 
-    With p and W the log and the half interval of the prediction, and m and V those of the runs, the combined log is
-    the mean weighted by precision, and its half interval is narrower than each:
+    With p and W the log and the half interval of the prediction, and m and V those of the runs, the combined log
+    is the mean weighted by precision, and its half interval is narrower than each:
 
         x = (p / W^2 + m / V^2) / (1 / W^2 + 1 / V^2),    half interval = 1 / sqrt(1 / W^2 + 1 / V^2)
 
@@ -148,7 +148,7 @@ def log_half_width(prediction: Prediction) -> float:
 
 
 def _combined(prediction: Prediction, row: AssessmentRow, clone_width: float) -> Prediction:
-    """Return one prediction after the runs; ``clone_width``: half the interval of the clone's error, in log units."""
+    """Return one prediction after the runs; ``clone_width``: half the log interval of the clone's own error."""
     relative, low, high = row.measured_relative, row.measured_low, row.measured_high
     prior = log_half_width(prediction)
     if not relative or not low or not high or not prior:

@@ -6,9 +6,14 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import Target
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.profile import Profile
+from cephfit.lab.lab_target import LabTarget
+from cephfit.lab.workloads.fio_clone import FioClone
+from cephfit.mapper.access_weights import counted_demands
 from cephfit.sweep.verification import Trial
+from cephfit.targets.abilities import RunsGuestJobs
 from cephfit.targets.simulated import SimulatedTarget
 from cephfit.targets.simulated_workload import LEAST_NBYTES, SimulatedClone
+from cephfit.traces.replay.clone_job import clone_of
 
 
 def clone_trial(
@@ -33,9 +38,17 @@ def clone_trial(
         cache: the condition of the cluster's caches before each run.
 
     Raises:
-        InputError: the target has no devices on this machine, or the profile has no accesses.
+        InputError: the clients of the target are guests, or the profile has no accesses.
     """
     if isinstance(target, SimulatedTarget):
         simulated = SimulatedClone(target, profile)
         return Trial(simulated, LEAST_NBYTES, repeats=repeats, seconds=seconds, seed=seed, cache=cache)
-    raise InputError("only a simulated target can be probed", where=f"--target {target.name}", remedy="use sim")
+    if isinstance(target, RunsGuestJobs):
+        raise InputError(
+            "a clone runs on a device of this machine, not in guests",
+            where=f"--target {target.name}",
+            remedy="probe on the cluster below the cloud: --target ceph",
+        )
+    clone = clone_of(profile, profile.demands or counted_demands(profile), nbytes=nbytes)
+    workload = FioClone(clone, unmeasured=target.full_speed if isinstance(target, LabTarget) else nullcontext)
+    return Trial(workload, workload.volume_nbytes, repeats=repeats, seconds=seconds, seed=seed, cache=cache)

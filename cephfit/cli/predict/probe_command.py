@@ -100,11 +100,13 @@ def command(
 ) -> None:
     """Run a clone of the workload in PROFILE where the prediction is close, and combine both.
 
-    The clone is a fio job with the sizes, alignment, mix, randomness, depths, flushes and pauses of the profile. It
-    runs on the default, the highest prediction and those that may be as good, and on the lowest prediction if it may
-    be no worse than the default. If the prediction is clear, nothing runs. Runs are interleaved, repeated and stored
-    like those of `cephfit verify`, and an interrupted probe continues where it stopped. The combined prediction is
-    the mean of both, weighted by their precision. docs/evaluation.md has an example.
+    The clone is a fio job with the sizes, alignment, mix, randomness, depths, flushes and pauses of the profile.
+    It runs on the default, the highest prediction and those that may be as good, and on the lowest prediction if
+    it may be no worse than the default. If the prediction is clear, nothing runs. Runs are interleaved, repeated
+    and stored like those of `cephfit verify`, and an interrupted probe continues where it stopped. The combined
+    prediction is the mean of both, weighted by their precision. docs/evaluation.md has an example. A cluster that
+    cephfit did not create needs `--apply`. A simulated target (`sim`) runs the accesses of the profile at its true
+    rates, with noise.
     """
     from cephfit.cli.sweep.sweep_stopping import known_of
     from cephfit.core.profile_files import read_profile

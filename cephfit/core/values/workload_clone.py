@@ -1,4 +1,4 @@
-"""A clone of a workload: phases of fio that repeat the accesses of a profile, and the time of one pass through it."""
+"""A clone of a workload: phases of fio that repeat the accesses of a profile, and the time of one pass."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
