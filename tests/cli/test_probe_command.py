@@ -9,8 +9,13 @@ from click.testing import CliRunner, Result
 
 from cephfit.cli.predict.probe_command import command as probe
 from cephfit.cli.sweep.sweep_commands import command as sweep
+from cephfit.core.errors import CephfitError, InputError
+from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.profile import Profile
+from cephfit.lab.workloads.fio_clone import FioClone
+from cephfit.operations.clone_trial import clone_trial
 from cephfit.operations.evaluation_set import read_store
+from cephfit.operations.target_choice import open_target
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.targets.simulated_workload import seconds_of
@@ -125,7 +130,40 @@ def test_before_and_after_are_shown_next_to_each_other(folder: Path) -> None:
 
 @pytest.mark.parametrize("target", ["local:/nonexistent/folder", "nonsense"])
 def test_a_needed_probe_opens_the_target(folder: Path, target: str) -> None:
-    from cephfit.core.errors import CephfitError
-
     with pytest.raises(CephfitError):
         probed(folder, "reads.json", target=target)
+
+
+def test_on_a_device_the_clone_is_a_job_of_fio(tmp_path: Path) -> None:
+    (tmp_path / "volume").write_bytes(bytes(1 << 20))
+    target = open_target(f"local:{tmp_path / 'volume'}", for_change=False)
+    trial = clone_trial(
+        target,
+        Profile.from_json(profile(100)),
+        nbytes=100 << 20,
+        repeats=2,
+        seconds=5.0,
+        seed=1,
+        cache=CacheCondition.COLD,
+    )
+    assert isinstance(trial.workload, FioClone)
+    assert (trial.workload.name, trial.workload.metric) == ("probe:mixed", "passes/s")
+    assert trial.volume_nbytes == 101 << 20, "the used part, and the label"
+
+
+def test_guests_cannot_run_a_clone() -> None:
+    class Guests:
+        name = "openstack:cloud"
+
+        def run_guest_job(self, client: object, script: str, *, seconds: float) -> None: ...
+
+    with pytest.raises(InputError, match="not in guests"):
+        clone_trial(
+            Guests(),  # type: ignore[arg-type]
+            Profile.from_json(profile(1)),
+            nbytes=None,
+            repeats=2,
+            seconds=5.0,
+            seed=1,
+            cache=CacheCondition.COLD,
+        )

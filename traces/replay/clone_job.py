@@ -7,7 +7,8 @@ after the other. Small parts join the most similar phase.
 - Sizes are the mean sizes of the demands, in whole blocks of the alignment.
 - Accesses that are aligned to their own size start at multiples of it, up to 64K, the largest alignment that
   matters to BlueStore on hard disks. All others start at multiples of 4K, or of 512 where most do not start at 4K.
-- A flush follows every N writes that the workload waits for.
+- A flush follows every N writes that the workload waits for. These writes have their own phases: among reads, fio
+  repeats the flush after every read until the next write.
 - Idle time is pauses within the phases, at most as long as the time with accesses outstanding. Longer idle time
   would leave too few accesses in a short run; it is added to the result instead.
 """
@@ -53,12 +54,14 @@ class _Part:
         nbytes: their size in fio.
         align_nbytes: multiple of their offsets.
         seconds: time of one pass.
+        is_flushed: whether flushes follow these writes.
     """
 
     demand: Demand
     nbytes: int
     align_nbytes: int
     seconds: float
+    is_flushed: bool = False
 
     @property
     def in_background(self) -> bool:
@@ -69,8 +72,8 @@ class _Part:
         return self.demand.depth or 1.0
 
     @property
-    def key(self) -> tuple[bool, int, int]:
-        return self.in_background, round(math.log2(self.depth)), self.align_nbytes
+    def key(self) -> tuple[bool, bool, int, int]:
+        return self.in_background, self.is_flushed, round(math.log2(self.depth)), self.align_nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class _Group:
     """Parts of one phase, with the depth class and the alignment of those that take most of its time."""
 
     in_background: bool
+    is_flushed: bool
     depth_class: int
     align_nbytes: int
     parts: tuple[_Part, ...]
@@ -89,6 +93,9 @@ class _Group:
     @property
     def accesses(self) -> float:
         return math.fsum(part.demand.accesses for part in self.parts)
+
+    def may_join(self, other: "_Group") -> bool:
+        return (self.in_background, self.is_flushed) == (other.in_background, other.is_flushed)
 
     def distance(self, other: "_Group") -> float:
         """Return how unlike two phases are: the log of the ratio of their depths and of their alignments."""
@@ -128,19 +135,18 @@ def clone_of(profile: Profile, demands: Sequence[Demand], *, nbytes: int | None 
             where=profile.name,
             remedy="use a larger part of the volume: --size",
         )
-    groups = _merged(parts)
+    fsync_every = _fsync_every(profile, parts, notes)
+    groups = _merged(_flushed(parts) if fsync_every is not None else parts)
     foreground = math.fsum(group.seconds for group in groups if not group.in_background)
     idle = (profile.idle_seconds or 0.0) if is_timed else 0.0
     paused = min(idle, foreground)
-    fsync_every = _fsync_every(profile, parts, notes)
-    flushed_in_background = all(p.in_background for p in parts if p.demand.pattern.op is Op.WRITE)
     phases = [
         _phase(
             f"phase{number}",
             group,
             nbytes,
             pause_seconds=paused * group.seconds / foreground if paused and not group.in_background else 0.0,
-            fsync_every=fsync_every if group.in_background == flushed_in_background else None,
+            fsync_every=fsync_every if group.is_flushed else None,
             notes=notes,
         )
         for number, group in enumerate(groups, start=1)
@@ -174,17 +180,17 @@ def _granularity(profile: Profile, op: Op) -> int:
 
 def _merged(parts: Sequence[_Part]) -> list[_Group]:
     """Return the phases, those of the background last, each with at least ``LEAST_SHARE`` of the time."""
-    by_key: dict[tuple[bool, int, int], list[_Part]] = {}
+    by_key: dict[tuple[bool, bool, int, int], list[_Part]] = {}
     for part in parts:
         by_key.setdefault(part.key, []).append(part)
     groups = [_Group(*key, tuple(own)) for key, own in sorted(by_key.items())]
     total = math.fsum(group.seconds for group in groups)
     while True:
-        mergeable = [g for g in groups if sum(o.in_background == g.in_background for o in groups) > 1]
+        mergeable = [g for g in groups if sum(map(g.may_join, groups)) > 1]
         smallest = min(mergeable, key=lambda g: g.seconds, default=None)
         if smallest is None or (smallest.seconds >= LEAST_SHARE * total and len(groups) <= MOST_PHASES):
             return groups
-        others = [g for g in groups if g is not smallest and g.in_background == smallest.in_background]
+        others = [g for g in groups if g is not smallest and g.may_join(smallest)]
         nearest = min(others, key=lambda g: (smallest.distance(g), -g.seconds))
         groups = [g.joined(smallest) if g is nearest else g for g in groups if g is not smallest]
 
@@ -213,7 +219,7 @@ def _phase(
         nbytes=nbytes,
         notes=(),
         align_nbytes=group.align_nbytes,
-        fsync_every=fsync_every if by_op[Op.WRITE] else None,
+        fsync_every=fsync_every,
         think_blocks=think_blocks,
     )
     return ClonePhase(
@@ -252,6 +258,13 @@ def _random_percent(parts: Sequence[_Part]) -> int:
     return round(100 * random / total) if total else 0
 
 
+def _flushed(parts: Sequence[_Part]) -> list[_Part]:
+    """Return the parts, with the writes marked that the workload waits for, or all if it waits for none."""
+    writes = [part for part in parts if part.demand.pattern.op is Op.WRITE]
+    waited = [part for part in writes if not part.in_background] or writes
+    return [replace(part, is_flushed=part in waited) for part in parts]
+
+
 def _fsync_every(profile: Profile, parts: Sequence[_Part], notes: list[str]) -> int | None:
     """Return the number of writes per flush, of those that the workload waits for if there are any.
 
@@ -259,11 +272,9 @@ def _fsync_every(profile: Profile, parts: Sequence[_Part], notes: list[str]) -> 
     """
     commits = profile.commits
     durable = commits.flushes + (commits.fua_writes or 0) if commits is not None else 0
-    writes = [part for part in parts if part.demand.pattern.op is Op.WRITE]
-    waited = [part for part in writes if not part.in_background] or writes
-    if not durable or not waited:
+    n = math.fsum(part.demand.accesses for part in _flushed(parts) if part.is_flushed)
+    if not durable or not n:
         return None
-    n = math.fsum(part.demand.accesses for part in waited)
     if durable > n:
         notes.append(f"the workload has {durable / n:.2g} flushes per write, the clone one")
     return max(round(n / durable), 1)
