@@ -308,7 +308,7 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
         raise InputError(
             f"there is no value under the default {default}{_why_none(samples, default)}",
             where=f"workload {workload}",
-            remedy="remove the cause, then run the same `cephfit verify` again; it repeats runs without a value",
+            remedy="remove the cause, then run the same command again; it repeats runs without a value",
         )
     predicted = [p for p in predictions.predictions if any(s.configuration == p.configuration for s in samples)]
     model = _BlockDesign.of(

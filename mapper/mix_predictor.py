@@ -74,7 +74,9 @@ class Question:
         if uses_demands and profile.demands:
             return cls._of_demands(profile, profile.demands, baselines, model)
         counts = used_cells(profile, model)
-        if uses_demands and any((baselines.default, cell) not in baselines.cells for cell in counts):
+        patterns = {cell.pattern for name, cell in baselines.loaded if name == baselines.default}
+        lacking = [cell for cell in counts if (baselines.default, cell) not in baselines.cells]
+        if uses_demands and lacking and all(cell.pattern in patterns for cell in lacking):
             return cls._of_demands(profile, counted_demands(profile), baselines, model)
         omitted = omitted_cells(counts, baselines, model)
         weights = np.array(list(omitted.counts.values()), dtype=np.float64)

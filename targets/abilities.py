@@ -235,8 +235,9 @@ class KeepsNotes(Protocol):
 class RunsGuestJobs(Protocol):
     """Runs arbitrary jobs in its clients, which are guests.
 
-    Asked: by ``cephfit verify`` and ``cephfit trace workload``, which then run the workload in a guest. Without
-    it: the workload runs on this machine, on the client's device.
+    Asked: by ``cephfit verify`` and ``cephfit trace workload``, which then run the workload in a guest, and by
+    ``cephfit probe``, which refuses such a target. Without it: the workload runs on this machine, on the client's
+    device.
     """
 
     @abstractmethod

@@ -23,6 +23,8 @@ from cephfit.core.values.cells import Op
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.core.values.demand import Demand
 from cephfit.core.values.profile import Profile
+from cephfit.core.values.run import PROBE_PREFIX
+from cephfit.core.values.workload_clone import PASSES_PER_SECOND
 from cephfit.targets.simulated import SimulatedTarget
 from cephfit.targets.simulated_storage import LAB, Access, iops
 
@@ -146,6 +148,22 @@ class SimulatedWorkload(Workload, WarmsCaches):
 
     def cleanup(self, client: Client) -> None:
         """Do nothing: nothing is mounted."""
+
+
+class SimulatedClone(SimulatedWorkload):
+    """Probes a profile on a simulated target: passes of the profile per second, with noise of its own."""
+
+    metric = PASSES_PER_SECOND
+
+    def __init__(self, target: SimulatedTarget, profile: Profile) -> None:
+        super().__init__(target, profile)
+        self.name = f"{PROBE_PREFIX}{profile.name}"
+
+    def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
+        """Return passes per second; raises as ``SimulatedWorkload.run``."""
+        value, evidence = super().run(client, seconds, seed=seed)
+        n = self._profile.n_accesses
+        return value / n, {**evidence, "true_rate": evidence["true_rate"] / n}
 
 
 def with_waiting_times(profile: Profile, configuration: Configuration = _DEFAULT) -> Profile:

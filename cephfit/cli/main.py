@@ -43,6 +43,10 @@ _COMMANDS = {
     "place": ("cephfit.cli.predict.place_command", "Recommend one of the measured pools for each workload."),
     "evaluate": ("cephfit.cli.predict.evaluate_command", "Run several real workloads on every configuration."),
     "verify": ("cephfit.cli.predict.verify_command", "Run a real workload and compare it with the prediction."),
+    "probe": (
+        "cephfit.cli.predict.probe_command",
+        "Run a clone of the workload where the prediction is close.",
+    ),
     "assess": (
         "cephfit.cli.predict.assess_command",
         "Show how good predictions are, from workloads that were really run.",

@@ -25,7 +25,13 @@ from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import LoadedCell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import PROFILE_DOCUMENT, STOPPING_DOCUMENT, WORKLOAD_PROFILE_DOCUMENT, Run
+from cephfit.core.values.run import (
+    PROBE_PREFIX,
+    PROFILE_DOCUMENT,
+    STOPPING_DOCUMENT,
+    WORKLOAD_PROFILE_DOCUMENT,
+    Run,
+)
 from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.mapper.model_evaluation import AGAIN, EvaluatedWorkload
 from cephfit.results.report.run_notes import run_notes
@@ -100,7 +106,8 @@ def read_store(store: Store, runs: Sequence[Run] | None = None, profiles: Sequen
     for run in chosen:
         samples: dict[str, list[WorkloadSample]] = {}
         for workload, sample in store.workload_samples(run.run_id):
-            samples.setdefault(workload, []).append(sample)
+            if not workload.startswith(PROBE_PREFIX):  # a clone is no real workload
+                samples.setdefault(workload, []).append(sample)
         by_run.append((run, samples))
     names = {workload for _, samples in by_run for workload in samples}
     found: list[EvaluatedWorkload] = []

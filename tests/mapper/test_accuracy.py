@@ -207,7 +207,7 @@ def test_without_the_default_there_is_nothing_to_compare_with() -> None:
     failed = run("A", 0, None, reason="PostgreSQL does not start")
     with pytest.raises(InputError, match="under the default A: PostgreSQL does not start") as caught:
         assess(predicted(), [failed, *runs(fast=(130, 131))], "w")
-    assert "run the same `cephfit verify` again" in caught.value.remedy
+    assert "run the same command again" in caught.value.remedy
 
 
 def test_a_configuration_nothing_was_predicted_for_is_named() -> None:

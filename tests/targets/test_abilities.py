@@ -56,7 +56,9 @@ ENGINES: dict[str, set[str]] = {
 WORKLOADS = {
     "lab.workloads.guest_pgbench.GuestPgBench": {"WarmsCaches"},
     "lab.workloads.pgbench.PgBench": set(),
+    "lab.workloads.fio_clone.FioClone": set(),
     "lab.workloads.program_workload.ProgramWorkload": set(),
+    "targets.simulated_workload.SimulatedClone": {"WarmsCaches"},
     "targets.simulated_workload.SimulatedWorkload": {"WarmsCaches"},
 }
 

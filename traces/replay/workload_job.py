@@ -57,6 +57,9 @@ class FioJob:
         rates: Accesses per second by op, Poisson, if they keep the pace.
         nbytes: Size of the file.
         notes: What the job does not reproduce.
+        align_nbytes: Offsets are multiples of this; None: of the smallest size of the op.
+        fsync_every: Number of writes after which a flush follows; None: no flushes.
+        think_blocks: Number of accesses before each pause; None: one.
     """
 
     sizes: dict[Op, list[tuple[int, int]]]
@@ -67,23 +70,35 @@ class FioJob:
     rates: dict[Op, int] | None
     nbytes: int
     notes: tuple[str, ...]
+    align_nbytes: int | None = None
+    fsync_every: int | None = None
+    think_blocks: int | None = None
 
     def options(self, file: Path) -> list[str]:
         """Return the lines of the job's section (see ``job_file``)."""
+        return [f"filename={_escaped(file)}", f"size={self.nbytes}", *self.access_options()]
+
+    def access_options(self) -> list[str]:
+        """Return the lines about the accesses: all except the file and its size."""
         reads, writes = (self.sizes[op] for op in Op)
         both = bool(reads) and bool(writes)
-        lines = [f"filename={_escaped(file)}", f"size={self.nbytes}"]
-        lines.append(f"rw={'randrw' if both else 'randread' if reads else 'randwrite'}")
+        lines = [f"rw={'randrw' if both else 'randread' if reads else 'randwrite'}"]
         if both:
             lines.append(f"rwmixread={self.read_percent}")
         lines.append(f"bssplit={_split(reads or writes)},{_split(writes or reads)}")
         lines.append(f"percentage_random={self.random_percent[Op.READ]},{self.random_percent[Op.WRITE]}")
+        if self.align_nbytes is not None:
+            lines.append(f"blockalign={self.align_nbytes}")
         lines += ["norandommap=1", "randrepeat=1", "random_generator=tausworthe64", f"iodepth={self.iodepth}"]
         if self.think_us:
             lines.append(f"thinktime={self.think_us}us")
+            if self.think_blocks is not None:
+                lines.append(f"thinktime_blocks={self.think_blocks}")
         if self.rates is not None:
             lines.append(f"rate_iops={self.rates[Op.READ]},{self.rates[Op.WRITE]}")
             lines.append("rate_process=poisson")
+        if self.fsync_every is not None:
+            lines.append(f"fsync={self.fsync_every}")
         return lines
 
 
@@ -152,7 +167,7 @@ def _sizes(profile: Profile, op: Op, notes: list[str]) -> list[tuple[int, int]]:
     exact = profile.description.get("behaviour", {}).get("sizes", {}).get("dominant", [])
     known = {row["nbytes"]: row["accesses"] for row in exact if row["op"] == op.value}
     if sum(known.values()) >= 0.9 * n:
-        return _whole_percents(known)
+        return whole_percents(known)
     histogram = profile.description.get("histograms", {}).get("size", {}).get(op.value)
     if histogram and histogram["limits"] == buckets.SIZE_NBYTES.tolist():
         bounds = [*histogram["limits"], 1 << 20]
@@ -161,12 +176,12 @@ def _sizes(profile: Profile, op: Op, notes: list[str]) -> list[tuple[int, int]]:
             size = max(bound // 512 * 512, 512)  # 4095 means 2049 to 4095 bytes
             by_size[size] = by_size.get(size, 0) + count
         notes.append(f"{op.value} sizes are the upper limits of the histogram's buckets")
-        return _whole_percents({size: count for size, count in by_size.items() if count})
+        return whole_percents({size: count for size, count in by_size.items() if count})
     notes.append(f"{op.value} sizes are those of the size bins")
-    return _whole_percents({b.benchmark_nbytes: profile.accesses[op][b.name] for b in SIZE_BINS})
+    return whole_percents({b.benchmark_nbytes: profile.accesses[op][b.name] for b in SIZE_BINS})
 
 
-def _whole_percents(counts: dict[int, int]) -> list[tuple[int, int]]:
+def whole_percents(counts: dict[int, int]) -> list[tuple[int, int]]:
     """Return the most common sizes in whole percents that sum up to 100, by the largest remainders."""
     kept = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_SIZES]
     total = sum(count for _, count in kept)

@@ -1,1 +1,1 @@
-"""`cephfit map`, `place` and `verify`: predictions and their verification."""
+"""`cephfit map`, `place`, `verify` and `probe`: predictions, and runs that verify or refine them."""

@@ -127,7 +127,7 @@ def command(
 
     sweep = read_sweep(find_sweep(sweep_text))
     with sigterm_as_interrupt(), Store.open(store, writing=True) as opened, progress_display() as progress:
-        run = _run_of(opened, sweep, run_id)
+        run = run_of(opened, sweep, run_id)
         predictions, profile, kept = _predict(opened, run, store, profile_file, model, confidence)
         chosen, fewer = _choose(with_trials(sweep, known_of(opened, run).trials), predictions, configurations)
         note = "; ".join(filter(None, (kept, fewer)))
@@ -168,7 +168,13 @@ def command(
         _print(assessment, note)
 
 
-def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
+def run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
+    """Return the run with this id, or the newest one of a sweep.
+
+    Raises:
+        InputError: the run has other configurations than the sweep.
+        StoreError: there is no such run.
+    """
     from cephfit.core.errors import InputError, StoreError
     from cephfit.sweep.declaration.sweep_file import parse_sweep
 
@@ -292,16 +298,17 @@ def _print(assessment: Assessment, note: str) -> None:
 def _row(row: AssessmentRow) -> list[str]:
     return [
         row.configuration,
-        _relative(row.predicted_relative, row.predicted_low, row.predicted_high),
+        interval_text(row.predicted_relative, row.predicted_low, row.predicted_high),
         "no value"
         if row.measured_relative is None
-        else _relative(row.measured_relative, row.measured_low, row.measured_high),
+        else interval_text(row.measured_relative, row.measured_low, row.measured_high),
         "" if row.error_points is None else f"{row.error_points:+.1f}",
         ", ".join(f"{value:.1f}" for value in row.values),
     ]
 
 
-def _relative(value: float, low: float | None, high: float | None) -> str:
+def interval_text(value: float, low: float | None, high: float | None) -> str:
+    """Return a relative performance and its interval; an end that is None is unknown or has no limit."""
     if high is None and low:
         return f"{value:.1f} (above {low:.1f})"
     return f"{value:.1f}" if low is None or high is None else f"{value:.1f} ({low:.1f} to {high:.1f})"
