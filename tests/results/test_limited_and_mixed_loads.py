@@ -38,7 +38,7 @@ configurations:
 measurement:
   {sizes: [4K], patterns: [read, write, randread, randwrite], clients: 2, volume_size: 16M, repeats: 3,
    ramp_seconds: 0.1, run_seconds: 0.5, ioengine: libaio, iodepth: 1, direct: true, cache: warm, seed: 1,
-   loads: {gentle: {rate_iops: 60}, capped: {rate_iops: 250}, mixed: {read_pct: 70, iodepth: 4}}}
+   loads: {gentle: {rate_iops: 20}, capped: {rate_iops: 1000}, mixed: {read_pct: 70, iodepth: 4}}}
 """
 
 
@@ -197,12 +197,12 @@ def mapped(folder: Path, profile: str, load: str) -> dict[str, Any]:
 def test_map_names_the_limit_and_gives_no_verdict_by_it(folder: Path) -> None:
     gentle = mapped(folder, "mixture", "gentle")
     assert (gentle["best"], gentle["worst"], gentle["noise_floor"]) == ("A", "A", None)
-    (note,) = (note for note in gentle["notes"] if "limit of 60 IOPS per client" in note)
+    (note,) = (note for note in gentle["notes"] if "limit of 20 IOPS per client" in note)
     assert "A, A-again, ssd in 4K-randread, 4K-randwrite" in note
-    capped = mapped(folder, "mixture", "capped")
+    capped = mapped(folder, "reads", "capped")
     ssd = next(p for p in capped["predictions"] if p["configuration"] == "ssd")
     assert (capped["best"], ssd["verdict"], ssd["high"]) == ("ssd", "better", None)
-    arguments = (folder / "mixture.json", "--baselines", folder / "s.sqlite", "--load", "capped", "--no-save")
+    arguments = (folder / "reads.json", "--baselines", folder / "s.sqlite", "--load", "capped", "--no-save")
     text = give("map", *arguments)
     assert f"Best: ssd, at least {ssd['low'] - 100:+.1f} % against the default\n" in text
     assert f"above {ssd['low']:.1f}" in text
@@ -221,7 +221,8 @@ def test_map_names_the_mix_only_where_the_workload_has_another(folder: Path) -> 
 def test_a_report_gives_no_accesses_per_second_of_a_mix_or_of_a_limit(folder: Path) -> None:
     pages = {}
     for load in ("", "mixed", "gentle", "capped"):
-        arguments = ("--load", load, "--profile", folder / "mixture.json", "-o", folder / "page.html")
+        profile = "reads" if load == "capped" else "mixture"
+        arguments = ("--load", load, "--profile", folder / f"{profile}.json", "-o", folder / "page.html")
         give("report", "--store", folder / "s.sqlite", *arguments)
         pages[load] = (folder / "page.html").read_text()
     assert "accesses of the mix per second" in pages[""] and "No accesses per second" not in pages[""]
@@ -236,13 +237,13 @@ def test_a_report_gives_no_accesses_per_second_of_a_mix_or_of_a_limit(folder: Pa
     assert "∞" not in pages["gentle"]
     assert "hides what the storage can do" not in pages["mixed"] + pages[""]
     # The default did not reach this limit: its rate is its own.
-    assert "accesses of the mix per second" in pages["capped"] and "at least 1." in pages["capped"]
+    assert "accesses of the mix per second" in pages["capped"] and "at least 2." in pages["capped"]
 
 
 def test_a_report_without_a_workload_names_the_limit_too(folder: Path) -> None:
     give("report", "--store", folder / "s.sqlite", "--load", "capped", "-o", folder / "page.html")
     page = (folder / "page.html").read_text()
-    assert "The load&#39;s own limit of 250 IOPS per client was reached under" in page
+    assert "The load&#39;s own limit of 1000 IOPS per client was reached under" in page
 
 
 def test_the_table_of_workloads_and_the_comparison_have_no_rate_there(folder: Path) -> None:
@@ -255,7 +256,7 @@ def test_the_table_of_workloads_and_the_comparison_have_no_rate_there(folder: Pa
     document = json.loads(give("compare", "--store", folder / "s.sqlite", *arguments, "--json"))
     missing = {one["configuration"]: one["there"][0]["missing"] for one in document["workloads"]}
     assert missing == {"A": "", "A-again": "", "ssd": "reached the load's limit"}
-    assert any(note.startswith("target 1: the load's own limit of 250 IOPS") for note in document["notes"])
+    assert any(note.startswith("target 1: the load's own limit of 1000 IOPS") for note in document["notes"])
     give(
         "report",
         "--store",
