@@ -32,6 +32,9 @@ _DEEPER = 2.0
 """A note names demand whose depth exceeds the measured ones by more than this factor."""
 _NOTED_SHARE = 0.05
 """Smallest share of the waiting time that is worth a note, or an error."""
+_LARGER_COMMITTED = 2.0
+"""Writes that exceed the largest size measured with flushes by more than this factor use rates without flushes: the
+larger a write, the less a flush adds to it."""
 _LARGER = 8.0
 """Accesses that exceed the largest measured size by more than this factor have no prediction."""
 
@@ -78,6 +81,8 @@ class AccessWeights:
             cells, flags[2, i] = _of_pattern(demand.pattern, measured, where)
             plain, flags[0, i] = _aligned_as(demand, [c for c in cells if not c.sync])
             committed, _ = _aligned_as(demand, [c for c in cells if c.sync])
+            if demand.nbytes > _LARGER_COMMITTED * max((c.nbytes for c in committed), default=0):
+                committed = []
             share = flushed if demand.is_sync and demand.pattern.op is Op.WRITE else 0.0
             if not plain or not committed:
                 share, plain, committed = (1.0, [], committed) if not plain else (0.0, plain, [])

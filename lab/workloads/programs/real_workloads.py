@@ -544,7 +544,18 @@ def build(workload: RealWorkload, image: Path) -> None:
         called("mkfs.xfs", "-q", "-f", "-K", str(part))
     else:
         called(
-            "mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0", "-J", "size=16", "-m", "0", str(part)
+            "mkfs.ext4",
+            "-q",
+            "-F",
+            "-b",
+            "4096",
+            "-E",
+            "nodiscard,lazy_itable_init=0",
+            "-J",
+            "size=16",
+            "-m",
+            "0",
+            str(part),
         )
     called("mount", "-o", "loop", str(part), str(ROOT))
     ROOT.chmod(0o755)
