@@ -38,16 +38,16 @@ _LAB = "demo"
 @click.option(
     "--workload-seconds",
     type=click.IntRange(5),
-    default=15,
+    default=12,
     show_default=True,
     help="Measured seconds of each run of the workload.",
 )
 @click.option(
     "--workload-repeats",
     type=click.IntRange(2),
-    default=3,
+    default=2,
     show_default=True,
-    help="Runs of the workload per configuration.",
+    help="Runs of the workload on every configuration of the sweep.",
 )
 @click.option("--keep-lab", is_flag=True, help="Leave the one-machine Ceph running afterwards.")
 def command(
@@ -56,7 +56,7 @@ def command(
     """From nothing to a verified recommendation: lab up, sweep, trace, map, verify, report, lab down.
 
     Shows each command as it would be typed by hand. Needs root, because the lab creates and throttles loop
-    devices. Takes about 20 minutes on two cores; interrupted, it removes the lab and keeps the results.
+    devices. Takes about 25 minutes on two cores; interrupted, it removes the lab and keeps the results.
     """
     if os.geteuid() != 0:
         raise HostError(
@@ -65,7 +65,7 @@ def command(
         )
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
 
-    read_sweep(find_sweep(sweep_file))  # report mistakes in it before a Ceph is started
+    sweep = read_sweep(find_sweep(sweep_file))  # report mistakes in it before a Ceph is started
     started = time.monotonic()
     folder = _result_folder(folder)
     store, profile, trace = folder / "results.sqlite", folder / "profile.json", folder / "trace"
@@ -79,6 +79,7 @@ def command(
         _run("map", str(profile), "--baselines", str(store))
         _run(
             *("verify", "--sweep", sweep_file, "--store", str(store), "--target", target),
+            *("--configurations", ",".join(c.name for c in sweep.configurations)),
             *(*trial, "--repeats", str(workload_repeats)),
         )
         for name in ("report.html", "report.md", "samples.csv"):

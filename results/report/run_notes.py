@@ -34,7 +34,7 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
             "finished": None,
             "stopping": None,
             "continuations": [],
-            "falling": "",
+            "falling": None,
         }
     with Store.open(location) as store:
         run = store.run(run_id)

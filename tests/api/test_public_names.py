@@ -20,7 +20,7 @@ PARAMETERS = {
     "open_store": "url_or_path",
     "read_profile": "path",
     "profile_trace": "paths, *, name, format, action, disks, parts, describe, threshold, assume_op, columns, "
-    "blkparse_format, scheduler, progress",
+    "blkparse_format, scheduler, waiting, progress",
     "read_baselines": "store_or_csv, run, *, load",
     "predict": "profile, baselines, *, model, confidence",
     "assess": "store, runs, *, measured, metric, profiles, models, confidence, leave_out",

@@ -63,6 +63,7 @@ def test_a_csv_file_does_not_record_the_origin_of_figures(profile: str, tmp_path
     figures.write_text("configuration,size,pattern,client,run,iops\n" + "\n".join(rows) + "\n")
     said = give(map_command.command, profile, "--baselines", str(figures), "--json").output
     nothing = {"run": None, "simulated": None, "finished": None, "stopping": None, "continuations": []}
+    nothing["falling"] = None
     assert json.loads(said)["measured"] == nothing
     text = give(map_command.command, profile, "--baselines", str(figures)).output
     assert "Rows of the same run are read as one round in which all configurations" in text
@@ -173,7 +174,7 @@ def test_a_real_workload_is_refused_on_a_simulation(store: Path, profile: str) -
     file = str(store.with_name("tiny.yaml"))
     arguments = ("--sweep", file, "--store", str(store), "--target", "sim", "--profile", profile)
     with pytest.raises(InputError, match="no disks for a real workload"):
-        give(verify_command.command, *arguments)
+        give(verify_command.command, *arguments, "--workload", "pgbench")
     with Store.open(str(store)) as opened:
         assert not opened.workload_samples(opened.run().run_id), "nothing of it is in the store"
 

@@ -13,7 +13,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.units import KIB, MIB
 from cephfit.core.values.cells import SIZE_BINS, LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand
-from cephfit.core.values.measurement import Measurement
+from cephfit.core.values.measurement import Measurement, Steady
 from cephfit.core.values.profile import Profile
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, bundled_sweeps, parse_sweep, read_sweep
 from cephfit.sweep.proposal import alignment_of, as_yaml, propose, sync_of, with_measurement
@@ -213,6 +213,15 @@ def test_a_synchronous_engine_and_small_volumes_are_replaced_where_the_proposal_
     assert "cannot have 16 I/Os in flight" in deep.notes[0]
     small = parse_sweep(QUICK.text.replace("volume_size: 512M", "volume_size: 32M"), file="small.yaml").measurement
     assert propose(profile, small).measurement.volume_nbytes == 64 * MIB
+
+
+def test_steady_runs_and_rests_of_the_sweep_are_kept() -> None:
+    rules = "measurement:\n  steady: {within: 12.5%, limit_seconds: 40}\n  settle_seconds: 1.5\n"
+    base = parse_sweep(QUICK.text.replace("measurement:\n", rules), file="steady.yaml").measurement
+    proposed = propose(workload(demand(Pattern.WRITE, 4096, 1.0)), base).measurement
+    again = parse_sweep(with_measurement(QUICK.text, as_yaml(proposed)), file="proposed.yaml").measurement
+    assert again == proposed
+    assert (again.steady, again.settle_seconds) == (Steady(0.125, 40.0), 1.5)
 
 
 def test_a_profile_with_counts_only_is_refused_with_the_remedy() -> None:

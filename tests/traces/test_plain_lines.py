@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cephfit.core.errors import InputError
+from cephfit.core.values.access import SYNC
+from cephfit.traces.columns import OP_BITS
 from cephfit.traces.description.recording import Counting
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.lines import fast_lines
@@ -254,7 +256,7 @@ def test_common_block_events_are_plain(tmp_path: Path) -> None:
     assert events.time_ns.tolist() == [812_000_100_000, 812_000_400_123, 1_500_000_000, 1_500_000_000]
     assert events.kind.tolist() == [ISSUED, COMPLETED, COMPLETED, ISSUED]
     assert events.nbytes.tolist() == [4096, 4096, 8192, 8192]
-    assert events.op.tolist() == [1, 1, 0, 0]
+    assert events.op.tolist() == [1 | SYNC << OP_BITS, 1 | SYNC << OP_BITS, 0, 0]
     assert events.events == {"Q": 2, "D": 2, "C": 2, "block_rq_insert": 1}
 
 

@@ -31,7 +31,7 @@ def test_profile_writes_a_file_and_prints_a_summary(tmp_path: Path) -> None:
 def test_json_is_the_profile(tmp_path: Path) -> None:
     trace = write(tmp_path / "t", mixed_workload(100))
     document = json.loads(run("profile", trace, "--json", "--action", "D").stdout)
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert sum(document["accesses"]["read"].values()) + sum(document["accesses"]["write"].values()) == 100
     assert document["description"]["action"] == "D"
 

@@ -230,16 +230,10 @@ class DemandCounting:
             at, no_lbn = flushes.at, np.zeros(len(flushes.at), np.int64)
             if latency_ns is None:
                 latency_ns = np.full(len(time_ns), -1, np.int64)
-            time_ns, latency_ns, disk, lbn, nbytes = (
-                np.insert(column, at, more)
-                for column, more in (
-                    (time_ns, flushes.time_ns),
-                    (latency_ns, flushes.latency_ns),
-                    (disk, flushes.disk),
-                    (lbn, no_lbn),
-                    (nbytes, no_lbn),
-                )
-            )
+            time_ns = np.insert(time_ns, at, flushes.time_ns)
+            latency_ns = np.insert(latency_ns, at, flushes.latency_ns)
+            disk = np.insert(disk, at, flushes.disk)
+            lbn, nbytes = np.insert(lbn, at, no_lbn), np.insert(nbytes, at, no_lbn)
             op = np.insert(op, at, _FLUSH_OP)
             flags = None if flags is None else np.insert(flags, at, 0)
         for number, rows in rows_by_disk(disk):

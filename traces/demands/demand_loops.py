@@ -84,7 +84,8 @@ def _size_class(nbytes: int, classes: NDArray[np.uint8]) -> int:
     while blocks >= _TABLED:
         blocks >>= 1
         more += 2
-    return min(np.int64(classes[np.uintp(blocks)]) + more, N_SIZES - 1)
+    found = classes[np.uintp(blocks)] + more
+    return found if found < N_SIZES else N_SIZES - 1
 
 
 @compiled
@@ -127,7 +128,7 @@ def classify(
     timed, flagged = len(latency_ns) > 0, len(flags) > 0
     for k in range(len(time_ns) if rows is None else len(rows)):
         i = k if rows is None else rows[k]
-        when, what = time_ns[i], np.int64(op[i])
+        when, what = time_ns[i], int(op[i])
         latency = latency_ns[i] if timed else -1
         at = numbers[POSITION]
         start = max(when, window[at])
@@ -156,13 +157,13 @@ def classify(
                 sync = IS_SYNC
             elif flagged:
                 its = flags[i]
-                sync = np.int64(its != 0)
+                sync = IS_SYNC if its != 0 else NOT_SYNC
                 commits[SYNC_WRITES] += sync
                 commits[FUA_WRITES] += its & _FUA != 0
                 commits[FLUSHES] += its & _PREFLUSH != 0
-            pattern = 2 * np.int64(is_random) + what
+            pattern = 2 * (1 if is_random else 0) + what
             key = _size_class(length, classes) * N_PATTERNS + pattern
-            key = (key * N_ALIGNED + np.int64(own)) * N_SYNC + sync
+            key = (key * N_ALIGNED + (1 if own else 0)) * N_SYNC + sync
         if latency < 0 or latency > _LONGEST_NS:
             if key != FLUSH_KEY:
                 sums[key, DEPTH_UNKNOWN, COUNT] += 1
