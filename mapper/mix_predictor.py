@@ -80,7 +80,7 @@ class Question:
         weights = np.array(list(omitted.counts.values()), dtype=np.float64)
         mix = CellMix(tuple(omitted.counts), weights, MIXERS[model])
         notes = [*_unknown_randomness(profile, model), *([omitted.note] if omitted.note else [])]
-        return cls(_without_waiting(model), mix, baselines.cells, omitted, False, tuple(notes))
+        return cls(without_waiting(model), mix, baselines.cells, omitted, False, tuple(notes))
 
     @classmethod
     def _of_demands(
@@ -90,7 +90,7 @@ class Question:
         measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
         mix = DemandMix.of(profile, demands, measured, by_waiting=by_waiting, where=baselines.source)
         notes = mix.notes(_rates(baselines.loaded, baselines.default, mix.cells))
-        used = model if by_waiting else _without_waiting(model)
+        used = model if by_waiting else without_waiting(model)
         return cls(used, mix, baselines.loaded, OmittedCells({}), True, tuple(notes))
 
     def bounds(self, mixture: Mixture, name: str, baselines: Baselines, model: str) -> LimitBounds:
@@ -277,7 +277,7 @@ class _PairedRates:
         return weights
 
 
-def _without_waiting(model: str) -> str:
+def without_waiting(model: str) -> str:
     """Return the model that answers instead where the waiting times of a workload are unknown."""
     return "time" if model_called(model).by_waiting else model
 

@@ -47,6 +47,11 @@ class Blocks:
     @classmethod
     def of(cls, present: Booleans) -> "Blocks":
         held = present.astype(np.float64)
+        counts = held.sum(axis=1)
+        if counts.all() and (present == present[0]).all():
+            # Nothing is missing: the matrices of such blocks are known.
+            centred = np.eye(len(held)) - 1 / len(held)
+            return cls(present, counts[0] * centred, centred / counts[0])
         information = np.diag(held.sum(axis=1)) - (held / np.maximum(held.sum(axis=0), 1)) @ held.T
         return cls(present, information, np.linalg.pinv(information, rcond=1e-9, hermitian=True))
 
@@ -205,6 +210,15 @@ class Spread:
     alone_raw: Floats | None = None
     alone_df: Floats | None = None
 
+    def parts(self) -> "SpreadParts":
+        """Return what ``variance_of`` derives from the repeats alone."""
+        df = np.maximum(self.n - 1, 0).astype(np.float64)
+        erratic = np.zeros(len(df), dtype=np.bool_) if self.erratic is None else self.erratic
+        in_pool = _in_pool(self.n > 1, erratic)
+        pool_share = df * in_pool / np.maximum((df * in_pool).sum(axis=0), 1)
+        unsteadiness_df = np.maximum(df.sum(axis=1) + np.where(erratic, 0.0, self.steady_df), 1)
+        return SpreadParts(df, pool_share, self.prior_df / (self.prior_df + df), unsteadiness_df)
+
     def variance_of(self, weights: Floats) -> tuple[float, float]:
         """Variance of a weighted sum of log measurements, and its degrees of freedom.
 
@@ -215,19 +229,15 @@ class Spread:
             The variance, and Satterthwaite's degrees of freedom: 2 V^2 / Var(V), where V is a linear form of
             independent variances, each of which varies by 2 sigma^4 / df.
         """
-        df = np.maximum(self.n - 1, 0).astype(np.float64)
-        erratic = np.zeros(len(df), dtype=np.bool_) if self.erratic is None else self.erratic
-        in_pool = _in_pool(self.n > 1, erratic)
-        pool_share = df * in_pool / np.maximum((df * in_pool).sum(axis=0), 1)
-        drawn = self.prior_df / (self.prior_df + df)
+        parts = self.parts()
+        df, pool_share, drawn = parts.df, parts.pool_share, parts.drawn
         weight = (weights**2).sum(axis=2)
         of_applications = (weights.sum(axis=1) ** 2).sum(axis=1)
         together = float(of_applications.sum())
         variance = float((weight * self.moderated).sum()) + self.applied * together
 
         pooled_part = drawn * weight * self.target
-        unsteadiness_df = np.maximum(df.sum(axis=1) + np.where(erratic, 0.0, self.steady_df), 1)
-        of_configuration = pooled_part.sum(axis=1) ** 2 / unsteadiness_df
+        of_configuration = pooled_part.sum(axis=1) ** 2 / parts.unsteadiness_df
         uncertainty = float((pooled_part**2).sum()) / self.prior_df + float(of_configuration.sum())
         through_pool = (drawn * weight * self.unsteadiness[:, None]).sum(axis=0)
         coefficient = (1 - drawn) * weight + through_pool * pool_share
@@ -238,6 +248,23 @@ class Spread:
             variance += float((self.alone * of_applications).sum())
             uncertainty += float(((self.alone_raw * of_applications) ** 2 / self.alone_df).sum())
         return variance, max(1.0, variance**2 / uncertainty)
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadParts:
+    """Degrees of freedom of a spread, and the shares that follow from them.
+
+    Attributes:
+        df: of each place's own variance, shape (J, C).
+        pool_share: each place's part of its cell's pooled variance, shape (J, C).
+        drawn: part of ``target`` in the moderated variance, shape (J, C).
+        unsteadiness_df: degrees of freedom of each configuration's unsteadiness, shape (J,).
+    """
+
+    df: Floats
+    pool_share: Floats
+    drawn: Floats
+    unsteadiness_df: Floats
 
 
 def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = True) -> Spread | None:
