@@ -1,9 +1,9 @@
 """Predictions for many workloads at once: the same figures as ``MixPredictor``, by products of matrices. Pure.
 
-Workloads are taken in blocks. Those of a block that are compared with the same configurations share the spread of the
-measurements, and are predicted together (``many_variances`` has the formulas). Single workloads are left to
-``MixPredictor``: where a configuration has a cell in other rounds than the others, where a load's limit was reached,
-and where a cell of the workload was not measured under the default.
+Workloads are taken in blocks. Those of a block that are compared with the same configurations share the spread of
+the measurements, and are predicted together (``many_variances`` has the formulas). Single workloads are left to
+``MixPredictor``: where a configuration has one of their cells in other rounds than the others, where a load's
+limit was reached in one, and where one was not measured under the default.
 """
 
 import math
@@ -19,6 +19,7 @@ from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Pattern
 from cephfit.core.values.demand import Demand
 from cephfit.core.values.many_predictions import ManyPredictions
+from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, Model, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import LARGEST_LOG, Booleans, Floats, Table, spread_of
@@ -64,7 +65,7 @@ def predict_many(
     table = _Answers.empty(profiles, baselines, model)
     alone: list[int] = []
     for kind, rows in _kinds(profiles, baselines, model):
-        sweep = _Sweep.of(baselines, kind)
+        sweep = _Sweep.of(baselines, table.names, kind)
         error = (ERRORS if with_error else {}).get(kind.model, NO_ERROR)
         for begin in range(0, len(rows), _BLOCK):
             block = rows[begin : begin + _BLOCK]
@@ -74,10 +75,7 @@ def predict_many(
         for i in rows:
             table.models[i] = kind.model
     for i in sorted(alone):
-        answer = single.predict(profiles[i], baselines)
-        table.models[i] = answer.model
-        for p in answer.predictions:
-            table.put(i, p.configuration, p.relative, p.low, p.high)
+        table.put_one(i, single.predict(profiles[i], baselines))
     return ManyPredictions(
         profiles=tuple(p.name for p in profiles),
         configurations=table.names,
@@ -103,14 +101,36 @@ class _Answers:
     @classmethod
     def empty(cls, profiles: Sequence[Profile], baselines: Baselines, model: str) -> "_Answers":
         names = baselines.configurations
-        relative, low, high = (np.full((len(profiles), len(names)), math.nan) for _ in range(3))
-        for ends in (relative, low, high):
-            ends[:, 0] = 100.0
+        relative, low, high = (np.empty((len(profiles), len(names))) for _ in range(3))
         return cls(names, relative, low, high, [model] * len(profiles))
 
-    def put(self, row: int, name: str, relative: float, low: float, high: float) -> None:
-        at = row, self.names.index(name)
-        self.relative[at], self.low[at], self.high[at] = relative, low, high
+    def begin(self, rows: _Rows) -> None:
+        """Begin rows: only the default is known."""
+        for ends in (self.relative, self.low, self.high):
+            ends[rows, 1:] = math.nan
+            ends[rows, 0] = 100.0
+
+    def put_one(self, row: int, answer: PredictionSet) -> None:
+        """Write the answer for one workload."""
+        self.begin(np.array([row]))
+        self.models[row] = answer.model
+        for p in answer.predictions:
+            at = row, self.names.index(p.configuration)
+            self.relative[at], self.low[at], self.high[at] = p.relative, p.low, p.high
+
+    def put(self, rows: _Rows, columns: _Rows, relative: Floats, growth: Floats) -> None:
+        """Write predictions and the factors to the ends of their intervals, shape (rows, columns) each."""
+        if len(columns) == len(self.names) - 1:
+            self.relative[rows, 1:] = relative
+            self.high[rows, 1:] = relative * growth
+            self.low[rows, 1:] = np.divide(relative, growth, out=growth)
+            for ends in (self.relative, self.low, self.high):
+                ends[rows, 0] = 100.0
+            return
+        self.begin(rows)
+        at = np.ix_(rows, columns)
+        self.relative[at] = relative
+        self.high[at], self.low[at] = relative * growth, relative / growth
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +196,7 @@ class _Sweep:
 
     Attributes:
         baselines: all.
+        names: of the configurations.
         kind: of the workloads.
         model: that was asked for.
         cells: M of them.
@@ -185,6 +206,7 @@ class _Sweep:
     """
 
     baselines: Baselines
+    names: tuple[str, ...]
     kind: _Kind
     model: Model
     cells: tuple[Cell | LoadedCell, ...]
@@ -193,21 +215,21 @@ class _Sweep:
     groups: dict[bytes, _Group] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, baselines: Baselines, kind: _Kind) -> "_Sweep":
+    def of(cls, baselines: Baselines, names: tuple[str, ...], kind: _Kind) -> "_Sweep":
         measured: Mapping[Any, Baseline] = baselines.loaded if kind.by_load else baselines.cells
         cells: tuple[Cell | LoadedCell, ...] = CELLS
         if kind.by_load:
             cells = tuple(sorted(cell for name, cell in baselines.loaded if name == baselines.default))
-        rates = np.full((len(baselines.configurations), len(cells)), math.nan)
+        rates = np.full((len(names), len(cells)), math.nan)
         clients = np.zeros(rates.shape, dtype=np.int64)
-        row = {name: i for i, name in enumerate(baselines.configurations)}
+        row = {name: i for i, name in enumerate(names)}
         column = {cell: i for i, cell in enumerate(cells)}
         for (name, cell), baseline in measured.items():
             if cell in column:
                 at = row[name], column[cell]
                 rates[at] = math.fsum(baseline.iops) / len(baseline.iops)
                 clients[at] = baseline.n_clients
-        return cls(baselines, kind, model_called(kind.model), cells, rates, clients != clients[0])
+        return cls(baselines, names, kind, model_called(kind.model), cells, rates, clients != clients[0])
 
     def group(self, is_compared: Booleans, confidence: float) -> _Group:
         """Return the group of the configurations of a row, shape (J - 1,)."""
@@ -217,8 +239,7 @@ class _Sweep:
         return self.groups[key]
 
     def _group(self, columns: _Rows, confidence: float) -> _Group:
-        names = self.baselines.configurations
-        compared = tuple(names[k] for k in (0, *columns))
+        compared = tuple(self.names[k] for k in (0, *columns))
         table = (Table.of_loaded if self.kind.by_load else Table.of)(self.baselines, compared)
         whole = {id(block): block.whole for block in table.blocks}
         column = {cell: c for c, cell in enumerate(table.cells)}
@@ -238,10 +259,10 @@ class _Sweep:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What N workloads do in M cells, in units that times the time per access are seconds.
+    """What N workloads do in M cells: accesses, in which the time per access counts.
 
-    Under a configuration with the times t, a workload takes ``constant`` + ``v`` t; or, once its background outgrew
-    the time that hides it, ``v_outgrown`` t.
+    Under a configuration with the times t, a workload takes ``constant`` + ``v`` t, unless its background outgrew
+    the time that hides it.
 
     Attributes:
         used: cells of each workload, shape (N, M).
@@ -270,7 +291,7 @@ class _Demands:
     Attributes:
         begins: the first demand of each workload, and the end of the last one, shape (N + 1,).
         weights: of the measured cells in the time of an access, shape (D, M).
-        units: waiting time over the default's time per access, squared, times that access's time: shape (D,).
+        units: waiting time over the square of the default's time per access, shape (D,).
         is_behind: demands in the background, shape (D,).
         background: their accesses per cell, shape (N, M).
         hidden: share of the background that idle time hides, shape (N,).
@@ -298,7 +319,7 @@ class _Demands:
         )  # fmt: skip
 
     def links(self, cells: _Rows, *, outgrown: bool) -> Iterator[Floats]:
-        """Yield for each workload the matrix that gives the default's gradients from times, times T: shape (P, P)."""
+        """Yield the matrix of each workload, shape (P, P), that makes the default's gradients x T from times."""
         weights, seconds = self.weights[:, cells], self.seconds[cells]
         kept = np.ones(len(self.hidden)) if outgrown else 1 - self.hidden
         owners = np.repeat(np.arange(len(self.hidden)), np.diff(self.begins))
@@ -398,6 +419,7 @@ def _predict_block(
         at = at[fits]
         n_together = max(1, _PLACES // max(1, len(group.columns)))
         if not len(group.columns) or not len(at):
+            answers.begin(rows[at])
             continue
         adding = _adding(group, np.flatnonzero(work.used[at].any(axis=0)), sweep)
         for begin in range(0, len(at), n_together):
@@ -409,20 +431,8 @@ def _predict_block(
                 growth = np.exp(widths)
             if widths.max() >= LARGEST_LOG:
                 growth[widths >= LARGEST_LOG] = math.inf
-            _put(answers, rows[part], group.columns, relative, growth)
+            answers.put(rows[part], group.columns, relative, growth)
     return alone
-
-
-def _put(answers: _Answers, rows: _Rows, columns: _Rows, relative: Floats, growth: Floats) -> None:
-    """Write predictions, and intervals by their growth, shape (rows, columns) each."""
-    if len(columns) == len(answers.names) - 1:
-        answers.relative[rows, 1:] = relative
-        answers.high[rows, 1:] = relative * growth
-        answers.low[rows, 1:] = np.divide(relative, growth, out=growth)
-        return
-    at = np.ix_(rows, columns)
-    answers.relative[at] = relative
-    answers.high[at], answers.low[at] = relative * growth, relative / growth
 
 
 def _adding(group: _Group, cells: _Rows, sweep: _Sweep) -> "_AddingTime | _AddingRates":

@@ -2,15 +2,15 @@
 
 Where all configurations were measured in the same rounds, the log prediction of configuration j has the weight
 g / R on each of the R repeats of a cell under j, and -h / R under the default: g and h are the gradients of the
-prediction by the rates of both. So its variance, and each part of the variance of that variance, is a sum over cells
-of g^2, h^2, g^4, h^4 or g^2 h^2, times a coefficient that depends on the cell and on j alone. With x = g^2 and
-y = h^2:
+prediction by the rates of both. So its variance, and each part of the variance of that variance, is a sum over
+cells of g^2, h^2, g^4, h^4 or g^2 h^2, times a coefficient that depends on the cell and on j alone. With x = g^2
+and y = h^2:
 
     V     = sum x a + sum y b + shifts of applications
     Var V = sum x^2 e + sum x y f + sum y^2 q + (sum x p)^2 / d + (sum y s)^2 / d0 + shifts^2
 
-For models that add time, g is v t / T: the workload's accesses v, the measured time per access t, and the time T of
-the whole workload. Then sum x a is the product of the matrices v^2 (workloads x cells) and t^2 a (cells x
+For models that add time, g is v t / T: the workload's accesses v, the measured time per access t, and the time T
+of the whole workload. Then sum x a is the product of the matrices v^2 (workloads x cells) and t^2 a (cells x
 configurations), over T^2; and likewise the others.
 """
 
@@ -106,7 +106,7 @@ class ScatterCoefficients:
 
     @classmethod
     def of(cls, spread: Spread, table: Table, used: NDArray[np.intp]) -> "ScatterCoefficients":
-        """Return the coefficients of some cells of a table, in each of which all configurations have the same rounds.
+        """Return the coefficients of some cells of a table, each with the same rounds for all configurations.
 
         They follow from ``Spread.variance_of`` with weights of g / R and -h / R.
         """
@@ -158,11 +158,11 @@ class ScatterCoefficients:
             together = rounds + default.rounds
             variance += spread.applied * together
             uncertainty += (spread.applied_raw * together) ** 2 / spread.applied_df
-        if spread.alone is not None and spread.alone_raw is not None and spread.alone_df is not None:
-            if spread.alone.any():
-                variance += spread.alone[1:] * rounds + spread.alone[0] * default.rounds
-                per_df = spread.alone_raw**2 / spread.alone_df
-                uncertainty += per_df[1:] * rounds**2 + per_df[0] * default.rounds**2
+        alone, alone_raw, alone_df = spread.alone, spread.alone_raw, spread.alone_df
+        if alone is not None and alone_raw is not None and alone_df is not None and alone.any():
+            variance += alone[1:] * rounds + alone[0] * default.rounds
+            per_df = alone_raw**2 / alone_df
+            uncertainty += per_df[1:] * rounds**2 + per_df[0] * default.rounds**2
         known = variance > 0  # else the prediction does not depend on the measurements
         places = np.divide(uncertainty, variance**2, out=np.zeros_like(variance), where=known)
         return np.asarray(quantiles.at(np.minimum(places, 1.0, out=places)) * np.sqrt(variance))

@@ -534,13 +534,10 @@ class _Shifts:
         by_noise = -float(np.trace(self.common @ noise.sum(axis=0)))
         per_variance = float(np.trace(self.own, axis1=1, axis2=2).sum())
         per_variance -= float(np.trace(self.common @ (self.own @ self.own).sum(axis=0)))
-        df = -self.common_df
-        for j, information in enumerate(self.own):
-            at = np.flatnonzero(np.diag(information))
-            inverse, rank = _inverse(information[np.ix_(at, at)])
-            explained += float(self.pull[j, at] @ inverse @ self.pull[j, at])
-            by_noise += float(np.trace(inverse @ noise[j][np.ix_(at, at)]))
-            df += rank
+        inverse = np.linalg.pinv(self.own, rcond=1e-9, hermitian=True)
+        explained += float(np.einsum("jr,jrs,js->", self.pull, inverse, self.pull))
+        by_noise += float(np.einsum("jrs,jsr->", inverse, noise))
+        df = int(np.rint(np.einsum("jrs,jsr->j", inverse, self.own)).sum()) - self.common_df
         if df < 1 or explained <= by_noise:
             return 0.0, 0.0, max(0, df)
         return (explained - by_noise) / per_variance, explained / per_variance, df

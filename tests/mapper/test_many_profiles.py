@@ -12,6 +12,7 @@ from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.profile import Profile
+from cephfit.core.variance import Floats, Table, spread_of
 from cephfit.mapper import MODELS, model_error, predictor
 from cephfit.mapper.many_profiles import predict_many
 from cephfit.mapper.model_error import ModelError
@@ -20,14 +21,14 @@ K = 1024
 FACTORS = {"A": 1.0, "slow": 0.7, "nearly": 1.002, "fast": 1.3, "mixed": 1.1, "erratic": 1.2}
 
 
-def noise(name: str, draws: np.random.Generator, n: int) -> np.ndarray:
+def noise(name: str, draws: np.random.Generator, n: int) -> Floats:
     return np.exp(draws.normal(0, 0.3 if name == "erratic" else 0.02, n))
 
 
 def by_cells(rounds: int = 3, *, absent: Sequence[tuple[str, Cell]] = ()) -> Baselines:
-    """All cells; ``mixed`` is faster in some only, ``erratic`` scatters, applications shift all cells a little."""
+    """All cells; ``mixed`` is faster in some only, ``erratic`` scatters; applications shift all cells."""
     draws = np.random.default_rng(7)
-    shifts = {name: np.exp(draws.normal(0, 0.02, rounds)) for name in FACTORS}
+    shifts = {name: noise(name, draws, rounds) for name in FACTORS}
     cells = {}
     for name, factor in FACTORS.items():
         for number, cell in enumerate(CELLS):
@@ -36,6 +37,16 @@ def by_cells(rounds: int = 3, *, absent: Sequence[tuple[str, Cell]] = ()) -> Bas
             if (name, cell) not in absent:
                 cells[name, cell] = Baseline(name, cell, tuple(iops))
     return Baselines(cells, "run r1")
+
+
+def test_the_measurements_have_every_part_of_a_spread() -> None:
+    """Else the comparisons below would not notice a part that is missing."""
+    tables = [Table.of(by_cells(5), tuple(FACTORS)), Table.of_loaded(by_loads(), tuple(FACTORS))]
+    for spread in map(spread_of, tables):
+        assert spread is not None
+        assert spread.alone is not None
+        assert spread.applied > 0
+        assert (spread.alone > 0).tolist() == [name == "erratic" for name in FACTORS]
 
 
 def counted(
@@ -49,6 +60,7 @@ def by_loads(*, sync: bool = True) -> Baselines:
     draws = np.random.default_rng(3)
     loaded = {}
     for name, factor in FACTORS.items():
+        shifts = noise(name, draws, 3)
         for nbytes in (4 * K, 64 * K, 1024 * K):
             for pattern in Pattern:
                 for depth, align, commit in ((1, 0, ""), (8, 0, ""), (1, 4096, ""), (1, 0, "fsync")):
@@ -56,7 +68,9 @@ def by_loads(*, sync: bool = True) -> Baselines:
                     speed = factor ** (1.0 if pattern.is_random else -0.5) / (2 if align or commit else 1)
                     rate = speed * min(depth, 3) / (0.005 * (1 + pattern.is_random) + nbytes / 1e8)
                     if (sync or not commit) and (name, cell) not in loaded:
-                        loaded[name, cell] = Baseline(name, cell.bin_cell, tuple(rate * noise(name, draws, 3)))
+                        loaded[name, cell] = Baseline(
+                            name, cell.bin_cell, tuple(rate * shifts * noise(name, draws, 3))
+                        )
     return Baselines({}, "run r2", loaded=loaded)
 
 

@@ -58,8 +58,8 @@ class ManyPredictions(Tabular):
             for i, k in enumerate(self._best())
         )
         return Table(
-            f"{len(self.profiles)} workloads, {len(self.configurations)} configurations, default = 100: the best for "
-            "each workload",
+            f"{len(self.profiles)} workloads, {len(self.configurations)} configurations, default = 100: the best "
+            "for each workload",
             ("profile", "model", "best", "relative", "low", "high"),
             rows,
             self.notes,
