@@ -120,7 +120,7 @@ class AccessWeights:
         flushed = np.full(len(demands), flushed_share(demands, commits))
         weights, flags = weighed(columns, measured, flushed, where=where)
         used = np.flatnonzero(weights.any(axis=0))
-        return cls(tuple(measured[i] for i in used), weights[:, used], *flags)
+        return cls(tuple(measured[i] for i in used.tolist()), weights[:, used], *flags)
 
     def notes(self, shares: Floats) -> list[str]:
         """Return what the sweep did not measure and the workload needs.

@@ -230,9 +230,14 @@ class TimeScatter:
         c, y = self.coefficients, h**2
         crossed = (v**2 * y) @ self.f
         crossed *= inverse**2
-        sums = (y @ c.b, y @ c.s, y**2 @ c.q)
         rounds = ((h @ c.rounds) ** 2).sum(axis=1)
-        return DefaultSums(*(values[:, None] for values in sums), crossed, rounds[:, None])
+        return DefaultSums(
+            variance=(y @ c.b)[:, None],
+            pooled=(y @ c.s)[:, None],
+            squares=(y**2 @ c.q)[:, None],
+            crossed=crossed,
+            rounds=rounds[:, None],
+        )
 
     def of_each_default(self, links: Iterable[Floats], v: Floats, inverse: Floats) -> DefaultSums:
         """Return the sums where h differs between configurations: h = (link @ t) / T.

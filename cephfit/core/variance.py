@@ -124,19 +124,22 @@ class Table:
     def _of(
         cls, measured: Mapping[Any, Baseline], configurations: Sequence[str], cells: Sequence[Cell | LoadedCell]
     ) -> "Table":
-        found = {
-            (j, c): baseline
-            for j, name in enumerate(configurations)
-            for c, cell in enumerate(cells)
-            if (baseline := measured.get((name, cell)))
-        }
-        rounds = {r: i for i, r in enumerate(sorted({r for b in found.values() for r in b.rounds}))}
-        iops = np.ones((len(configurations), len(cells), len(rounds)))
+        row = {name: j for j, name in enumerate(configurations)}
+        column = {cell: c for c, cell in enumerate(cells)}
+        of_rounds: dict[tuple[int, ...], list[tuple[int, int, tuple[float, ...]]]] = {}
+        for (name, cell), found in measured.items():
+            if name in row and cell in column:
+                of_rounds.setdefault(found.rounds, []).append((row[name], column[cell], found.iops))
+        place = {r: i for i, r in enumerate(sorted({r for rounds in of_rounds for r in rounds}))}
+        iops = np.ones((len(configurations), len(cells), len(place)))
         present = np.zeros(iops.shape, dtype=np.bool_)
-        for (j, c), baseline in found.items():
-            at = [rounds[r] for r in baseline.rounds]
-            iops[j, c, at] = baseline.iops
-            present[j, c, at] = True
+        for rounds, those in of_rounds.items():
+            j, c, values = zip(*those, strict=True)
+            at = np.ix_(range(len(those)), [place[r] for r in rounds])
+            of_those = np.ones((len(those), len(place)))
+            of_those[at] = values
+            iops[j, c] = of_those
+            present[j, c] = np.isin(range(len(place)), at[1])
         known: dict[bytes, Blocks] = {}
         for c in range(len(cells)):
             pattern = present[:, c].tobytes()
