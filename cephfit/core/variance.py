@@ -134,12 +134,12 @@ class Table:
         iops = np.ones((len(configurations), len(cells), len(place)))
         present = np.zeros(iops.shape, dtype=np.bool_)
         for rounds, those in of_rounds.items():
-            j, c, values = zip(*those, strict=True)
+            of_j, of_c, values = zip(*those, strict=True)
             at = np.ix_(range(len(those)), [place[r] for r in rounds])
             of_those = np.ones((len(those), len(place)))
             of_those[at] = values
-            iops[j, c] = of_those
-            present[j, c] = np.isin(range(len(place)), at[1])
+            iops[of_j, of_c] = of_those
+            present[of_j, of_c] = np.isin(range(len(place)), at[1])
         known: dict[bytes, Blocks] = {}
         for c in range(len(cells)):
             pattern = present[:, c].tobytes()

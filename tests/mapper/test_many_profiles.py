@@ -18,7 +18,7 @@ from cephfit.mapper.many_profiles import predict_many
 from cephfit.mapper.model_error import ModelError
 
 K = 1024
-FACTORS = {"A": 1.0, "slow": 0.7, "nearly": 1.002, "fast": 1.3, "mixed": 1.1, "erratic": 1.2}
+FACTORS = {"A": 1.0, "slow": 0.7, "nearly": 1.002, "fast": 1.3, "mixed": 1.1, "erratic": 1.2, "slowest": 0.2}
 
 
 def noise(name: str, draws: np.random.Generator, n: int) -> Floats:
