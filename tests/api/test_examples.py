@@ -53,4 +53,4 @@ def test_the_code_of_the_page_runs_unchanged(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "docs").symlink_to(DOCS)
     said = run(tmp_path, "-c", "\n".join(blocks))
     assert "ssd journaling" in said
-    assert "there is no model 'tea leaves' | choose from: time, meyer" in said
+    assert "there is no model 'tea leaves' | choose from: waiting, time, meyer" in said

@@ -1,8 +1,11 @@
 """Predictions for many workloads at once equal those for one."""
 
 import math
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -200,3 +203,13 @@ def test_the_best_of_each_workload_is_the_table() -> None:
     rows = found._table().rows
     assert [row[:3] for row in rows] == [("w0", "time", "fast"), ("w1", "time", "fast")]
     assert all(math.isclose(row[3], found.relative[i, 3]) for i, row in enumerate(rows))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [[], ["--demands"], ["--model", "meyer"]])
+def test_the_benchmark_runs(options: list[str]) -> None:
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "many_predictions.py"
+    size = ["--profiles", "4", "--configurations", "3"]
+    command = [sys.executable, str(script), *size, *options]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert "4 workloads x 3 configurations" in printed
+    assert [line.split("  ")[0] for line in printed.splitlines()[1:]] == ["at once", "one by one", "ratio"]
