@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         assess,
         open_store,
         predict,
+        predict_many,
         profile_trace,
         read_baselines,
         read_profile,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cephfit._api.store import Runs, Samples, Store, WorkloadRuns
     from cephfit.core.errors import CephfitError, ClusterError, HostError, InputError, StoreError
     from cephfit.core.values.baseline import Baselines
+    from cephfit.core.values.many_predictions import ManyPredictions
     from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.run import Run
@@ -35,6 +37,7 @@ __all__ = [
     "ClusterError",
     "HostError",
     "InputError",
+    "ManyPredictions",
     "Prediction",
     "PredictionSet",
     "Profile",
@@ -49,6 +52,7 @@ __all__ = [
     "assess",
     "open_store",
     "predict",
+    "predict_many",
     "profile_trace",
     "read_baselines",
     "read_profile",
@@ -58,12 +62,13 @@ __all__ = [
 _FROM = {
     "cephfit._api.accuracy_values": ("Accuracy", "AccuracySummary"),
     "cephfit._api.functions": (
-        *("assess", "open_store", "predict", "profile_trace"),
+        *("assess", "open_store", "predict", "predict_many", "profile_trace"),
         *("read_baselines", "read_profile", "run_sweep"),
     ),
     "cephfit._api.store": ("Runs", "Samples", "Store", "WorkloadRuns"),
     "cephfit.core.values.baseline": ("Baselines",),
     "cephfit.core.errors": ("CephfitError", "ClusterError", "HostError", "InputError", "StoreError"),
+    "cephfit.core.values.many_predictions": ("ManyPredictions",),
     "cephfit.core.values.prediction": ("Prediction", "PredictionSet", "Verdict"),
     "cephfit.core.values.profile": ("Profile",),
     "cephfit.core.values.run": ("Run",),

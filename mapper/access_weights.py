@@ -15,28 +15,77 @@ On a public set of 17 sizes this interpolation over sizes was off by a median fa
 by 1.97.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.profile import Profile
-from cephfit.core.variance import Floats
-
-Weights = Mapping[LoadedCell, float]
+from cephfit.core.variance import Booleans, Floats
 
 _DEEPER = 2.0
 """A note names demand whose depth exceeds the measured ones by more than this factor."""
 _NOTED_SHARE = 0.05
 """Smallest share of the waiting time that is worth a note, or an error."""
 _LARGER_COMMITTED = 2.0
-"""Writes that exceed the largest size measured with flushes by more than this factor use rates without flushes: the
-larger a write, the less a flush adds to it."""
+"""Writes that exceed the largest size measured with flushes by more than this factor use rates without flushes:
+the larger a write, the less a flush adds to it."""
 _LARGER = 8.0
 """Accesses that exceed the largest measured size by more than this factor have no prediction."""
+
+
+PATTERNS = tuple(Pattern)
+_PATTERN_NUMBER = {pattern: number for number, pattern in enumerate(PATTERNS)}
+_IS_WRITE = np.array([pattern.op is Op.WRITE for pattern in PATTERNS])
+WAITS, BACKGROUND, SYNC_UNKNOWN = 1, 0, -1
+"""Whether the application waits for the accesses of a demand."""
+_SYNC = {True: WAITS, False: BACKGROUND, None: SYNC_UNKNOWN}
+
+
+@dataclass(frozen=True, slots=True)
+class DemandColumns:
+    """D demands as arrays, each of shape (D,).
+
+    Attributes:
+        pattern: index in ``PATTERNS``.
+        nbytes: mean size.
+        depth: NaN where unknown.
+        is_unaligned: known not to start at a multiple of the own size.
+        sync: ``WAITS``, ``BACKGROUND`` or ``SYNC_UNKNOWN``.
+        accesses: their number.
+        waiting: seconds; NaN where unknown.
+    """
+
+    pattern: NDArray[np.intp]
+    nbytes: Floats
+    depth: Floats
+    is_unaligned: Booleans
+    sync: NDArray[np.int8]
+    accesses: Floats
+    waiting: Floats
+
+    @classmethod
+    def of(cls, demands: Sequence[Demand]) -> "DemandColumns":
+        """Return the columns of demands, in their order."""
+        return cls(
+            np.array([_PATTERN_NUMBER[d.pattern] for d in demands], dtype=np.intp),
+            np.array([d.nbytes for d in demands], dtype=np.float64),
+            np.array([d.depth for d in demands], dtype=np.float64),  # None becomes NaN
+            np.array([d.is_aligned is False for d in demands], dtype=np.bool_),
+            np.array([_SYNC[d.is_sync] for d in demands], dtype=np.int8),
+            np.array([d.accesses for d in demands], dtype=np.float64),
+            np.array([d.waiting_seconds for d in demands], dtype=np.float64),
+        )
+
+    @property
+    def is_write(self) -> Booleans:
+        return np.asarray(_IS_WRITE[self.pattern])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,42 +123,18 @@ class AccessWeights:
         Raises:
             InputError: no rate was measured for a demand's op.
         """
-        flushed = flushed_share(demands, commits)
-        rows: list[dict[LoadedCell, float]] = []
-        flags = np.zeros((4, len(demands)))
-        for i, demand in enumerate(demands):
-            cells, flags[2, i] = _of_pattern(demand.pattern, measured, where)
-            plain, flags[0, i] = _aligned_as(demand, [c for c in cells if not c.sync])
-            committed, _ = _aligned_as(demand, [c for c in cells if c.sync])
-            if demand.nbytes > _LARGER_COMMITTED * max((c.nbytes for c in committed), default=0):
-                committed = []
-            share = flushed if demand.is_sync and demand.pattern.op is Op.WRITE else 0.0
-            if not plain or not committed:
-                share, plain, committed = (1.0, [], committed) if not plain else (0.0, plain, [])
-            row: dict[LoadedCell, float] = {}
-            for part, weight in ((plain, 1 - share), (committed, share)):
-                if weight:
-                    for cell, value in _interpolated(demand, part).items():
-                        row[cell] = row.get(cell, 0.0) + weight * value
-            flags[1, i] = demand.depth is not None and demand.depth > _DEEPER * max(c.iodepth for c in row)
-            flags[3, i] = demand.nbytes > _LARGER * max(c.nbytes for c in row)
-            rows.append(row)
-        used = tuple(dict.fromkeys(cell for row in rows for cell in row))
-        weights = np.array([[row.get(cell, 0.0) for cell in used] for row in rows])
-        return cls(used, weights, *flags)
+        columns = DemandColumns.of(demands)
+        flushed = np.full(len(demands), flushed_share(demands, commits))
+        weights, flags = weighed(columns, measured, flushed, where=where)
+        used = np.flatnonzero(weights.any(axis=0))
+        return cls(tuple(measured[i] for i in used.tolist()), weights[:, used], *flags)
 
     def refuse_unmeasured(self, shares: Floats, *, where: str) -> None:
         """Raises:
         InputError: a part of the workload that matters is far larger than all measured sizes; ``shares`` as in
             ``notes``.
         """
-        if (share := float(shares @ self.too_large)) >= _NOTED_SHARE:
-            raise InputError(
-                f"{100 * share:.0f} % of the workload is in accesses more than {_LARGER:g} times larger than the "
-                "largest measured size of their pattern",
-                where=where,
-                remedy="add larger sizes to the sweep",
-            )
+        refuse_unmeasured(float(shares @ self.too_large), where=where)
 
     def notes(self, shares: Floats) -> list[str]:
         """Return what the sweep did not measure and the workload needs.
@@ -138,13 +163,83 @@ class AccessWeights:
         return notes
 
 
+def refuse_unmeasured(share: float, *, where: str) -> None:
+    """Raises:
+    InputError: ``share`` of a workload, which is far larger than all measured sizes, is not negligible.
+    """
+    if share >= _NOTED_SHARE:
+        raise InputError(
+            f"{100 * share:.0f} % of the workload is in accesses more than {_LARGER:g} times larger than the "
+            "largest measured size of their pattern",
+            where=where,
+            remedy="add larger sizes to the sweep",
+        )
+
+
 def flushed_share(demands: Sequence[Demand], commits: Commits | None) -> float:
     """Return which share of the writes that somebody waits for a flush or forced unit access follows, 0 to 1."""
-    if commits is None:
-        return 0.0
-    sync = sum(d.accesses for d in demands if d.is_sync and d.pattern.op is Op.WRITE)
-    durable = commits.flushes + (commits.fua_writes or 0)
-    return min(1.0, durable / sync) if sync else 0.0
+    owners = np.zeros(len(demands), dtype=np.intp)
+    return float(flushed_shares(DemandColumns.of(demands), owners, [commits])[0])
+
+
+def flushed_shares(demands: DemandColumns, owners: NDArray[np.intp], commits: Sequence[Commits | None]) -> Floats:
+    """Return ``flushed_share`` of many workloads.
+
+    Args:
+        demands: of all workloads, D of them.
+        owners: the workload of each demand, shape (D,).
+        commits: of each workload.
+
+    Returns:
+        Shape (workloads,).
+    """
+    durable = np.array([0 if c is None else c.flushes + (c.fua_writes or 0) for c in commits], dtype=np.float64)
+    waited_for = np.where(demands.is_write & (demands.sync == WAITS), demands.accesses, 0.0)
+    writes = np.bincount(owners, waited_for, minlength=len(commits))
+    shares: Floats = np.divide(durable, writes, out=np.zeros(len(commits)), where=writes > 0)
+    return np.minimum(1.0, shares)
+
+
+def weighed(
+    demands: DemandColumns, measured: Sequence[LoadedCell], flushed: Floats, *, where: str
+) -> tuple[Floats, Floats]:
+    """Return the time of every demand's access as a weighted sum of measured times.
+
+    Args:
+        demands: D of them, of one workload or of several.
+        measured: kinds with a rate of the default, M of them.
+        flushed: share of the writes of the demand's workload that a flush follows, shape (D,).
+        where: origin of the rates, for errors.
+
+    Returns:
+        The weights, shape (D, M), and the flags ``unaligned``, ``too_deep``, ``other_pattern`` and ``too_large``
+        of ``AccessWeights``, shape (4, D).
+
+    Raises:
+        InputError: no rate was measured for a demand's op.
+    """
+    weights, flags = np.zeros((len(demands.nbytes), len(measured))), np.zeros((4, len(demands.nbytes)))
+    for number, is_unaligned in product(np.unique(demands.pattern).tolist(), (False, True)):
+        rows = np.flatnonzero((demands.pattern == number) & (demands.is_unaligned == is_unaligned))
+        if not len(rows):
+            continue
+        cells, flags[2, rows] = _of_pattern(PATTERNS[number], measured, where)
+        plain, limit = _aligned_as(is_unaligned, [c for c in cells if not c.sync])
+        committed, _ = _aligned_as(is_unaligned, [c for c in cells if c.sync])
+        flags[0, rows] = demands.nbytes[rows] > limit
+        share = np.where(demands.is_write[rows] & (demands.sync[rows] == WAITS), flushed[rows], 0.0)
+        largest = max((c.nbytes for c in committed), default=0)
+        share = np.where(demands.nbytes[rows] > _LARGER_COMMITTED * largest, 0.0, share)
+        if not plain:
+            share = np.ones(len(rows))
+        for part, factor in ((plain, 1 - share), (committed, share)):
+            if part:
+                _add_interpolated(weights, rows, factor, demands, part, measured)
+    iodepths = np.array([cell.iodepth for cell in measured], dtype=np.float64)
+    sizes = np.array([cell.nbytes for cell in measured], dtype=np.float64)
+    flags[1] = demands.depth > _DEEPER * np.where(weights > 0, iodepths, 0.0).max(axis=1, initial=0.0)
+    flags[3] = demands.nbytes > _LARGER * np.where(weights > 0, sizes, 0.0).max(axis=1, initial=0.0)
+    return weights, flags
 
 
 def _of_pattern(pattern: Pattern, measured: Sequence[LoadedCell], where: str) -> tuple[list[LoadedCell], bool]:
@@ -160,68 +255,96 @@ def _of_pattern(pattern: Pattern, measured: Sequence[LoadedCell], where: str) ->
     )
 
 
-def _aligned_as(demand: Demand, cells: Sequence[LoadedCell]) -> tuple[list[LoadedCell], bool]:
-    """Return the kinds aligned like a demand, and whether aligned ones stand in for others.
+def _aligned_as(is_unaligned: bool, cells: Sequence[LoadedCell]) -> tuple[list[LoadedCell], float]:
+    """Return the kinds aligned like a demand, and above which bytes aligned ones stand in for others.
 
     A size that was measured only with the other alignment is kept with that one.
     """
-    wanted = [c for c in cells if bool(c.align_nbytes) is (demand.is_aligned is False)]
+    wanted = [c for c in cells if bool(c.align_nbytes) is is_unaligned]
     sizes = {(c.nbytes, c.iodepth) for c in wanted}
     rest = [c for c in cells if c not in wanted and (c.nbytes, c.iodepth) not in sizes]
-    if demand.is_aligned is not False:
+    if not is_unaligned:
         # Rates of unaligned accesses only stand in where nothing else was measured.
-        return (wanted or rest), False
+        return (wanted or rest), math.inf
     covered = [c.nbytes for c in wanted]
     if not covered:
-        smallest = min((c.align_nbytes or c.nbytes for c in cells), default=0)
-        return rest, demand.nbytes > smallest
+        return rest, min((c.align_nbytes or c.nbytes for c in cells), default=0)
     # Below the smallest unaligned size, accesses are as small as the alignment itself.
-    return [*wanted, *(c for c in rest if c.nbytes < min(covered))], False
+    return [*wanted, *(c for c in rest if c.nbytes < min(covered))], math.inf
 
 
-def _interpolated(demand: Demand, cells: Sequence[LoadedCell]) -> dict[LoadedCell, float]:
-    """Return the weights of measured times in the time of an access.
+def _add_interpolated(
+    weights: Floats,
+    rows: NDArray[np.intp],
+    factor: Floats,
+    demands: DemandColumns,
+    cells: Sequence[LoadedCell],
+    measured: Sequence[LoadedCell],
+) -> None:
+    """Add the weights of measured times in the time of accesses.
 
     Args:
-        demand: the access.
+        weights: shape (D, M), changed.
+        rows: the demands, shape (rows,).
+        factor: of their weights, shape (rows,).
+        demands: all, D of them.
         cells: measured kinds that differ in size and depth alone.
+        measured: all kinds, M of them.
     """
+    column = {cell: i for i, cell in enumerate(measured)}
     sizes = sorted({cell.nbytes for cell in cells})
-    found: dict[LoadedCell, float] = {}
-    for nbytes, weight in _between(demand.nbytes, sizes):
-        depths = {cell.iodepth: cell for cell in cells if cell.nbytes == nbytes}
-        for depth, share in _over_depth(demand.depth, sorted(depths)):
-            found[depths[depth]] = found.get(depths[depth], 0.0) + weight * share
-    return found
+    by_size = factor[:, None] * _between(demands.nbytes[rows], np.array(sizes, dtype=np.float64))
+    for nbytes, of_size in zip(sizes, by_size.T, strict=True):
+        at = np.flatnonzero(of_size)
+        depths = {cell.iodepth: column[cell] for cell in cells if cell.nbytes == nbytes}
+        shares = _over_depth(demands.depth[rows[at]], np.array(sorted(depths), dtype=np.float64))
+        for depth, share in zip(sorted(depths), shares.T, strict=True):
+            weights[rows[at], depths[depth]] += of_size[at] * share
 
 
-def _between(nbytes: float, sizes: Sequence[int]) -> list[tuple[int, float]]:
-    """Return the neighbouring measured sizes with their weights in the time of an access of ``nbytes``."""
-    if nbytes <= sizes[0]:
-        return [(sizes[0], 1.0)]
-    if nbytes >= sizes[-1]:
-        return [(sizes[-1], nbytes / sizes[-1])]
-    above = next(i for i, size in enumerate(sizes) if size >= nbytes)
-    low, high = sizes[above - 1], sizes[above]
-    share = (nbytes - low) / (high - low)
-    return [(size, weight) for size, weight in ((low, 1 - share), (high, share)) if weight > 0]
+def _between(nbytes: Floats, sizes: Floats) -> Floats:
+    """Return the weights of the times of measured sizes in those of accesses of ``nbytes``.
+
+    Args:
+        nbytes: shape (n,).
+        sizes: ascending, shape (sizes,).
+
+    Returns:
+        Shape (n, sizes); at most two of each row are not 0.
+    """
+    shares = _neighbours(np.clip(nbytes, sizes[0], sizes[-1]), sizes)
+    shares[:, -1] *= np.maximum(nbytes / sizes[-1], 1.0)
+    return shares
 
 
-def _over_depth(depth: float | None, depths: Sequence[int]) -> list[tuple[int, float]]:
-    """Return the neighbouring measured depths with their weights in the time per access at ``depth``.
+def _over_depth(depth: Floats, depths: Floats) -> Floats:
+    """Return the weights of the times per access at measured depths in those at ``depth``.
 
     An unknown depth is that of the shallowest measured cell.
+
+    Args:
+        depth: NaN where unknown, shape (n,).
+        depths: ascending, shape (depths,).
+
+    Returns:
+        Shape (n, depths).
     """
-    if depth is None or depth <= depths[0]:
-        return [(depths[0], 1.0)]
-    if depth >= depths[-1]:
-        return [(depths[-1], 1.0)]
-    above = next(i for i, measured in enumerate(depths) if measured >= depth)
-    low, high = depths[above - 1], depths[above]
-    share = (depth - low) / (high - low)
+    held = np.clip(np.where(np.isnan(depth), depths[0], depth), depths[0], depths[-1])
     # Residence times are interpolated: depth x time = (1 - share) x low x its time + share x high x its time.
-    parts = ((low, (1 - share) * low / depth), (high, share * high / depth))
-    return [(measured, weight) for measured, weight in parts if weight > 0]
+    return np.asarray(_neighbours(held, depths) * depths / held[:, None])
+
+
+def _neighbours(values: Floats, nodes: Floats) -> Floats:
+    """Return the weights of linear interpolation between ascending nodes, shape (values, nodes)."""
+    found = np.zeros((len(values), len(nodes)))
+    if len(nodes) == 1:
+        found[:] = 1.0
+        return found
+    above = np.clip(np.searchsorted(nodes, values), 1, len(nodes) - 1)
+    share = (values - nodes[above - 1]) / (nodes[above] - nodes[above - 1])
+    at = np.arange(len(values))
+    found[at, above - 1], found[at, above] = 1 - share, share
+    return found
 
 
 def counted_demands(profile: Profile) -> tuple[Demand, ...]:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.values.cells import Cell, LoadedCell, Op
+from cephfit.core.values.cells import Cell, LoadedCell
 from cephfit.core.values.demand import Demand
 from cephfit.core.values.prediction import CellReason
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import Floats
-from cephfit.mapper.access_weights import AccessWeights
+from cephfit.mapper.access_weights import BACKGROUND, AccessWeights, DemandColumns
 from cephfit.mapper.mixture import Mixture
 
 
@@ -165,16 +165,29 @@ class DemandMix:
 
     def _waiting(self, seconds_a: Floats) -> Floats:
         """Return the waiting time per demand under the default, in seconds, shape (D,)."""
+        columns = DemandColumns.of(self.demands)
         if not self.by_waiting:
-            return np.array([d.accesses for d in self.demands]) * seconds_a
-        waiting = np.array([d.waiting_seconds or 0.0 for d in self.demands])
-        if not self.flush_seconds:
-            return waiting
-        writes = np.array([d.accesses * (d.pattern.op is Op.WRITE) for d in self.demands], dtype=np.float64)
-        synced = writes * np.array([d.is_sync is not False for d in self.demands])
-        followed = synced if synced.any() else writes if writes.any() else np.ones(len(waiting))
-        return np.asarray(waiting + self.flush_seconds * followed / followed.sum())
+            return np.asarray(columns.accesses * seconds_a)
+        owners = np.zeros(len(self.demands), dtype=np.intp)
+        return waiting_with_flushes(columns, owners, np.array([self.flush_seconds]))
 
     def _background(self) -> NDArray[np.bool_]:
         """Return which demands nobody waits for, shape (D,)."""
         return np.array([self.hides and self.by_waiting and d.is_sync is False for d in self.demands])
+
+
+def waiting_with_flushes(demands: DemandColumns, owners: NDArray[np.intp], flush_seconds: Floats) -> Floats:
+    """Return the waiting time of demands, with that of flushes for the writes that they follow, shape (D,).
+
+    Args:
+        demands: of one or several workloads, D of them, with waiting times.
+        owners: the workload of each demand, shape (D,).
+        flush_seconds: waiting for flushes of each workload, shape (workloads,).
+    """
+    n = len(flush_seconds)
+    writes = demands.accesses * demands.is_write
+    synced = writes * (demands.sync != BACKGROUND)
+    has_synced, has_writes = (np.bincount(owners, part, minlength=n)[owners] > 0 for part in (synced, writes))
+    followed = np.where(has_synced, synced, np.where(has_writes, writes, 1.0))
+    shares = followed / np.bincount(owners, followed, minlength=n)[owners]
+    return np.asarray(demands.waiting + flush_seconds[owners] * shares)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from cephfit.core.values.baseline import Baseline, Baselines
-from cephfit.core.values.cells import Cell, LoadedCell, Op
+from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Op
 from cephfit.core.values.demand import Demand
 from cephfit.core.values.omitted_cells import OmittedCells, omitted_cells
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
@@ -82,7 +82,7 @@ class Question:
         weights = np.array(list(omitted.counts.values()), dtype=np.float64)
         mix = CellMix(tuple(omitted.counts), weights, MIXERS[model])
         notes = [*_unknown_randomness(profile, model), *([omitted.note] if omitted.note else [])]
-        return cls(_without_waiting(model), mix, baselines.cells, omitted, False, tuple(notes))
+        return cls(without_waiting(model), mix, baselines.cells, omitted, False, tuple(notes))
 
     @classmethod
     def _of_demands(
@@ -90,10 +90,12 @@ class Question:
     ) -> "Question":
         by_waiting = model_called(model).by_waiting and all(d.waiting_seconds is not None for d in demands)
         measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
+        if not measured:
+            baselines.of(baselines.default, CELLS[0])  # refused: there are no figures of the default
         mix = DemandMix.of(profile, demands, measured, by_waiting=by_waiting, where=baselines.source)
         default = _rates(baselines.loaded, baselines.default, mix.cells)
         notes = mix.notes(default, where=baselines.source)
-        used = model if by_waiting else _without_waiting(model)
+        used = model if by_waiting else without_waiting(model)
         return cls(used, mix, baselines.loaded, OmittedCells({}), True, tuple(notes))
 
     def bounds(self, mixture: Mixture, name: str, baselines: Baselines, model: str) -> LimitBounds:
@@ -281,7 +283,7 @@ class _PairedRates:
         return weights
 
 
-def _without_waiting(model: str) -> str:
+def without_waiting(model: str) -> str:
     """Return the model that answers instead where the waiting times of a workload are unknown."""
     return "time" if model_called(model).by_waiting else model
 

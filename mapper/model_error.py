@@ -37,9 +37,16 @@ class ModelError:
 
     def half_width(self, relative: float, confidence: float) -> float:
         """Half the interval of the log of one prediction that comes from the model alone."""
+        return self._quantile(confidence) * self.scale(relative)
+
+    def half_widths(self, relative: Floats, confidence: float) -> Floats:
+        """``half_width`` of predictions of any shape."""
+        scales = np.hypot(self.floor, self.slope * np.log(relative / 100))
+        return np.asarray(self._quantile(confidence) * scales)
+
+    def _quantile(self, confidence: float) -> float:
         level = (1 + confidence) / 2
-        quantile = ndtri(level) if math.isinf(self.df) else stdtrit(self.df, level)
-        return float(quantile) * self.scale(relative)
+        return float(ndtri(level) if math.isinf(self.df) else stdtrit(self.df, level))
 
     def to_json(self) -> dict[str, Any]:
         """The constants; ``df`` is null for the normal distribution."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from cephfit._api.accuracy_values import Accuracy
     from cephfit.core.protocols import Progress
+    from cephfit.core.values.many_predictions import ManyPredictions
     from cephfit.operations.cluster_options import ClusterOptions
     from cephfit.operations.evaluation_set import EvaluationSet
 
@@ -198,6 +199,39 @@ def predict(
     with may_be_unfinished({"finished": baselines.is_finished}):
         found = ranked(predictor(model, confidence=confidence, with_error=True), profile, baselines)
     return replace(found, notes=(*baselines.notes, *found.notes))
+
+
+def predict_many(
+    profiles: Iterable[Profile],
+    baselines: Baselines,
+    *,
+    model: str = MODELS[0].name,
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> ManyPredictions:
+    """Predict the performance of every configuration for many workloads at once, for reports on a whole fleet.
+
+    The figures are those of ``predict``, without reasons and notes on single workloads: predictions differ by
+    rounding, ends of intervals by at most a millionth. Pure, as ``predict``.
+
+    Args:
+        profiles: what the workloads do; names may repeat.
+        baselines: the rates of the configurations.
+        model: as for ``predict``.
+        confidence: joint level of the intervals of each workload, between 0 and 1.
+
+    Returns:
+        Arrays ``relative``, ``low`` and ``high`` of workloads by configurations, the default = 100; NaN where a
+        configuration lacks a rate that the workload needs. ``best`` names the best one for each workload.
+
+    Raises:
+        InputError: no such model or level, or a cell that a workload uses was not measured.
+    """
+    from cephfit.mapper.many_profiles import predict_many as predicted
+    from cephfit.results.report.run_notes import may_be_unfinished
+
+    with may_be_unfinished({"finished": baselines.is_finished}):
+        found = predicted(list(profiles), baselines, model, confidence, with_error=True)
+    return replace(found, notes=baselines.notes)
 
 
 def assess(

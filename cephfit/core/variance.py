@@ -47,6 +47,11 @@ class Blocks:
     @classmethod
     def of(cls, present: Booleans) -> "Blocks":
         held = present.astype(np.float64)
+        counts = held.sum(axis=1)
+        if counts.all() and (present == present[0]).all():
+            # Nothing is missing: the matrices of such blocks are known.
+            centred = np.eye(len(held)) - 1 / len(held)
+            return cls(present, counts[0] * centred, centred / counts[0])
         information = np.diag(held.sum(axis=1)) - (held / np.maximum(held.sum(axis=0), 1)) @ held.T
         return cls(present, information, np.linalg.pinv(information, rcond=1e-9, hermitian=True))
 
@@ -119,19 +124,22 @@ class Table:
     def _of(
         cls, measured: Mapping[Any, Baseline], configurations: Sequence[str], cells: Sequence[Cell | LoadedCell]
     ) -> "Table":
-        found = {
-            (j, c): baseline
-            for j, name in enumerate(configurations)
-            for c, cell in enumerate(cells)
-            if (baseline := measured.get((name, cell)))
-        }
-        rounds = {r: i for i, r in enumerate(sorted({r for b in found.values() for r in b.rounds}))}
-        iops = np.ones((len(configurations), len(cells), len(rounds)))
+        row = {name: j for j, name in enumerate(configurations)}
+        column = {cell: c for c, cell in enumerate(cells)}
+        of_rounds: dict[tuple[int, ...], list[tuple[int, int, tuple[float, ...]]]] = {}
+        for (name, cell), found in measured.items():
+            if name in row and cell in column:
+                of_rounds.setdefault(found.rounds, []).append((row[name], column[cell], found.iops))
+        place = {r: i for i, r in enumerate(sorted({r for rounds in of_rounds for r in rounds}))}
+        iops = np.ones((len(configurations), len(cells), len(place)))
         present = np.zeros(iops.shape, dtype=np.bool_)
-        for (j, c), baseline in found.items():
-            at = [rounds[r] for r in baseline.rounds]
-            iops[j, c, at] = baseline.iops
-            present[j, c, at] = True
+        for rounds, those in of_rounds.items():
+            of_j, of_c, values = zip(*those, strict=True)
+            at = np.ix_(range(len(those)), [place[r] for r in rounds])
+            of_those = np.ones((len(those), len(place)))
+            of_those[at] = values
+            iops[of_j, of_c] = of_those
+            present[of_j, of_c] = np.isin(range(len(place)), at[1])
         known: dict[bytes, Blocks] = {}
         for c in range(len(cells)):
             pattern = present[:, c].tobytes()
@@ -205,6 +213,15 @@ class Spread:
     alone_raw: Floats | None = None
     alone_df: Floats | None = None
 
+    def parts(self) -> "SpreadParts":
+        """Return what ``variance_of`` derives from the repeats alone."""
+        df = np.maximum(self.n - 1, 0).astype(np.float64)
+        erratic = np.zeros(len(df), dtype=np.bool_) if self.erratic is None else self.erratic
+        in_pool = _in_pool(self.n > 1, erratic)
+        pool_share = df * in_pool / np.maximum((df * in_pool).sum(axis=0), 1)
+        unsteadiness_df = np.maximum(df.sum(axis=1) + np.where(erratic, 0.0, self.steady_df), 1)
+        return SpreadParts(df, pool_share, self.prior_df / (self.prior_df + df), unsteadiness_df)
+
     def variance_of(self, weights: Floats) -> tuple[float, float]:
         """Variance of a weighted sum of log measurements, and its degrees of freedom.
 
@@ -215,19 +232,15 @@ class Spread:
             The variance, and Satterthwaite's degrees of freedom: 2 V^2 / Var(V), where V is a linear form of
             independent variances, each of which varies by 2 sigma^4 / df.
         """
-        df = np.maximum(self.n - 1, 0).astype(np.float64)
-        erratic = np.zeros(len(df), dtype=np.bool_) if self.erratic is None else self.erratic
-        in_pool = _in_pool(self.n > 1, erratic)
-        pool_share = df * in_pool / np.maximum((df * in_pool).sum(axis=0), 1)
-        drawn = self.prior_df / (self.prior_df + df)
+        parts = self.parts()
+        df, pool_share, drawn = parts.df, parts.pool_share, parts.drawn
         weight = (weights**2).sum(axis=2)
         of_applications = (weights.sum(axis=1) ** 2).sum(axis=1)
         together = float(of_applications.sum())
         variance = float((weight * self.moderated).sum()) + self.applied * together
 
         pooled_part = drawn * weight * self.target
-        unsteadiness_df = np.maximum(df.sum(axis=1) + np.where(erratic, 0.0, self.steady_df), 1)
-        of_configuration = pooled_part.sum(axis=1) ** 2 / unsteadiness_df
+        of_configuration = pooled_part.sum(axis=1) ** 2 / parts.unsteadiness_df
         uncertainty = float((pooled_part**2).sum()) / self.prior_df + float(of_configuration.sum())
         through_pool = (drawn * weight * self.unsteadiness[:, None]).sum(axis=0)
         coefficient = (1 - drawn) * weight + through_pool * pool_share
@@ -238,6 +251,23 @@ class Spread:
             variance += float((self.alone * of_applications).sum())
             uncertainty += float(((self.alone_raw * of_applications) ** 2 / self.alone_df).sum())
         return variance, max(1.0, variance**2 / uncertainty)
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadParts:
+    """Degrees of freedom of a spread, and the shares that follow from them.
+
+    Attributes:
+        df: of each place's own variance, shape (J, C).
+        pool_share: each place's part of its cell's pooled variance, shape (J, C).
+        drawn: part of ``target`` in the moderated variance, shape (J, C).
+        unsteadiness_df: degrees of freedom of each configuration's unsteadiness, shape (J,).
+    """
+
+    df: Floats
+    pool_share: Floats
+    drawn: Floats
+    unsteadiness_df: Floats
 
 
 def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = True) -> Spread | None:
@@ -507,13 +537,10 @@ class _Shifts:
         by_noise = -float(np.trace(self.common @ noise.sum(axis=0)))
         per_variance = float(np.trace(self.own, axis1=1, axis2=2).sum())
         per_variance -= float(np.trace(self.common @ (self.own @ self.own).sum(axis=0)))
-        df = -self.common_df
-        for j, information in enumerate(self.own):
-            at = np.flatnonzero(np.diag(information))
-            inverse, rank = _inverse(information[np.ix_(at, at)])
-            explained += float(self.pull[j, at] @ inverse @ self.pull[j, at])
-            by_noise += float(np.trace(inverse @ noise[j][np.ix_(at, at)]))
-            df += rank
+        inverse = np.linalg.pinv(self.own, rcond=1e-9, hermitian=True)
+        explained += float(np.einsum("jr,jrs,js->", self.pull, inverse, self.pull))
+        by_noise += float(np.einsum("jrs,jsr->", inverse, noise))
+        df = int(np.rint(np.einsum("jrs,jsr->j", inverse, self.own)).sum()) - self.common_df
         if df < 1 or explained <= by_noise:
             return 0.0, 0.0, max(0, df)
         return (explained - by_noise) / per_variance, explained / per_variance, df

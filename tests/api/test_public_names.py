@@ -10,10 +10,11 @@ import pytest
 import cephfit
 
 NAMES = {
-    *("Accuracy", "AccuracySummary", "Baselines", "Prediction", "PredictionSet", "Profile", "Run", "Runs"),
-    *("Samples", "Store", "Verdict", "WorkloadRuns"),
+    *("Accuracy", "AccuracySummary", "Baselines", "ManyPredictions", "Prediction", "PredictionSet", "Profile"),
+    *("Run", "Runs", "Samples", "Store", "Verdict", "WorkloadRuns"),
     *("CephfitError", "ClusterError", "HostError", "InputError", "StoreError"),
-    *("assess", "open_store", "predict", "profile_trace", "read_baselines", "read_profile", "run_sweep"),
+    *("assess", "open_store", "predict", "predict_many", "profile_trace"),
+    *("read_baselines", "read_profile", "run_sweep"),
     "__version__",
 }
 PARAMETERS = {
@@ -23,6 +24,7 @@ PARAMETERS = {
     "blkparse_format, scheduler, waiting, progress",
     "read_baselines": "store_or_csv, run, *, load",
     "predict": "profile, baselines, *, model, confidence",
+    "predict_many": "profiles, baselines, *, model, confidence",
     "assess": "store, runs, *, measured, metric, profiles, models, confidence, leave_out",
     "run_sweep": "sweep, target, store, *, profile, model, new, keep, apply, health_limit_seconds, cluster, "
     "progress",
@@ -32,8 +34,15 @@ METHODS = {
     "Store": {"baselines", "close", "name", "predictions", "profile", "run", "runs", "samples", "workload_runs"},
     "Accuracy": {"models", "notes", "of", "summary", "verified"},
     "AccuracySummary": {"of"},
+    "ManyPredictions": {
+        *("profiles", "configurations", "relative", "low", "high", "best_of", "models", "baselines", "confidence", "notes"),
+        "best",
+    },
 }
-SHOWN = ("Accuracy", "AccuracySummary", "Baselines", "PredictionSet", "Profile", "Run", "Runs", "Samples", "Store")
+SHOWN = (
+    *("Accuracy", "AccuracySummary", "Baselines", "ManyPredictions", "PredictionSet", "Profile", "Run", "Runs"),
+    *("Samples", "Store"),
+)
 
 
 def test_the_public_names_are_these_and_all_are_there() -> None:

@@ -29,6 +29,7 @@ from cephfit.traces.readers.block_events.block_layer import Action
 
 MS, S = 1_000_000, 1_000_000_000
 FUA_BIT = 1 << 15
+META = 1 << 12
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -194,6 +195,65 @@ def test_a_flush_that_never_completes_is_counted(tmp_path: Path) -> None:
     events = [e for e in flush_events() if not (e.what == made.C and e.nbytes == 0)]
     found = profile_files([write(tmp_path / "t", events)], demands=True)
     assert found.commits == Commits(2, None, fua_writes=1, sync_writes=2)
+
+
+def fsyncs(n: int) -> list[Event]:
+    """Writes with fsync on XFS, with the bits that Linux 6.18 recorded on a loop device, which has no FUA.
+
+    The log write is queued with a flush before it and forced unit access. The device gets a flush, the data,
+    another flush; the last completion has no length.
+    """
+    queued, data = made.WRITE | made.SYNC | made.QUEUE, made.WRITE | made.SYNC | META
+    events: list[Event] = []
+    for i in range(n):
+        at, log = 10 * MS * i, {"sector": 393_266 + 6 * i, "nbytes": 3072}
+        of_file = {"sector": 80 + 16 * i, "nbytes": 8192}
+        events += [
+            Event(at, what=made.Q, category=queued, **of_file),
+            Event(at + MS, what=made.C, category=data | 1 << 7, **of_file),
+            Event(at + 2 * MS, what=made.Q, category=queued | META | made.FLUSH | FUA_BIT, **log),
+            Event(at + 3 * MS, 0, 0, made.D, made.READ | made.FLUSH | 1 << 6),
+            Event(at + 4 * MS, (1 << 64) - 1, 0, made.C, made.READ | made.FLUSH | 1 << 7),
+            Event(at + 5 * MS, what=12, category=data | 1 << 8, **log),
+            Event(at + 5 * MS, what=made.D, category=data | 1 << 6, **log),
+            Event(at + 6 * MS, what=made.C, category=data | 1 << 7, **log),
+            Event(at + 7 * MS, 0, 0, made.D, made.READ | made.FLUSH | 1 << 6),
+            Event(at + 8 * MS, (1 << 64) - 1, 0, made.C, made.READ | made.FLUSH | 1 << 7),
+            Event(at + 8 * MS, log["sector"], 0, made.C, data | 1 << 7),
+        ]
+    return events
+
+
+@pytest.mark.parametrize("version", [7, 8])
+def test_a_log_write_counts_as_a_write_as_a_flush_and_as_forced(tmp_path: Path, version: int) -> None:
+    found = profile_files([write(tmp_path / "t", fsyncs(50), version=version)], demands=True)
+    assert found.n_accesses == 100
+    assert found.commits == Commits(50, None, fua_writes=50, sync_writes=100)
+    assert found.description["skipped"] == {}
+
+
+def test_the_device_gets_two_flushes_for_a_log_write(tmp_path: Path) -> None:
+    """Each of 1 ms; the first one's is unknown, because the trace has shown no completion of an access before."""
+    path = write(tmp_path / "t", [e for e in fsyncs(50) if e.nbytes != 8192])
+    found = profile_files([path], demands=True, action=Action.ISSUE)
+    assert found.n_accesses == 50
+    assert found.commits == Commits(100, 0.099, fua_writes=0, sync_writes=50)
+
+
+def test_blkparses_text_of_a_log_write(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    lines = "".join(
+        f"  7,5    0        {2 * i} {i}.000000000 99  Q  WS {16 * i + 80} + 16 [app]\n"
+        f"  7,5    0        {2 * i + 1} {i}.002000000 99  Q FWFSM {393_266 + 6 * i} + 6 [app]\n"
+        f"  7,5    0        {2 * i + 1} {i}.003000000 99  D  FN [kworker/0:1H]\n"
+        f"  7,5    0        {2 * i + 1} {i}.004000000 99  C  FN 0 [0]\n"
+        f"  7,5    0        {2 * i + 1} {i}.006000000 99  C WSM {393_266 + 6 * i} + 6 [0]\n"
+        for i in range(50)
+    )
+    text.write_text(lines)
+    found = profile_files([text], demands=True)
+    assert found.n_accesses == 100
+    assert found.commits == Commits(50, None, fua_writes=50, sync_writes=100)
 
 
 def blkparse_line(event: Event, number: int) -> str:
