@@ -35,7 +35,18 @@ METHODS = {
     "Accuracy": {"models", "notes", "of", "summary", "verified"},
     "AccuracySummary": {"of"},
     "ManyPredictions": {
-        *("profiles", "configurations", "relative", "low", "high", "best_of", "models", "baselines", "confidence", "notes"),
+        *(
+            "profiles",
+            "configurations",
+            "relative",
+            "low",
+            "high",
+            "best_of",
+            "models",
+            "baselines",
+            "confidence",
+            "notes",
+        ),
         "best",
     },
 }

@@ -103,7 +103,7 @@ def test_flushed_writes_use_rates_with_flushes_by_their_share() -> None:
     write = Pattern.RANDWRITE
     cells = [*grid(write), *grid(write, sync="fsync")]
     plain, synced = (seconds(LoadedCell(4 * K, write, 1, 0, sync)) for sync in ("", "fsync"))
-    for flushes, share in ((0, 0.0), (25, 0.25), (400, 1.0)):
+    for flushes, share in ((0, 0.0), (1, 0.32), (4, 1.0), (400, 1.0)):
         (found,) = weighed([demand(4 * K, write)], cells, Commits(flushes))
         assert found == pytest.approx((1 - share) * plain + share * synced)
     (background,) = weighed([demand(4 * K, write, is_sync=False)], cells, Commits(400))
@@ -113,7 +113,7 @@ def test_flushed_writes_use_rates_with_flushes_by_their_share() -> None:
 def test_the_flushed_share_counts_forced_writes_and_never_exceeds_one() -> None:
     demands = [demand(4 * K, Pattern.WRITE), demand(4 * K, Pattern.READ)]
     assert flushed_share(demands, None) == 0
-    assert flushed_share(demands, Commits(10, fua_writes=15)) == 0.25
+    assert flushed_share(demands, Commits(1, fua_writes=2)) == 0.64
     assert flushed_share(demands, Commits(1000)) == 1
     assert flushed_share([demand()], Commits(10)) == 0
 
