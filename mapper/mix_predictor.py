@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Op
 from cephfit.core.values.demand import Demand
@@ -133,8 +134,8 @@ class MixPredictor:
 
         The rate of a cell is the mean IOPS over its repeats. Where not all configurations have the same rounds, it
         is the default's mean times the ratio to it within rounds. A configuration that lacks a cell, or was
-        measured with another number of clients, is omitted; a note names it with the reason. docs/method.md
-        describes the intervals.
+        measured with another number of clients, is omitted; a note names it with the reason. Where several loads
+        were measured, it is predicted from the cells that it has. docs/method.md describes the intervals.
 
         Raises:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.
@@ -174,10 +175,14 @@ class MixPredictor:
                 )
                 floors.append(100 * -math.expm1(-floor))
 
+        fewer, its_notes = self._of_fewer_cells(profile, baselines, compared) if question.by_load else ([], [])
+        named = tuple(f"configuration {p.configuration} is omitted" for p in fewer)
+        notes = [note for note in notes if not named or not note.startswith(named)] + its_notes
         ranked = sorted(
             [
                 Prediction(baselines.default, 100.0, 100.0, 100.0, Verdict.DEFAULT, mix.reasons(equals)),
                 *(self._prediction(n, question, mixtures[n], widths[n], bounds[n], error) for n in mixtures),
+                *fewer,
             ],
             key=lambda prediction: -prediction.relative,
         )
@@ -185,7 +190,7 @@ class MixPredictor:
         better = [p.configuration for p in ranked if p.scatter_low is not None and p.scatter_low > 100]
         worse = [p.configuration for p in ranked if p.scatter_high is not None and p.scatter_high < 100]
         # A configuration that changes few cells may differ by less than the floor; an open end is only a bound.
-        distinct = [name for name in (*better, *worse) if not bounds[name].are_open]
+        distinct = [name for name in (*better, *worse) if name not in bounds or not bounds[name].are_open]
         floors += [abs(p.relative - 100) for p in ranked if p.configuration in distinct]
         return PredictionSet(
             model=question.model,
@@ -198,6 +203,34 @@ class MixPredictor:
             noise_floor=min(floors),
             notes=tuple(notes),
         )
+
+    def _of_fewer_cells(
+        self, profile: Profile, baselines: Baselines, compared: Sequence[str]
+    ) -> tuple[list[Prediction], list[str]]:
+        """Predict configurations that lack cells of the mix, each with the default alone, from what both have.
+
+        Returns:
+            The predictions of those that can be compared so, and a note on each.
+        """
+        found, notes = [], []
+        known = (baselines.default, *compared)
+        others = [name for name in dict.fromkeys(name for name, _ in baselines.loaded) if name not in known]
+        for name in others:
+            loaded = {
+                key: b
+                for key, b in baselines.loaded.items()
+                if key[0] in (baselines.default, name) and (name, key[1]) in baselines.loaded
+            }
+            of_two = replace(baselines, cells={}, loaded=loaded, missing={})
+            joint = 1 - (1 - self.confidence) / (len(compared) + len(others))
+            try:
+                answer = self.at(joint).predict(profile, of_two)
+            except InputError:
+                continue
+            its = [p for p in answer.predictions if p.configuration == name]
+            found += its
+            notes += [f"{name} lacks cells of the workload: it is predicted from those that it has"] * len(its)
+        return found, notes
 
     def _half_width(self, spread: Spread, paired: "_PairedRates", mixture: Mixture) -> float:
         """Return half the interval of the log prediction of one configuration.

@@ -223,15 +223,26 @@ def test_the_share_of_the_storage_limits_what_any_configuration_can_gain() -> No
     assert "0.4 %" in found.notes[0]
 
 
-def test_a_configuration_without_a_needed_rate_is_left_out_by_name() -> None:
+def test_a_configuration_without_a_needed_rate_is_predicted_from_those_that_it_has() -> None:
+    baselines = measured({"A": 1.0, "fast": 2.0, "slow": 0.5})
+    gone = ("fast", LoadedCell(4 * K, Pattern.RANDREAD))
+    lacking = {key: b for key, b in baselines.loaded.items() if key != gone}
+    profile = replace(workload(), demands=(demand(),))
+    found = predictor("waiting").predict(profile, replace(baselines, loaded=lacking))
+    assert [p.configuration for p in found.predictions] == ["fast", "A", "slow"]
+    assert found.of("fast").relative == pytest.approx(200, rel=0.03)
+    assert found.best == "fast"
+    (note,) = [note for note in found.notes if "fast" in note]
+    assert "lacks cells" in note
+
+
+def test_a_configuration_without_any_rate_of_an_op_is_left_out_by_name() -> None:
     baselines = measured({"A": 1.0, "fast": 2.0})
-    lacking = {
-        key: b for key, b in baselines.loaded.items() if key != ("fast", LoadedCell(4 * K, Pattern.RANDREAD))
-    }
+    lacking = {k: b for k, b in baselines.loaded.items() if k[0] == "A" or k[1].pattern.op is Op.WRITE}
     profile = replace(workload(), demands=(demand(),))
     found = predictor("waiting").predict(profile, replace(baselines, loaded=lacking))
     assert [p.configuration for p in found.predictions] == ["A"]
-    assert any("fast" in note and "4K-randread" in note for note in found.notes)
+    assert any("fast is omitted" in note and "4K-randread" in note for note in found.notes)
 
 
 def test_counts_alone_are_interpolated_where_their_cell_was_not_measured() -> None:
