@@ -283,6 +283,7 @@ class Boot(RealWorkload):
         random.Random("boot").shuffle(names)
 
         def operation() -> None:
+            forget(names[-1])  # fast storage reads all files more than once
             names[-1].read_bytes()
             names.insert(0, names.pop())
 
