@@ -35,9 +35,6 @@ _NOTED_SHARE = 0.05
 """Smallest share of the waiting time that is worth a note, or an error."""
 _ABSORBED = 32.0
 """Largest number of writes that a cache is taken to absorb before a flush."""
-_LARGER_COMMITTED = 2.0
-"""Writes that exceed the largest size measured with flushes by more than this factor use rates without flushes:
-the larger a write, the less a flush adds to it."""
 _LARGER = 8.0
 """Accesses that exceed the largest measured size by more than this factor have no prediction."""
 
@@ -234,10 +231,8 @@ def weighed(
         committed, _ = _aligned_as(is_unaligned, [c for c in cells if c.sync])
         flags[0, rows] = demands.nbytes[rows] > limit
         share = np.where(demands.is_write[rows] & (demands.sync[rows] == WAITS), flushed[rows], 0.0)
-        largest = max((c.nbytes for c in committed), default=0)
-        share = np.where(demands.nbytes[rows] > _LARGER_COMMITTED * largest, 0.0, share)
-        if not plain:
-            share = np.ones(len(rows))
+        if not plain or not committed:
+            share = np.full(len(rows), 0.0 if plain else 1.0)
         for part, factor in ((plain, 1 - share), (committed, share)):
             if part:
                 _add_interpolated(weights, rows, factor, demands, part, measured)

@@ -32,6 +32,7 @@ from cephfit.mapper.access_weights import (
     refuse_unmeasured,
     weighed,
 )
+from cephfit.mapper.completed_rates import completed
 from cephfit.mapper.demand_mix import waiting_with_flushes
 from cephfit.mapper.many_variances import Quantiles, RateScatter, ScatterCoefficients, TimeScatter
 from cephfit.mapper.mix_predictor import without_waiting
@@ -238,6 +239,8 @@ class _Sweep:
 
     @classmethod
     def of(cls, baselines: Baselines, names: tuple[str, ...], kind: _Kind) -> "_Sweep":
+        if kind.by_load:
+            baselines = completed(baselines)
         measured: Mapping[Any, Baseline] = baselines.loaded if kind.by_load else baselines.cells
         cells: tuple[Cell | LoadedCell, ...] = CELLS
         if kind.by_load:

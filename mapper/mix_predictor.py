@@ -20,6 +20,7 @@ from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, model_calle
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
 from cephfit.mapper.access_weights import counted_demands
+from cephfit.mapper.completed_rates import completed
 from cephfit.mapper.demand_mix import DemandMix
 from cephfit.mapper.mixture import MIXERS, CellMix, LimitBounds, Mix, Mixture, used_cells
 from cephfit.mapper.model_error import NO_ERROR, ModelError
@@ -93,6 +94,8 @@ class Question:
         measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
         if not measured:
             baselines.of(baselines.default, CELLS[0])  # refused: there are no figures of the default
+        baselines = completed(baselines)
+        measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
         mix = DemandMix.of(profile, demands, measured, by_waiting=by_waiting, where=baselines.source)
         default = _rates(baselines.loaded, baselines.default, mix.cells)
         notes = mix.notes(default, where=baselines.source)
@@ -151,7 +154,11 @@ class MixPredictor:
             notes += _of_the_load(profile, baselines, (baselines.default, *compared), own)
             notes += lost_repeats(baselines, (baselines.default, *compared), own)
         equals = mix.added(default, default)
-        table = (Table.of_loaded if question.by_load else Table.of)(baselines, (baselines.default, *compared))
+        names = (baselines.default, *compared)
+        if question.by_load:
+            table = Table.of_loaded(replace(baselines, loaded=question.measured), names)
+        else:
+            table = Table.of(baselines, names)
         used = np.array([table.cells.index(cell) for cell in cells])
         spread = self.spread_of(table) if compared else None
         notes += [_no_spread(bool(compared))] if spread is None else spread.notes

@@ -45,7 +45,9 @@ def ranking_of(
         axis=relative_axis([p.relative for p in rows if p.relative > 0], ends),
         rows=tuple(
             RankingRow(
-                p.configuration, p.relative, p.low, p.high, p.verdict, _why(p), sets.get(p.configuration, "")
+                *(p.configuration, p.relative, p.low, p.high, p.verdict, _why(p)),
+                sets.get(p.configuration, ""),
+                p.error_share,
             )
             for p in rows
         ),

@@ -243,6 +243,8 @@ class RankingRow:
     why: str
     sets: str = ""
     """Its settings as text; empty where it has none, or was never applied."""
+    error_share: float | None = None
+    """As in ``Prediction``."""
 
 
 @dataclass(frozen=True, slots=True)

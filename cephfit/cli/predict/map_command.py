@@ -113,11 +113,18 @@ def _print(predictions: PredictionSet, warnings: list[str]) -> None:
     click.echo()
     click.echo(_answer(predictions))
     click.echo()
-    print_table(
-        ["configuration", "relative", f"{predictions.confidence * 100:g} % interval", "verdict", "moved by"],
-        [_row(p) for p in predictions.predictions],
-        right=(1, 2),
-    )
+    errs = any(p.error_share is not None for p in predictions.predictions)
+    columns = ["configuration", "relative", f"{predictions.confidence * 100:g} % interval", "verdict", "moved by"]
+    rows = [_row(p) for p in predictions.predictions]
+    if errs:
+        columns.insert(3, "by the model")
+        for row, p in zip(rows, predictions.predictions, strict=True):
+            row.insert(3, "" if p.error_share is None else f"{100 * p.error_share:.0f} %")
+    print_table(columns, rows, right=(1, 2, 3) if errs else (1, 2))
+    if errs:
+        click.echo(
+            "By the model: the part of the squared width that is the model's own error; the rest is scatter"
+        )
     click.echo()
     _print_weights(predictions)
     for note in predictions.notes:

@@ -65,6 +65,18 @@ class Prediction:
     scatter_low: float | None = None
     scatter_high: float | None = None
 
+    @property
+    def error_share(self) -> float | None:
+        """Share of the model's own error in the squared width of the interval, in logs, 0 to 1.
+
+        None for the default, and where the error is 0 or an end is open.
+        """
+        ends = (self.low, self.high, self.scatter_low or 0.0, self.scatter_high or math.inf)
+        if not all(0 < end < math.inf for end in ends) or self.low == self.high:
+            return None
+        whole, scatter = math.log(ends[1] / ends[0]), math.log(ends[3] / ends[2])
+        return None if whole <= scatter else 1 - (scatter / whole) ** 2
+
     def __post_init__(self) -> None:
         if not self.low <= self.relative <= self.high:
             raise ValueError(f"{self.configuration}: {self.relative} is outside {self.low}..{self.high}")

@@ -1,0 +1,156 @@
+"""Rates of kinds of accesses that were not measured together, from those that were.
+
+A sweep measures depths, alignment and commits one at a time. A workload has them together: unaligned writes with
+several outstanding. Their effects are taken to multiply. The rate of a kind that was not measured is that of the
+same size and pattern, shallow, aligned and without flushes, times the effect of each of its properties. An effect is
+a ratio of two measured rates of the same configuration in the same round, at the nearest size where both were
+measured. Effects of depth on sequential accesses are those on random ones where only these were measured.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import LoadedCell, Op, Pattern
+
+_FLUSHED_UP_TO = 2.0
+"""Writes that exceed the largest size measured with flushes by more than this factor are taken to be unaffected by
+them: the larger a write, the less a flush adds to it."""
+
+_Effect = tuple[LoadedCell, LoadedCell]
+"""Two measured kinds; the effect is the ratio of the first one's rate to the second one's."""
+
+
+def completed(baselines: Baselines) -> Baselines:
+    """Return the baselines with all combinations of the measured properties in ``loaded``.
+
+    A combination is added to every configuration that has all rates it follows from, in the rounds of all.
+    """
+    grid = _Grid.of([cell for name, cell in baselines.loaded if name == baselines.default])
+    sources = [(kind, grid.sources_of(kind)) for kind in grid.missing()]
+    loaded = dict(baselines.loaded)
+    for name in dict.fromkeys(name for name, _ in baselines.loaded):
+        for kind, its in sources:
+            if its is not None and (found := _derived(baselines, name, kind, *its)) is not None:
+                loaded.setdefault((name, kind), found)
+    return replace(baselines, loaded=loaded)
+
+
+def _derived(
+    baselines: Baselines, name: str, kind: LoadedCell, base: LoadedCell, effects: Sequence[_Effect]
+) -> Baseline | None:
+    """Return the baseline of a kind under one configuration; None if it lacks a rate, or they share no round."""
+    cells = [base, *(cell for effect in effects for cell in effect)]
+    rows = [baselines.loaded.get((name, cell)) for cell in cells]
+    measured = [dict(zip(row.rounds, row.iops, strict=True)) for row in rows if row is not None]
+    rounds = sorted(set.intersection(*map(set, measured)))
+    if len(measured) < len(cells) or not rounds:
+        return None
+    iops = np.array([[of_round[r] for r in rounds] for of_round in measured])
+    factors = iops[1::2] / iops[2::2]
+    rates = iops[0] * factors.prod(axis=0)
+    n_clients = baselines.loaded[name, base].n_clients
+    return Baseline(name, kind.bin_cell, tuple(rates.tolist()), n_clients, tuple(rounds))
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """The kinds of accesses that were measured under the default.
+
+    Attributes:
+        cells: all.
+        shallow: the smallest depth.
+    """
+
+    cells: frozenset[LoadedCell]
+    shallow: int
+
+    @classmethod
+    def of(cls, cells: Sequence[LoadedCell]) -> "_Grid":
+        return cls(frozenset(cells), min((cell.iodepth for cell in cells), default=1))
+
+    def missing(self) -> Iterator[LoadedCell]:
+        """Yield the combinations of measured properties that were not measured."""
+        sizes = sorted({(cell.nbytes, cell.pattern) for cell in self.cells})
+        depths, alignments, syncs = (
+            sorted({values(cell) for cell in self.cells} | {least})
+            for values, least in (
+                (lambda cell: cell.iodepth, self.shallow),
+                (lambda cell: cell.align_nbytes, 0),
+                (lambda cell: cell.sync, ""),
+            )
+        )
+        for (nbytes, pattern), depth, align, sync in product(sizes, depths, alignments, syncs):
+            kind = LoadedCell(nbytes, pattern, depth, align, sync)
+            if kind not in self.cells and align < nbytes and not (sync and pattern.op is Op.READ):
+                yield kind
+
+    def sources_of(self, kind: LoadedCell) -> tuple[LoadedCell, tuple[_Effect, ...]] | None:
+        """Return the measured kinds that a rate follows from: the plain one, and the effects; None if unknown."""
+        base = self._plain(kind)
+        if base not in self.cells:
+            return None
+        effects: list[_Effect] = []
+        for is_needed, find in (
+            (kind.align_nbytes > 0, self._of_alignment),
+            (kind.iodepth > self.shallow, self._of_depth),
+            (bool(kind.sync), self._of_commits),
+        ):
+            found = find(kind) if is_needed else None
+            if is_needed and found is None:
+                return None
+            effects += [found] if found is not None and found[0] != found[1] else []
+        return base, tuple(effects)
+
+    def _plain(self, kind: LoadedCell) -> LoadedCell:
+        return replace(kind, iodepth=self.shallow, align_nbytes=0, sync="")
+
+    def _of_alignment(self, kind: LoadedCell) -> _Effect | None:
+        return _nearest(
+            kind,
+            (
+                (cell, self._plain(cell))
+                for cell in self.cells
+                if cell == replace(self._plain(kind), nbytes=cell.nbytes, align_nbytes=kind.align_nbytes)
+                and self._plain(cell) in self.cells
+            ),
+        )
+
+    def _of_depth(self, kind: LoadedCell) -> _Effect | None:
+        for pattern in (kind.pattern, Pattern.of(kind.pattern.op, is_random=True)):
+            pairs = [
+                (cell, replace(cell, iodepth=self.shallow))
+                for cell in self.cells
+                if (cell.pattern, cell.iodepth, cell.sync) == (pattern, kind.iodepth, "")
+                and replace(cell, iodepth=self.shallow) in self.cells
+            ]
+            alike = [pair for pair in pairs if bool(pair[0].align_nbytes) is bool(kind.align_nbytes)]
+            if found := _nearest(kind, alike or pairs):
+                return found
+        return None
+
+    def _of_commits(self, kind: LoadedCell) -> _Effect | None:
+        """Return the effect of flushes; a kind over itself where the writes are too large for any."""
+        found = _nearest(
+            kind,
+            (
+                (cell, replace(cell, sync=""))
+                for cell in self.cells
+                if (cell.pattern, cell.iodepth, cell.sync) == (kind.pattern, self.shallow, kind.sync)
+                and replace(cell, sync="") in self.cells
+            ),
+        )
+        if found is not None and kind.nbytes > _FLUSHED_UP_TO * found[0].nbytes:
+            return found[1], found[1]
+        return found
+
+
+def _nearest(kind: LoadedCell, effects: "Iterator[_Effect] | Sequence[_Effect]") -> _Effect | None:
+    """Return the effect that was measured at the nearest size, in logarithms; None without any."""
+    return min(
+        effects, key=lambda pair: (abs(math.log(pair[0].nbytes / kind.nbytes)), pair[0], pair[1]), default=None
+    )

@@ -1,0 +1,103 @@
+"""Rates of combinations that were not measured, from effects that were measured one at a time."""
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import LoadedCell, Op, Pattern
+from cephfit.mapper.completed_rates import completed
+
+K = 1024
+SIZES = (4 * K, 32 * K, 128 * K)
+DEPTHS = (1, 4, 16)
+
+
+def rate(name: str, cell: LoadedCell, repeat: int) -> float:
+    """A storage in which all effects multiply, and differ between configurations."""
+    factor = {"A": 1.0, "B": 1.7}[name]
+    found = 1e6 * factor / (2e4 + cell.nbytes) * (0.3 if cell.pattern.is_random else 1.0) * (1 + 0.01 * repeat)
+    found *= cell.iodepth ** (0.5 * factor / 1.7)
+    found *= 0.4 * factor if cell.align_nbytes else 1.0
+    return found * (0.5 / factor if cell.sync else 1.0)
+
+
+def measured(cells: list[LoadedCell]) -> Baselines:
+    rounds = (0, 1, 2)
+    return Baselines(
+        {},
+        "run r1",
+        loaded={
+            (name, cell): Baseline(name, cell.bin_cell, tuple(rate(name, cell, r) for r in rounds), 1, rounds)
+            for name, cell in product("AB", cells)
+        },
+    )
+
+
+def one_at_a_time() -> list[LoadedCell]:
+    cells = [LoadedCell(n, pattern) for n, pattern in product(SIZES, Pattern)]
+    cells += [LoadedCell(n, Pattern.RANDWRITE, d) for n, d in product(SIZES[:2], DEPTHS[1:])]
+    cells += [LoadedCell(n, Pattern.RANDWRITE, 1, 4 * K) for n in SIZES[1:]]
+    return [*cells, *(LoadedCell(n, Pattern.RANDWRITE, 1, 0, "fsync") for n in SIZES)]
+
+
+@given(
+    nbytes=st.sampled_from(SIZES),
+    depth=st.sampled_from(DEPTHS),
+    is_aligned=st.booleans(),
+    is_flushed=st.booleans(),
+)
+def test_effects_that_multiply_are_found_exactly(
+    nbytes: int, depth: int, is_aligned: bool, is_flushed: bool
+) -> None:
+    align = 0 if is_aligned or nbytes == 4 * K else 4 * K
+    cell = LoadedCell(nbytes, Pattern.RANDWRITE, depth, align, "fsync" if is_flushed else "")
+    found = completed(measured(one_at_a_time())).loaded
+    for name in "AB":
+        assert found[name, cell].iops == pytest.approx([rate(name, cell, r) for r in range(3)])
+        assert found[name, cell].rounds == (0, 1, 2)
+        assert found[name, cell].cell == cell.bin_cell
+
+
+def test_what_was_measured_stays() -> None:
+    before = measured(one_at_a_time())
+    after = completed(before)
+    assert {key: after.loaded[key] for key in before.loaded} == dict(before.loaded)
+    assert completed(after).loaded == after.loaded
+
+
+def test_depth_of_sequential_accesses_follows_that_of_random_ones() -> None:
+    found = completed(measured(one_at_a_time())).loaded
+    plain, deep = (found["B", LoadedCell(32 * K, Pattern.WRITE, d)].iops[0] for d in (1, 16))
+    random, random_deep = (rate("B", LoadedCell(32 * K, Pattern.RANDWRITE, d), 0) for d in (1, 16))
+    assert deep / plain == pytest.approx(random_deep / random)
+
+
+def test_reads_have_no_flushes_and_no_depth_that_no_read_was_measured_at() -> None:
+    kinds = [cell for _, cell in completed(measured(one_at_a_time())).loaded]
+    reads = [cell for cell in kinds if cell.pattern.op is Op.READ]
+    assert {cell.sync for cell in reads} == {""}
+    assert {cell.iodepth for cell in reads} == {1}
+
+
+def test_large_writes_are_unaffected_by_flushes_that_only_small_ones_were_measured_with() -> None:
+    cells = [c for c in one_at_a_time() if not c.sync or c.nbytes == 4 * K]
+    found = completed(measured(cells)).loaded
+    flushed, plain = (found["A", LoadedCell(128 * K, Pattern.RANDWRITE, 1, 0, s)].iops[0] for s in ("fsync", ""))
+    assert flushed == pytest.approx(plain)
+
+
+def test_a_configuration_without_the_rates_has_no_combination_and_rounds_are_those_of_all() -> None:
+    baselines = measured(one_at_a_time())
+    loaded = {k: b for k, b in baselines.loaded.items() if k != ("B", LoadedCell(32 * K, Pattern.RANDWRITE, 4))}
+    short = LoadedCell(32 * K, Pattern.RANDWRITE, 1, 4 * K)
+    loaded["A", short] = replace(loaded["A", short], iops=loaded["A", short].iops[:2], rounds=(0, 2))
+    found = completed(replace(baselines, loaded=loaded)).loaded
+    both = LoadedCell(32 * K, Pattern.RANDWRITE, 4, 4 * K)
+    assert ("B", both) not in found
+    assert found["A", both].rounds == (0, 2)
+    assert all(math.isfinite(v) and v > 0 for b in found.values() for v in b.iops)
