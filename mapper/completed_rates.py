@@ -2,8 +2,8 @@
 
 A sweep measures depths, alignment and commits one at a time. A workload has them together: unaligned writes with
 several outstanding. Their effects are taken to multiply. The rate of a kind that was not measured is that of the
-same size and pattern, shallow, aligned and without flushes, times the effect of each of its properties. An effect is
-a ratio of two measured rates of the same configuration in the same round, at the nearest size where both were
+same size and pattern, shallow, aligned and without flushes, times the effect of each of its properties. An effect
+is a ratio of two measured rates of the same configuration in the same round, at the nearest size where both were
 measured. Effects of depth on sequential accesses are those on random ones where only these were measured.
 """
 
