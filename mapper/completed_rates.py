@@ -76,14 +76,9 @@ class _Grid:
     def missing(self) -> Iterator[LoadedCell]:
         """Yield the combinations of measured properties that were not measured."""
         sizes = sorted({(cell.nbytes, cell.pattern) for cell in self.cells})
-        depths, alignments, syncs = (
-            sorted({values(cell) for cell in self.cells} | {least})
-            for values, least in (
-                (lambda cell: cell.iodepth, self.shallow),
-                (lambda cell: cell.align_nbytes, 0),
-                (lambda cell: cell.sync, ""),
-            )
-        )
+        depths = sorted({cell.iodepth for cell in self.cells})
+        alignments = sorted({cell.align_nbytes for cell in self.cells} | {0})
+        syncs = sorted({cell.sync for cell in self.cells} | {""})
         for (nbytes, pattern), depth, align, sync in product(sizes, depths, alignments, syncs):
             kind = LoadedCell(nbytes, pattern, depth, align, sync)
             if kind not in self.cells and align < nbytes and not (sync and pattern.op is Op.READ):

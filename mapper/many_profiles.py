@@ -446,9 +446,9 @@ def _predict_block(
     for members in groups.values():
         at = np.array(members, dtype=np.intp)
         group = sweep.group(is_compared[at[0]], confidence)
-        fits = work.used[at].any(axis=1) & ~(work.used[at] & ~group.is_usable).any(axis=1)
-        if sweep.kind.by_load and not is_compared[at[0]].all():
-            fits[:] = False  # configurations that lack cells are predicted from those that they have
+        # By load, configurations that lack cells are predicted one by one, from those that they have.
+        is_whole = not sweep.kind.by_load or bool(is_compared[at[0]].all())
+        fits = work.used[at].any(axis=1) & ~(work.used[at] & ~group.is_usable).any(axis=1) & is_whole
         alone += rows[at[~fits]].tolist()
         at = at[fits]
         n_together = max(1, _PLACES // max(1, len(group.columns)))

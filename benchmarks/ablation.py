@@ -1,0 +1,77 @@
+"""What each part of the method earns on the evaluation set: the table of docs/evidence.md.
+
+Each row leaves one thing out of the baselines or the profiles, and predicts every workload again. Minutes are what
+fio measured in the cells that are left, for all configurations and rounds, without what is around each run.
+"""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.cells import LoadedCell
+from cephfit.core.values.profile import Profile
+from cephfit.mapper.model_evaluation import EvaluatedWorkload
+from cephfit.operations.evaluation_set import read_folder
+from cephfit.operations.model_assessment import FIGURES, assess_models, figure_text
+
+FOLDER = Path(__file__).parent / "data" / "evaluation"
+RUN_SECONDS = 1.4
+"""Ramp and measured time of each run of the evaluation's sweep."""
+SHOWN = ("median_error_pct", "p90_error_pct", "spearman", "mean_regret_pct", "best_in_top_2", "worst_named")
+
+
+def cells_where(keep: Callable[[LoadedCell], bool]) -> Callable[[Baselines], Baselines]:
+    """Return what keeps some kinds of accesses of the baselines."""
+    return lambda b: replace(b, loaded={key: found for key, found in b.loaded.items() if keep(key[1])})
+
+
+def without_commits(profile: Profile) -> Profile:
+    return replace(profile, commits=None)
+
+
+def as_they_are(baselines: Baselines) -> Baselines:
+    return baselines
+
+
+ROWS: tuple[tuple[str, str, Callable[[Baselines], Baselines], Callable[[Profile], Profile] | None], ...] = (
+    ("`waiting`, all", "waiting", as_they_are, None),
+    ("without alignment", "waiting", cells_where(lambda cell: not cell.align_nbytes), None),
+    ("without depth", "waiting", cells_where(lambda cell: cell.iodepth == 1), None),
+    ("without commits", "waiting", cells_where(lambda cell: not cell.sync), without_commits),
+    ("without waiting weights: `time`", "time", as_they_are, None),
+    (
+        "without all of these: natural alignment, depth 1, `time`",
+        "time",
+        cells_where(lambda cell: cell.iodepth == 1 and not cell.align_nbytes and not cell.sync),
+        without_commits,
+    ),
+)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    arguments.add_argument("--folder", type=Path, default=FOLDER)
+    evaluation = read_folder(arguments.parse_args().folder)
+    heads = dict(FIGURES)
+    print(f"| | {' | '.join(heads[figure] for figure in SHOWN)} | minutes of fio |")
+    print("|---|" + "---|" * (len(SHOWN) + 1))
+    for title, model, of_baselines, of_profile in ROWS:
+        changed = tuple(changed_workload(w, of_baselines, of_profile) for w in evaluation.workloads)
+        (figures,) = assess_models(replace(evaluation, workloads=changed), models=[model]).accuracy
+        minutes = sum(len(b.iops) for b in changed[0].baselines.loaded.values()) * RUN_SECONDS / 60
+        print(f"| {title} | {' | '.join(figure_text(figures, figure) for figure in SHOWN)} | {minutes:.0f} |")
+
+
+def changed_workload(
+    workload: EvaluatedWorkload,
+    of_baselines: Callable[[Baselines], Baselines],
+    of_profile: Callable[[Profile], Profile] | None,
+) -> EvaluatedWorkload:
+    profile = workload.profile if of_profile is None else of_profile(workload.profile)
+    return replace(workload, profile=profile, baselines=of_baselines(workload.baselines))
+
+
+if __name__ == "__main__":
+    main()
