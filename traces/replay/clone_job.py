@@ -234,6 +234,8 @@ def _phase(
 
 def _pauses(seconds: float, accesses: float, iodepth: int) -> tuple[int | None, int | None, float]:
     """Return the length of a pause in us, the accesses before each, and the pauses of a pass in seconds."""
+    if 1e6 * seconds < _LEAST_PAUSE_US:  # of a whole pass
+        return None, None, 0.0
     each_us = 1e6 * seconds / accesses
     blocks = 1 if iodepth == 1 else _DRAINED_SHARE * iodepth
     if each_us * blocks < _LEAST_PAUSE_US and each_us > 0:
