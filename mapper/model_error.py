@@ -25,11 +25,14 @@ class ModelError:
         floor: its scale where a configuration is predicted to perform like the default, in log units.
         slope: increase of the scale with the distance of the prediction from the default, both in log units.
         df: degrees of freedom; few mean heavy tails, infinite is the normal distribution.
+        by_load_only: known only for answers that use sizes, depths, alignment and commits, not for those from the
+            20 cells alone.
     """
 
     floor: float
     slope: float
     df: float = math.inf
+    by_load_only: bool = False
 
     def scale(self, relative: float) -> float:
         """The scale for a prediction, default = 100; the standard deviation of a normal distribution."""
@@ -55,8 +58,24 @@ class ModelError:
 
 NO_ERROR = ModelError(0.0, 0.0)
 
-ERRORS: Mapping[str, ModelError] = {}
-"""By model."""
+ERRORS: Mapping[str, ModelError] = {
+    "waiting": ModelError(0.0712, 0.3886, 6.0, by_load_only=True),
+    "time": ModelError(0.0888, 0.1317, 4.0, by_load_only=True),
+}
+"""By model: fitted to `benchmarks/data/evaluation`, as `cephfit assess --json` prints them."""
+
+
+def error_for(errors: Mapping[str, ModelError], model: str, *, by_load: bool) -> ModelError:
+    """Return the error of a model's answer; none if it is unknown.
+
+    Args:
+        errors: by model.
+        model: that answers.
+        by_load: whether it used sizes, depths, alignment and commits.
+    """
+    error = errors.get(model, NO_ERROR)
+    return NO_ERROR if error.by_load_only and not by_load else error
+
 
 LEAST_RESIDUALS = 4
 """Fewest residuals from which an error is fitted: it has three parameters."""

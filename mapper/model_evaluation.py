@@ -238,6 +238,6 @@ def _joined(before: PredictionSet, by_left: Mapping[str, PredictionSet]) -> Pred
         for p in before.predictions
     )
     default = next(p.configuration for p in rows if p.verdict is Verdict.DEFAULT)
-    better = [p.configuration for p in rows if p.verdict is Verdict.BETTER]
-    worse = [p.configuration for p in rows if p.verdict is Verdict.WORSE]
+    better = [p.configuration for p in rows if p.scatter_low is not None and p.scatter_low > 100]
+    worse = [p.configuration for p in rows if p.scatter_high is not None and p.scatter_high < 100]
     return replace(before, predictions=rows, best=[*better, default][0], worst=[default, *worse][-1])

@@ -1,0 +1,53 @@
+"""The product's own evaluation: its constants and documents say what its data give."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from cephfit.mapper.model_error import ERRORS
+from cephfit.mapper.model_evaluation import LeaveOut
+from cephfit.operations.evaluation_set import read_folder
+from cephfit.operations.model_assessment import FIGURES, ModelAssessment, assess_models, figure_text
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOWN = [figure for figure, _ in FIGURES]
+
+
+@cache
+def assessed(leave_out: LeaveOut | None = None) -> ModelAssessment:
+    return assess_models(read_folder(ROOT / "benchmarks" / "data" / "evaluation"), leave_out=leave_out)
+
+
+def test_it_has_ten_workloads_on_ten_configurations_and_the_default() -> None:
+    first = assessed().accuracy[0]
+    assert first.model == "waiting"
+    assert first.n_runs >= 10
+    assert first.n_configurations >= 10 * first.n_runs
+
+
+def test_the_errors_of_the_models_are_those_of_the_evaluation() -> None:
+    for model, error in assessed().errors.items():
+        if model in ERRORS:
+            assert (ERRORS[model].floor, ERRORS[model].slope) == pytest.approx(
+                (error.floor, error.slope), rel=0.02
+            )
+            assert ERRORS[model].df == error.df
+    assert set(ERRORS) == {"waiting", "time"}
+
+
+def test_the_model_for_waiting_times_beats_the_thesis_and_its_intervals_hold_for_workloads_left_out() -> None:
+    by_model = {a.model: a for a in assessed(LeaveOut.WORKLOADS).accuracy}
+    waiting, meyer = by_model["waiting"], by_model["meyer"]
+    assert waiting.median_error_pct is not None
+    assert meyer.median_error_pct is not None
+    assert waiting.median_error_pct < meyer.median_error_pct
+    assert waiting.coverage is not None
+    assert 0.85 <= waiting.coverage <= 0.95
+
+
+def test_the_table_of_the_evidence_is_what_the_evaluation_gives() -> None:
+    page = (ROOT / "docs" / "evidence.md").read_text()
+    for accuracy in assessed(LeaveOut.WORKLOADS).accuracy:
+        row = f"| {accuracy.model} | {' | '.join(figure_text(accuracy, figure) for figure in SHOWN)} |"
+        assert row in page
