@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from tiny_sweep import SWEEP
 
 from cephfit.cli.predict import map_command as map_command
@@ -41,6 +41,11 @@ def folder(tmp_path: Path) -> Path:
                 for repeat, wobble in enumerate((0.99, 1.01)):
                     store.add_samples("r1", [_sample(name, cell, repeat, 100 * speed * wobble)], fio_json=None)
     return tmp_path
+
+
+def json_of(result: Result) -> Any:
+    """The document that a command printed; some versions of Click mix it with the progress before it."""
+    return json.loads(result.stdout[result.stdout.index("{") :])
 
 
 def _sample(configuration: str, cell: Cell, repeat: int, iops: float) -> Sample:
@@ -123,7 +128,7 @@ def test_on_a_simulated_target_the_profile_runs_at_the_true_rates(folder: Path) 
         [*arguments, "--target", "sim:noise=0", "--configurations", "ssd", "--json"],
         catch_exceptions=False,
     )
-    rows = {row["configuration"]: row for row in json.loads(result.stdout)["rows"]}
+    rows = {row["configuration"]: row for row in json_of(result)["rows"]}
     tiny = {c.name: c for c in parse_sweep(SWEEP, file="tiny.yaml").configurations}
     seconds = {name: seconds_of(profile, tiny[name]) for name in ("A", "ssd")}
     assert rows["A"]["values"] == pytest.approx([100 / seconds["A"]] * 3)
@@ -157,4 +162,4 @@ def test_each_workload_of_a_run_keeps_its_profile_and_can_be_assessed(folder: Pa
             assert document is not None
             assert document["name"] == name
     found = CliRunner().invoke(assess, [store, "--json"], catch_exceptions=False)
-    assert {ratio["workload"] for ratio in json.loads(found.stdout)["ratios"]} == {"shop", "mail"}
+    assert {ratio["workload"] for ratio in json_of(found)["ratios"]} == {"shop", "mail"}
