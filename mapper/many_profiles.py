@@ -36,7 +36,7 @@ from cephfit.mapper.completed_rates import completed
 from cephfit.mapper.demand_mix import waiting_with_flushes
 from cephfit.mapper.many_variances import Quantiles, RateScatter, ScatterCoefficients, TimeScatter
 from cephfit.mapper.mix_predictor import without_waiting
-from cephfit.mapper.model_error import ERRORS, NO_ERROR, ModelError, error_for
+from cephfit.mapper.model_error import ERRORS, NO_ERROR, ModelError
 
 _BLOCK = 512
 """Workloads whose demands are in memory together."""
@@ -74,7 +74,8 @@ def predict_many(
     alone: list[int] = []
     for kind, rows in _kinds(profiles, baselines, model):
         sweep = _Sweep.of(baselines, table.names, kind)
-        error = error_for(ERRORS if with_error else {}, kind.model, by_load=kind.by_load)
+        known = ERRORS.get(kind.model, NO_ERROR) if with_error else NO_ERROR
+        error = known.of_answer(by_load=kind.by_load)
         for begin in range(0, len(rows), _BLOCK):
             block = rows[begin : begin + _BLOCK]
             found = [profiles[i] for i in block]

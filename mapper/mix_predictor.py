@@ -23,7 +23,7 @@ from cephfit.mapper.access_weights import counted_demands
 from cephfit.mapper.completed_rates import completed
 from cephfit.mapper.demand_mix import DemandMix
 from cephfit.mapper.mixture import MIXERS, CellMix, LimitBounds, Mix, Mixture, used_cells
-from cephfit.mapper.model_error import ModelError, error_for
+from cephfit.mapper.model_error import NO_ERROR, ModelError
 
 Measured = Cell | LoadedCell
 _REASONS = 2
@@ -144,7 +144,7 @@ class MixPredictor:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.
         """
         question = self.question_of(self.name, profile, baselines)
-        error = error_for(self.errors, question.model, by_load=question.by_load)
+        error = self.errors.get(question.model, NO_ERROR).of_answer(by_load=question.by_load)
         mix, cells = question.mix, question.mix.cells
         compared, notes = _complete(question.measured, baselines, cells)
         default = _rates(question.measured, baselines.default, cells)

@@ -25,14 +25,18 @@ class ModelError:
         floor: its scale where a configuration is predicted to perform like the default, in log units.
         slope: increase of the scale with the distance of the prediction from the default, both in log units.
         df: degrees of freedom; few mean heavy tails, infinite is the normal distribution.
-        by_load_only: known only for answers that use sizes, depths, alignment and commits, not for those from the
-            20 cells alone.
+        by_cells: the error of answers from the 20 cells alone, where it differs from that of answers from sizes,
+            depths, alignment and commits; None: the same.
     """
 
     floor: float
     slope: float
     df: float = math.inf
-    by_load_only: bool = False
+    by_cells: "ModelError | None" = None
+
+    def of_answer(self, *, by_load: bool) -> "ModelError":
+        """The error of an answer; ``by_load``: from sizes, depths, alignment and commits."""
+        return self if by_load or self.by_cells is None else self.by_cells
 
     def scale(self, relative: float) -> float:
         """The scale for a prediction, default = 100; the standard deviation of a normal distribution."""
@@ -59,22 +63,11 @@ class ModelError:
 NO_ERROR = ModelError(0.0, 0.0)
 
 ERRORS: Mapping[str, ModelError] = {
-    "waiting": ModelError(0.0712, 0.3886, 6.0, by_load_only=True),
-    "time": ModelError(0.0888, 0.1317, 4.0, by_load_only=True),
+    "waiting": ModelError(0.0712, 0.3886, 6.0, by_cells=NO_ERROR),
+    "time": ModelError(0.0888, 0.1317, 4.0, by_cells=NO_ERROR),
 }
-"""By model: fitted to `benchmarks/data/evaluation`, as `cephfit assess --json` prints them."""
-
-
-def error_for(errors: Mapping[str, ModelError], model: str, *, by_load: bool) -> ModelError:
-    """Return the error of a model's answer; none if it is unknown.
-
-    Args:
-        errors: by model.
-        model: that answers.
-        by_load: whether it used sizes, depths, alignment and commits.
-    """
-    error = errors.get(model, NO_ERROR)
-    return NO_ERROR if error.by_load_only and not by_load else error
+"""By model: fitted to `benchmarks/data/evaluation`, as `cephfit assess --json` prints them. For answers from the
+20 cells alone none is known; it is larger."""
 
 
 LEAST_RESIDUALS = 4

@@ -20,7 +20,7 @@ from cephfit.core.values.workload_clone import CLONE_ERROR, MOST_CANDIDATES
 from cephfit.core.variance import LARGEST_LOG
 from cephfit.mapper import MODELS, predictor
 from cephfit.mapper.mix_predictor import MixPredictor
-from cephfit.mapper.model_error import ERRORS, ModelError
+from cephfit.mapper.model_error import ERRORS, NO_ERROR, ModelError
 
 ASSUMED_MODEL_ERROR = ModelError(0.2, 0.0)
 """Error of a model without an estimate in ``ERRORS``, in log units.
@@ -40,7 +40,11 @@ def probe_predictor(model: str = MODELS[0], *, confidence: float = DEFAULT_CONFI
     """
     found = predictor(model, confidence=confidence)
     assert isinstance(found, MixPredictor), "errors are those of mixes"
-    return replace(found, errors={**dict.fromkeys(MODELS, ASSUMED_MODEL_ERROR), **ERRORS})
+    known = {
+        name: replace(error, by_cells=ASSUMED_MODEL_ERROR) if error.by_cells is NO_ERROR else error
+        for name, error in ERRORS.items()
+    }
+    return replace(found, errors={**dict.fromkeys(MODELS, ASSUMED_MODEL_ERROR), **known})
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,3 +150,11 @@ def test_a_model_without_an_estimated_error_has_the_assumed_one(monkeypatch: pyt
     assert errors["time"] == ASSUMED_MODEL_ERROR
     assert errors["meyer"].floor == 0.5
     assert probe_predictor("time").name == predictor("time").name
+
+
+def test_an_answer_from_cells_alone_has_the_assumed_error_where_only_that_by_load_is_known() -> None:
+    errors = probe_predictor("time").errors  # type: ignore[attr-defined]
+    known = model_error.ERRORS["time"]
+    assert known.of_answer(by_load=False) == model_error.NO_ERROR
+    assert errors["time"].of_answer(by_load=False) == ASSUMED_MODEL_ERROR
+    assert errors["time"].scale(200) == known.scale(200)
