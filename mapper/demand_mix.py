@@ -17,30 +17,31 @@ from cephfit.core.values.cells import Cell, LoadedCell
 from cephfit.core.values.demand import Demand
 from cephfit.core.values.prediction import CellReason
 from cephfit.core.values.profile import Profile
-from cephfit.core.variance import Floats
+from cephfit.core.variance import Booleans, Floats
 from cephfit.mapper.access_weights import BACKGROUND, AccessWeights, DemandColumns
 from cephfit.mapper.mixture import Mixture
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DemandMix:
     """Implements ``mixture.Mix`` for the demands of a workload. D demands, P measured kinds of accesses.
 
     Attributes:
         demands: of the workload.
         access: their time per access in measured times.
+        accesses: their numbers, shape (D,).
+        waiting: their waiting times in the trace in seconds, those of flushes included, shape (D,); None: demands
+            weigh their accesses x the default's time.
+        background: the demands that are written back while the application goes on, shape (D,).
         idle_seconds: time of the trace without I/O outstanding; 0 where waiting times are unknown.
-        by_waiting: whether the waiting times of the trace weigh the demands; else accesses x the default's time.
-        hides: whether writes in the background are hidden by idle time.
-        flush_seconds: waiting for flushes, which goes to the writes that they follow.
     """
 
     demands: tuple[Demand, ...]
     access: AccessWeights
+    accesses: Floats
+    waiting: Floats | None
+    background: Booleans
     idle_seconds: float
-    by_waiting: bool
-    hides: bool = True
-    flush_seconds: float = 0.0
 
     @classmethod
     def of(
@@ -64,11 +65,16 @@ class DemandMix:
         Raises:
             InputError: no rate was measured for an op of the workload.
         """
-        commits = profile.commits
+        commits, columns = profile.commits, DemandColumns.of(demands)
         access = AccessWeights.of(demands, measured, commits, where=where)
-        idle = (profile.idle_seconds or 0.0) if by_waiting else 0.0
-        flushes = (commits.flush_waiting_seconds or 0.0) if commits is not None and by_waiting else 0.0
-        return cls(tuple(demands), access, idle, by_waiting, flush_seconds=flushes)
+        if not by_waiting:
+            none = np.zeros(len(demands), dtype=np.bool_)
+            return cls(tuple(demands), access, columns.accesses, None, none, 0.0)
+        flushes = (commits.flush_waiting_seconds or 0.0) if commits is not None else 0.0
+        owners = np.zeros(len(demands), dtype=np.intp)
+        waiting = waiting_with_flushes(columns, owners, np.array([flushes]))
+        is_behind = columns.sync == BACKGROUND
+        return cls(tuple(demands), access, columns.accesses, waiting, is_behind, profile.idle_seconds or 0.0)
 
     @property
     def cells(self) -> tuple[LoadedCell, ...]:
@@ -77,17 +83,16 @@ class DemandMix:
     @property
     def storage_share(self) -> float | None:
         """Share of the workload's time with I/O outstanding, 0 to 1: no configuration can save more than that."""
-        if not self.by_waiting:
+        if self.waiting is None:
             return None
-        busy = math.fsum(d.waiting_seconds or 0.0 for d in self.demands) + self.flush_seconds
-        return busy / (busy + self.idle_seconds) if busy + self.idle_seconds > 0 else None
+        busy = math.fsum(self.waiting)
+        return busy / (busy + self.idle_seconds)
 
     def added(self, default: Floats, rates: Floats) -> Mixture:
         """Add the demands up under a configuration, given the rates of both in ``cells``, shape (P,)."""
         seconds_a, seconds_x = (self.access.weights @ (1 / r) for r in (default, rates))
         growth = seconds_x / seconds_a
-        waiting = self._waiting(seconds_a)
-        background = self._background()
+        waiting, background = self._waiting(seconds_a), self.background
         behind = math.fsum(waiting[background])
         spare = self.idle_seconds + behind
         hidden = self.idle_seconds / spare if behind and spare else 0.0
@@ -107,7 +112,7 @@ class DemandMix:
             saved += np.where(background, waiting / behind, 0.0) * self.idle_seconds
         inverse_x, inverse_a = self.access.weights / rates, self.access.weights / default
         gradient = (parts / seconds_x) @ inverse_x / new_total
-        if self.by_waiting:
+        if self.waiting is not None:
             default_gradient = (parts / seconds_a) @ inverse_a / new_total
         else:
             default_gradient = (waiting / seconds_a) @ inverse_a / total
@@ -165,15 +170,7 @@ class DemandMix:
 
     def _waiting(self, seconds_a: Floats) -> Floats:
         """Return the waiting time per demand under the default, in seconds, shape (D,)."""
-        columns = DemandColumns.of(self.demands)
-        if not self.by_waiting:
-            return np.asarray(columns.accesses * seconds_a)
-        owners = np.zeros(len(self.demands), dtype=np.intp)
-        return waiting_with_flushes(columns, owners, np.array([self.flush_seconds]))
-
-    def _background(self) -> NDArray[np.bool_]:
-        """Return which demands nobody waits for, shape (D,)."""
-        return np.array([self.hides and self.by_waiting and d.is_sync is False for d in self.demands])
+        return self.accesses * seconds_a if self.waiting is None else self.waiting
 
 
 def waiting_with_flushes(demands: DemandColumns, owners: NDArray[np.intp], flush_seconds: Floats) -> Floats:

@@ -35,7 +35,7 @@ from cephfit.mapper.access_weights import (
 from cephfit.mapper.completed_rates import completed
 from cephfit.mapper.demand_mix import waiting_with_flushes
 from cephfit.mapper.many_variances import Quantiles, RateScatter, ScatterCoefficients, TimeScatter
-from cephfit.mapper.mix_predictor import without_waiting
+from cephfit.mapper.mix_predictor import Kind, Kinds
 from cephfit.mapper.model_error import ERRORS, NO_ERROR, ModelError
 
 _BLOCK = 512
@@ -72,7 +72,7 @@ def predict_many(
     single = predictor(model, confidence=confidence, with_error=with_error)
     table = _Answers.empty(profiles, baselines, model)
     alone: list[int] = []
-    for kind, rows in _kinds(profiles, baselines, model):
+    for kind, rows in _by_kind(profiles, baselines, model).items():
         sweep = _Sweep.of(baselines, table.names, kind)
         known = ERRORS.get(kind.model, NO_ERROR) if with_error else NO_ERROR
         error = known.of_answer(by_load=kind.by_load)
@@ -151,48 +151,12 @@ class _Answers:
         self.high[at], self.low[at] = relative * growth, relative / growth
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """How workloads are taken.
-
-    Attributes:
-        model: the name of the one that answers.
-        by_load: by their demands or their counts, interpolated over all measured loads; else by the 20 cells.
-        by_waiting: demands weigh the time waited for them.
-    """
-
-    model: str
-    by_load: bool
-    by_waiting: bool
-
-
-def _kinds(profiles: Sequence[Profile], baselines: Baselines, model: str) -> Iterator[tuple[_Kind, list[int]]]:
-    """Yield each kind with its workloads, as ``Question.of`` decides for one of them."""
-    asked = model_called(model)
-    found: dict[_Kind, list[int]] = {}
-    by_cells = _Kind(without_waiting(model), False, False)
-    by_counts = _Kind(without_waiting(model), True, False)
-    uses_demands = asked.adds_time and bool(baselines.loaded)
-    lacking = np.array([(baselines.default, cell) not in baselines.cells for cell in CELLS])
-    patterns = {cell.pattern for name, cell in baselines.loaded if name == baselines.default}
-    unknown = np.array(
-        [is_lacking and cell.pattern not in patterns for cell, is_lacking in zip(CELLS, lacking, strict=True)]
-    )
-    has_all = not lacking.any()
+def _by_kind(profiles: Sequence[Profile], baselines: Baselines, model: str) -> Mapping[Kind, list[int]]:
+    """Return each kind with its workloads."""
+    kinds, found = Kinds(model, baselines), dict[Kind, list[int]]()
     for i, profile in enumerate(profiles):
-        if not uses_demands:
-            kind = by_cells
-        elif profile.demands:
-            waits = asked.by_waiting and all(d.waiting_seconds is not None for d in profile.demands)
-            kind = _Kind(model, True, True) if waits else by_counts
-        elif has_all or not (np.array(profile.counts()) * lacking).any():
-            kind = by_cells
-        elif (np.array(profile.counts()) * unknown).any():
-            kind = by_cells  # where this is refused
-        else:
-            kind = by_counts
-        found.setdefault(kind, []).append(i)
-    yield from found.items()
+        found.setdefault(kinds.of(profile), []).append(i)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +195,7 @@ class _Sweep:
 
     baselines: Baselines
     names: tuple[str, ...]
-    kind: _Kind
+    kind: Kind
     model: Model
     cells: tuple[Cell | LoadedCell, ...]
     rates: Floats
@@ -239,7 +203,7 @@ class _Sweep:
     groups: dict[bytes, _Group] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, baselines: Baselines, names: tuple[str, ...], kind: _Kind) -> "_Sweep":
+    def of(cls, baselines: Baselines, names: tuple[str, ...], kind: Kind) -> "_Sweep":
         if kind.by_load:
             baselines = completed(baselines)
         measured: Mapping[Any, Baseline] = baselines.loaded if kind.by_load else baselines.cells

@@ -13,10 +13,9 @@ from scipy.special import stdtrit
 from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Op
-from cephfit.core.values.demand import Demand
 from cephfit.core.values.omitted_cells import OmittedCells, omitted_cells
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, model_called
+from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, Model, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
 from cephfit.mapper.access_weights import counted_demands
@@ -46,6 +45,54 @@ def lost_repeats(baselines: Baselines, configurations: Sequence[str], cells: Seq
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """What a model makes of a workload.
+
+    Attributes:
+        model: name of the model; ``time`` where ``waiting`` was asked and the workload has no waiting times.
+        by_load: its demands or its counts, interpolated over all measured loads; else the 20 cells under the
+            sweep's own load.
+        by_waiting: demands weigh the time waited for them.
+    """
+
+    model: str
+    by_load: bool
+    by_waiting: bool
+
+
+class Kinds:
+    """What a model makes of workloads, given what was measured.
+
+    Models that add time use sizes, depths, alignment and commits, where profile and baselines tell them. Of a
+    profile that only has counts, a cell that was not measured is interpolated if others of its pattern were.
+    """
+
+    def __init__(self, model: str, baselines: Baselines) -> None:
+        self._asked = model_called(model)
+        loaded = {cell.pattern for name, cell in baselines.loaded if name == baselines.default}
+        self._uses_demands = self._asked.adds_time and bool(baselines.loaded)
+        self._lacking = np.array([(baselines.default, cell) not in baselines.cells for cell in CELLS])
+        self._unknown = self._lacking & np.array([cell.pattern not in loaded for cell in CELLS])
+
+    def of(self, profile: Profile) -> Kind:
+        asked = self._asked
+        if self._uses_demands and profile.demands:
+            waits = asked.by_waiting and all(d.waiting_seconds is not None for d in profile.demands)
+            waits = waits and any(d.waiting_seconds for d in profile.demands)
+            return Kind(asked.name if waits else _without_waiting(asked), True, waits)
+        by_load = False
+        if self._uses_demands and self._lacking.any():
+            used = np.array(profile.counts()) > 0
+            by_load = bool((used & self._lacking).any() and not (used & self._unknown).any())
+        return Kind(_without_waiting(asked), by_load, False)
+
+
+def _without_waiting(model: Model) -> str:
+    """Return the name of the model that answers where the waiting times of a workload are unknown."""
+    return "time" if model.by_waiting else model.name
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """What a prediction is made from.
 
@@ -67,40 +114,27 @@ class Question:
 
     @classmethod
     def of(cls, model: str, profile: Profile, baselines: Baselines) -> "Question":
-        """Return what ``model`` makes of a profile.
-
-        Models that add time use sizes, depths, alignment and commits, where profile and baselines tell them; else
-        the cells of the 20 under the sweep's own load.
-        """
-        uses_demands = model_called(model).adds_time and bool(baselines.loaded)
-        if uses_demands and profile.demands:
-            return cls._of_demands(profile, profile.demands, baselines, model)
-        counts = used_cells(profile, model)
-        patterns = {cell.pattern for name, cell in baselines.loaded if name == baselines.default}
-        lacking = [cell for cell in counts if (baselines.default, cell) not in baselines.cells]
-        if uses_demands and lacking and all(cell.pattern in patterns for cell in lacking):
-            return cls._of_demands(profile, counted_demands(profile), baselines, model)
-        omitted = omitted_cells(counts, baselines, model)
+        """Return what ``model`` makes of a profile."""
+        kind = Kinds(model, baselines).of(profile)
+        if kind.by_load:
+            return cls._of_demands(kind, profile, baselines)
+        omitted = omitted_cells(used_cells(profile, model), baselines, model)
         weights = np.array(list(omitted.counts.values()), dtype=np.float64)
         mix = CellMix(tuple(omitted.counts), weights, MIXERS[model])
         notes = [*_unknown_randomness(profile, model), *([omitted.note] if omitted.note else [])]
-        return cls(without_waiting(model), mix, baselines.cells, omitted, False, tuple(notes))
+        return cls(kind.model, mix, baselines.cells, omitted, False, tuple(notes))
 
     @classmethod
-    def _of_demands(
-        cls, profile: Profile, demands: Sequence[Demand], baselines: Baselines, model: str
-    ) -> "Question":
-        by_waiting = model_called(model).by_waiting and all(d.waiting_seconds is not None for d in demands)
-        measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
-        if not measured:
+    def _of_demands(cls, kind: Kind, profile: Profile, baselines: Baselines) -> "Question":
+        if not any(name == baselines.default for name, _ in baselines.loaded):
             baselines.of(baselines.default, CELLS[0])  # refused: there are no figures of the default
         baselines = completed(baselines)
         measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
-        mix = DemandMix.of(profile, demands, measured, by_waiting=by_waiting, where=baselines.source)
+        demands = profile.demands or counted_demands(profile)
+        mix = DemandMix.of(profile, demands, measured, by_waiting=kind.by_waiting, where=baselines.source)
         default = _rates(baselines.loaded, baselines.default, mix.cells)
         notes = mix.notes(default, where=baselines.source)
-        used = model if by_waiting else without_waiting(model)
-        return cls(used, mix, baselines.loaded, OmittedCells({}), True, tuple(notes))
+        return cls(kind.model, mix, baselines.loaded, OmittedCells({}), True, tuple(notes))
 
     def bounds(self, mixture: Mixture, name: str, baselines: Baselines, model: str) -> LimitBounds:
         """Return what the load's limit leaves open; loads with a limit are not part of ``Baselines.loaded``."""
@@ -321,11 +355,6 @@ class _PairedRates:
         of_used += (gradient - default_gradient)[:, None, None] * self.default_means
         weights[:, self.used] = np.swapaxes(of_used, 0, 1)
         return weights
-
-
-def without_waiting(model: str) -> str:
-    """Return the model that answers instead where the waiting times of a workload are unknown."""
-    return "time" if model_called(model).by_waiting else model
 
 
 def _compared(table: Table, j: int, c: int) -> tuple[Floats, Floats, bool]:
