@@ -8,9 +8,10 @@ measured. Effects of depth on sequential accesses are those on random ones where
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def completed(baselines: Baselines) -> Baselines:
 
     A combination is added to every configuration that has all rates it follows from, in the rounds of all.
     """
-    grid = _Grid.of([cell for name, cell in baselines.loaded if name == baselines.default])
+    grid = _Grid(cell for name, cell in baselines.loaded if name == baselines.default)
     sources = [(kind, grid.sources_of(kind)) for kind in grid.missing()]
     loaded = dict(baselines.loaded)
     for name in dict.fromkeys(name for name, _ in baselines.loaded):
@@ -57,21 +58,35 @@ def _derived(
     return Baseline(name, kind.bin_cell, tuple(rates.tolist()), n_clients, tuple(rounds))
 
 
-@dataclass(frozen=True, slots=True)
 class _Grid:
-    """The kinds of accesses that were measured under the default.
+    """The kinds of accesses that were measured under the default, and the effects that they show.
 
     Attributes:
-        cells: all.
+        cells: all kinds.
         shallow: the smallest depth.
     """
 
-    cells: frozenset[LoadedCell]
-    shallow: int
+    def __init__(self, cells: Iterable[LoadedCell]) -> None:
+        self.cells = frozenset(cells)
+        self.shallow = min((cell.iodepth for cell in self.cells), default=1)
+        self._alignments: dict[tuple[Pattern, int], list[_Effect]] = {}
+        self._depths: dict[tuple[Pattern, int], list[_Effect]] = {}
+        self._commits: dict[tuple[Pattern, str], list[_Effect]] = {}
+        for cell in self.cells:
+            is_shallow = cell.iodepth == self.shallow
+            if is_shallow and cell.align_nbytes and not cell.sync:
+                self._keep(
+                    self._alignments.setdefault((cell.pattern, cell.align_nbytes), []), cell, align_nbytes=0
+                )
+            if not is_shallow and not cell.sync:
+                self._keep(self._depths.setdefault((cell.pattern, cell.iodepth), []), cell, iodepth=self.shallow)
+            if is_shallow and cell.sync:
+                self._keep(self._commits.setdefault((cell.pattern, cell.sync), []), cell, sync="")
 
-    @classmethod
-    def of(cls, cells: Sequence[LoadedCell]) -> "_Grid":
-        return cls(frozenset(cells), min((cell.iodepth for cell in cells), default=1))
+    def _keep(self, effects: list[_Effect], cell: LoadedCell, **without: Any) -> None:
+        """Add the effect of a property of a kind, if the kind without it was measured."""
+        if (other := replace(cell, **without)) in self.cells:
+            effects.append((cell, other))
 
     def missing(self) -> Iterator[LoadedCell]:
         """Yield the combinations of measured properties that were not measured."""
@@ -86,7 +101,7 @@ class _Grid:
 
     def sources_of(self, kind: LoadedCell) -> tuple[LoadedCell, tuple[_Effect, ...]] | None:
         """Return the measured kinds that a rate follows from: the plain one, and the effects; None if unknown."""
-        base = self._plain(kind)
+        base = LoadedCell(kind.nbytes, kind.pattern, self.shallow)
         if base not in self.cells:
             return None
         effects: list[_Effect] = []
@@ -101,50 +116,26 @@ class _Grid:
             effects += [found] if found is not None and found[0] != found[1] else []
         return base, tuple(effects)
 
-    def _plain(self, kind: LoadedCell) -> LoadedCell:
-        return replace(kind, iodepth=self.shallow, align_nbytes=0, sync="")
-
     def _of_alignment(self, kind: LoadedCell) -> _Effect | None:
-        return _nearest(
-            kind,
-            (
-                (cell, self._plain(cell))
-                for cell in self.cells
-                if cell == replace(self._plain(kind), nbytes=cell.nbytes, align_nbytes=kind.align_nbytes)
-                and self._plain(cell) in self.cells
-            ),
-        )
+        return _nearest(kind, self._alignments.get((kind.pattern, kind.align_nbytes), []))
 
     def _of_depth(self, kind: LoadedCell) -> _Effect | None:
         for pattern in (kind.pattern, Pattern.of(kind.pattern.op, is_random=True)):
-            pairs = [
-                (cell, replace(cell, iodepth=self.shallow))
-                for cell in self.cells
-                if (cell.pattern, cell.iodepth, cell.sync) == (pattern, kind.iodepth, "")
-                and replace(cell, iodepth=self.shallow) in self.cells
-            ]
-            alike = [pair for pair in pairs if bool(pair[0].align_nbytes) is bool(kind.align_nbytes)]
-            if found := _nearest(kind, alike or pairs):
+            effects = self._depths.get((pattern, kind.iodepth), [])
+            alike = [effect for effect in effects if bool(effect[0].align_nbytes) is bool(kind.align_nbytes)]
+            if found := _nearest(kind, alike or effects):
                 return found
         return None
 
     def _of_commits(self, kind: LoadedCell) -> _Effect | None:
         """Return the effect of flushes; a kind over itself where the writes are too large for any."""
-        found = _nearest(
-            kind,
-            (
-                (cell, replace(cell, sync=""))
-                for cell in self.cells
-                if (cell.pattern, cell.iodepth, cell.sync) == (kind.pattern, self.shallow, kind.sync)
-                and replace(cell, sync="") in self.cells
-            ),
-        )
+        found = _nearest(kind, self._commits.get((kind.pattern, kind.sync), []))
         if found is not None and kind.nbytes > _FLUSHED_UP_TO * found[0].nbytes:
             return found[1], found[1]
         return found
 
 
-def _nearest(kind: LoadedCell, effects: "Iterator[_Effect] | Sequence[_Effect]") -> _Effect | None:
+def _nearest(kind: LoadedCell, effects: Sequence[_Effect]) -> _Effect | None:
     """Return the effect that was measured at the nearest size, in logarithms; None without any."""
     return min(
         effects, key=lambda pair: (abs(math.log(pair[0].nbytes / kind.nbytes)), pair[0], pair[1]), default=None
