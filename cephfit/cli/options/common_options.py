@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cephfit.cli.options.completers import measured_rates, runs, stores, targets
+from cephfit.cli.options.completers import measured_rates, runs, stores, sweep_files, targets
 from cephfit.cli.options.config_file import DEFAULT_STORE, configured_store
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.mapper import MODELS
@@ -77,6 +77,23 @@ store_option = click.option(
 
 run_option = click.option(
     "--run", "run_id", metavar="RUN", shell_complete=runs, help="Which run to use.  [default: the newest]"
+)
+
+sweep_option = click.option(
+    "--sweep",
+    "sweep_text",
+    required=True,
+    metavar="FILE",
+    shell_complete=sweep_files,
+    help="Path of the sweep file, or name of a bundled one.",
+)
+
+run_of_sweep_option = click.option(
+    "--run",
+    "run_id",
+    metavar="RUN",
+    shell_complete=runs,
+    help="Which run to use.  [default: the newest of this sweep]",
 )
 
 runs_option = click.option(

@@ -12,10 +12,12 @@ from cephfit.cli.options.common_options import (
     Finite,
     keep_option,
     needed_apply_option,
+    run_of_sweep_option,
     store_option,
+    sweep_option,
     target_option,
 )
-from cephfit.cli.options.completers import configurations, runs, sweep_files
+from cephfit.cli.options.completers import configurations
 from cephfit.cli.options.workload_choice import workloads_option
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.operations.cluster_options import ClusterOptions
@@ -26,30 +28,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from cephfit.core.values.configuration import Configuration
-    from cephfit.core.values.run import Run
     from cephfit.core.values.sample import WorkloadSample
-    from cephfit.results.store.sample_store import Store
     from cephfit.sweep.evaluation import Record
     from cephfit.sweep.sweep_plan import Sweep
 
 
 @click.command()
-@click.option(
-    "--sweep",
-    "sweep_text",
-    required=True,
-    metavar="FILE",
-    shell_complete=sweep_files,
-    help="Path of the sweep file, or name of a bundled one.",
-)
+@sweep_option
 @store_option
-@click.option(
-    "--run",
-    "run_id",
-    metavar="RUN",
-    shell_complete=runs,
-    help="Which run to use.  [default: the newest of this sweep]",
-)
+@run_of_sweep_option
 @target_option("lab", "lab:NAME", "ceph", "ceph:NAME")
 @click.option(
     "--configurations",
@@ -100,21 +87,18 @@ def command(
     trace profile` makes profiles of the recordings. docs/evaluation.md describes the workloads of `make evaluate`.
     """
     from cephfit.cli.options.workload_choice import trial_of
-    from cephfit.operations.target_choice import open_target
-    from cephfit.results.store.measuring_process import measured_by_this_process
+    from cephfit.operations.workload_runs import run_of, target_of
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
     from cephfit.sweep.evaluation import evaluate
-    from cephfit.targets.abilities import BelongsToRun
 
     sweep = read_sweep(find_sweep(sweep_text))
     chosen = _chosen(sweep, configurations)
     with sigterm_as_interrupt(), Store.open(store, writing=True) as opened, progress_display() as progress:
-        run = opened.run(run_id) if run_id is not None else _newest_run(opened, sweep)
-        target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
-        try:
-            if isinstance(target, BelongsToRun):
-                target.begin(run.run_id)
+        run = run_of(opened, sweep, run_id)
+        with target_of(
+            run, target_text, store=opened, cluster=cluster, apply=apply, keep=keep, progress=progress
+        ) as target:
             trials = [
                 trial_of(
                     target,
@@ -127,20 +111,15 @@ def command(
                 )
                 for workload in workloads
             ]
-            with measured_by_this_process(opened, run.run_id):
-                evaluate(
-                    target,
-                    chosen,
-                    trials,
-                    store=opened,
-                    run_id=run.run_id,
-                    progress=progress,
-                    record=_recorder(traces) if traces is not None else None,
-                )
-            if not keep:
-                target.reset()
-        finally:
-            target.close()
+            evaluate(
+                target,
+                chosen,
+                trials,
+                store=opened,
+                run_id=run.run_id,
+                progress=progress,
+                record=_recorder(traces) if traces is not None else None,
+            )
         names = {trial.workload.name for trial in trials}
         values = _values([(name, s) for name, s in opened.workload_samples(run.run_id) if name in names])
     if as_json:
@@ -169,19 +148,6 @@ def _chosen(sweep: Sweep, named: str | None) -> Sequence[Configuration]:
                 remedy=f"there are {', '.join(known)}",
             )
     return [known[name] for name in names]
-
-
-def _newest_run(store: Store, sweep: Sweep) -> Run:
-    from cephfit.core.errors import StoreError
-
-    for run in store.runs():
-        if run.sweep_digest == sweep.digest:
-            return run
-    raise StoreError(
-        f"no run has measured sweep {sweep.name} as this file declares it",
-        where=store.name,
-        remedy="measure it first with `cephfit sweep run`, or name a run with --run",
-    )
 
 
 def _recorder(folder: Path) -> Record:

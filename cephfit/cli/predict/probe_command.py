@@ -16,13 +16,14 @@ from cephfit.cli.options.common_options import (
     keep_option,
     model_option,
     needed_apply_option,
+    run_of_sweep_option,
     store_option,
+    sweep_option,
     target_option,
 )
-from cephfit.cli.options.completers import runs, sweep_files
-from cephfit.cli.predict.verify_command import interval_text, run_of
+from cephfit.cli.predict.verify_command import interval_text
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
-from cephfit.core.values.run import CLUSTER, PROBE_DOCUMENT, is_another_cluster
+from cephfit.core.values.run import PROBE_DOCUMENT
 from cephfit.core.values.workload_clone import CLONE_ERROR, MOST_CANDIDATES
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.progress_display import progress_display
@@ -36,22 +37,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("profile_file", metavar="PROFILE", type=click.Path(path_type=Path))
-@click.option(
-    "--sweep",
-    "sweep_text",
-    required=True,
-    metavar="FILE",
-    shell_complete=sweep_files,
-    help="Path of the sweep file, or name of a bundled one.",
-)
+@sweep_option
 @store_option
-@click.option(
-    "--run",
-    "run_id",
-    metavar="RUN",
-    shell_complete=runs,
-    help="Which run to use.  [default: the newest of this sweep]",
-)
+@run_of_sweep_option
 @target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "sim")
 @model_option
 @confidence_option
@@ -114,15 +102,12 @@ def command(
     from cephfit.mapper.accuracy import assess
     from cephfit.mapper.contrasts import ranked
     from cephfit.mapper.probe import combined, probe_candidates, probe_predictor
-    from cephfit.operations.clone_trial import clone_trial
-    from cephfit.operations.target_choice import open_target
+    from cephfit.operations.workload_runs import clone_trial, run_of, target_of
     from cephfit.results import open_baselines
-    from cephfit.results.store.measuring_process import measured_by_this_process
     from cephfit.results.store.sample_store import Store, kind_of
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
     from cephfit.sweep.optimiser import with_trials
     from cephfit.sweep.verification import verify
-    from cephfit.targets.abilities import BelongsToRun
 
     profile, sweep = read_profile(profile_file), read_sweep(find_sweep(sweep_text))
     with sigterm_as_interrupt(), Store.open(store, writing=True) as opened, progress_display() as progress:
@@ -134,14 +119,9 @@ def command(
             return
         known = {c.name: c for c in with_trials(sweep, known_of(opened, run).trials).configurations}
         progress.note(f"{chosen.reason}: the clone runs on {', '.join(chosen.names)}")
-        target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
-        try:
-            if target.name != run.target or is_another_cluster(run.facts, target.facts()):
-                progress.note(
-                    f"the prediction is for another cluster: {run.target}, fsid {run.facts.get(CLUSTER)}"
-                )
-            if isinstance(target, BelongsToRun):
-                target.begin(run.run_id)
+        with target_of(
+            run, target_text, store=opened, cluster=cluster, apply=apply, keep=keep, progress=progress
+        ) as target:
             trial = clone_trial(
                 target,
                 profile,
@@ -151,19 +131,14 @@ def command(
                 seed=run.seed,
                 cache=sweep.measurement.cache,
             )
-            with measured_by_this_process(opened, run.run_id):
-                samples = verify(
-                    target,
-                    [known[name] for name in chosen.names],
-                    trial,
-                    store=opened,
-                    run_id=run.run_id,
-                    progress=progress,
-                )
-            if not keep:
-                target.reset()
-        finally:
-            target.close()
+            samples = verify(
+                target,
+                [known[name] for name in chosen.names],
+                trial,
+                store=opened,
+                run_id=run.run_id,
+                progress=progress,
+            )
         name = trial.workload.name
         probe = assess(replace(before, profile=name), samples, name)
         after = combined(before, probe.rows, clone_error=clone_error)

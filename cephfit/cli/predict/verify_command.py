@@ -14,11 +14,13 @@ from cephfit.cli.options.common_options import (
     mapped_confidence_option,
     mapped_model_option,
     needed_apply_option,
+    run_of_sweep_option,
     scale_option,
     store_option,
+    sweep_option,
     target_option,
 )
-from cephfit.cli.options.completers import configurations, runs, sweep_files
+from cephfit.cli.options.completers import configurations
 from cephfit.cli.options.workload_choice import verified_workload_option
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.core.values.run import (
@@ -43,22 +45,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--sweep",
-    "sweep_text",
-    required=True,
-    metavar="FILE",
-    shell_complete=sweep_files,
-    help="Path of the sweep file, or name of a bundled one.",
-)
+@sweep_option
 @store_option
-@click.option(
-    "--run",
-    "run_id",
-    metavar="RUN",
-    shell_complete=runs,
-    help="Which run to use.  [default: the newest of this sweep]",
-)
+@run_of_sweep_option
 @target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "openstack:CLOUD,...", "sim")
 @click.option(
     "--profile",
@@ -115,15 +104,12 @@ def command(
     """
     from cephfit.cli.options.workload_choice import trial_of
     from cephfit.cli.sweep.sweep_stopping import known_of
-    from cephfit.core.values.run import CLUSTER, is_another_cluster
     from cephfit.mapper.accuracy import assess
-    from cephfit.operations.target_choice import open_target
-    from cephfit.results.store.measuring_process import measured_by_this_process
+    from cephfit.operations.workload_runs import run_of, target_of
     from cephfit.results.store.sample_store import Store, kind_of
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
     from cephfit.sweep.optimiser import with_trials
     from cephfit.sweep.verification import verify
-    from cephfit.targets.abilities import BelongsToRun
 
     sweep = read_sweep(find_sweep(sweep_text))
     with sigterm_as_interrupt(), Store.open(store, writing=True) as opened, progress_display() as progress:
@@ -133,14 +119,9 @@ def command(
         note = "; ".join(filter(None, (kept, fewer)))
         if note:
             progress.note(note)
-        target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
-        try:
-            if target.name != run.target or is_another_cluster(run.facts, target.facts()):
-                progress.note(
-                    f"the prediction is for another cluster: {run.target}, fsid {run.facts.get(CLUSTER)}"
-                )
-            if isinstance(target, BelongsToRun):
-                target.begin(run.run_id)
+        with target_of(
+            run, target_text, store=opened, cluster=cluster, apply=apply, keep=keep, progress=progress
+        ) as target:
             cache = sweep.measurement.cache
             trial = trial_of(
                 target,
@@ -152,12 +133,7 @@ def command(
                 cache=cache,
                 profile=profile,
             )
-            with measured_by_this_process(opened, run.run_id):
-                samples = verify(target, chosen, trial, store=opened, run_id=run.run_id, progress=progress)
-            if not keep:
-                target.reset()
-        finally:
-            target.close()
+            samples = verify(target, chosen, trial, store=opened, run_id=run.run_id, progress=progress)
         assessment = assess(predictions, samples, trial.workload.name)
         kind = kind_of(WORKLOAD_PROFILE_DOCUMENT, trial.workload.name)
         opened.put_document(run.run_id, kind, profile.to_json())
@@ -166,36 +142,6 @@ def command(
         print_json({"run": run.run_id, "note": note, **assessment.to_json()})
     else:
         _print(assessment, note)
-
-
-def run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
-    """Return the run with this id, or the newest one of a sweep.
-
-    Raises:
-        InputError: the run has other configurations than the sweep.
-        StoreError: there is no such run.
-    """
-    from cephfit.core.errors import InputError, StoreError
-    from cephfit.sweep.declaration.sweep_file import parse_sweep
-
-    if run_id is not None:
-        run = store.run(run_id)
-        measured = parse_sweep(run.sweep_text, file=f"run {run_id}", stored=True).configurations
-        if {c.name: c.settings for c in measured} != {c.name: c.settings for c in sweep.configurations}:
-            raise InputError(
-                f"the configurations of sweep {sweep.name} differ from those that run {run_id} measured",
-                where=store.name,
-                remedy="give the original sweep file, or a run of this sweep file with --run",
-            )
-        return run
-    for run in store.runs():
-        if run.sweep_digest == sweep.digest:
-            return run
-    raise StoreError(
-        f"no run has measured sweep {sweep.name} as this file declares it",
-        where=store.name,
-        remedy="measure it first with `cephfit sweep run`, or name a run with --run",
-    )
 
 
 def _predict(
