@@ -9,7 +9,6 @@ workload; an evaluation applies each once per round, and runs all workloads on i
 """
 
 import random
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
@@ -28,6 +27,8 @@ from cephfit.sweep.verification import (
     CONDITIONS,
     HEALTHY_SECONDS,
     MAX_ATTEMPTS,
+    NOT_APPLIED,
+    Attempt,
     Trial,
     conditions_of,
     order_of,
@@ -190,41 +191,25 @@ class _Stage:
     def _attempt(
         self, trial: Trial, repeat: int, attempt: int, configuration: Configuration, *, is_recorded: bool
     ) -> WorkloadSample:
-        started_ns = time.time_ns()
-        evidence: dict[str, Any] = {CONDITIONS: self.conditions(trial)}
-
-        def sample(state: State, value: float | None, reason: str = "") -> WorkloadSample:
-            return WorkloadSample(
-                configuration=configuration.name,
-                repeat=repeat,
-                attempt=attempt,
-                state=state,
-                metric=trial.workload.metric,
-                value=value,
-                started_ns=started_ns,
-                finished_ns=time.time_ns(),
-                reason=reason,
-                evidence=evidence,
-            )
+        run = Attempt(trial, configuration.name, repeat, attempt, {CONDITIONS: self.conditions(trial)})
 
         self._await_health()
         try:
             self.leave()
             client = self._client_on(configuration)
-            evidence["applied"] = asdict(self._applied) if self._applied else None
+            run.evidence["applied"] = asdict(self._applied) if self._applied else None
             if client is None:
                 why = "; ".join(self._applied.mismatches) if self._applied else ""
-                return sample(State.FAILED, None, why or "the configuration could not be applied")
+                return run.failed(why or NOT_APPLIED)
             self._last = trial
             trial.workload.prepare(client)
             self._await_health()
             with self._recording(trial, client, is_recorded=is_recorded):
-                value, reasons = watched_run(self._target, trial, client, repeat, attempt, evidence)
+                return watched_run(self._target, run, client)
         except (LackingError, HostLockedError):  # affects all runs until a person intervenes
             raise
         except (ClusterError, HostError) as error:
-            return sample(State.FAILED, None, str(error))
-        return sample(State.INVALID, value, "; ".join(reasons)) if reasons else sample(State.OK, value)
+            return run.failed(str(error))
 
     def _client_on(self, configuration: Configuration) -> Client | None:
         """Return the client with its volume, None where a setting did not take effect."""

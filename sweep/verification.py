@@ -8,7 +8,7 @@ import json
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cephfit.ceph.environment.kernel_locks import HostLockedError
@@ -138,6 +138,7 @@ MAX_ATTEMPTS = 3
 
 The next command has the same number of attempts: a person may have repaired the cause."""
 HEALTHY_SECONDS = 120.0
+NOT_APPLIED = "the configuration could not be applied"
 _PREPARED = "prepared"
 _SETTLING = 999_999
 """Repeat number of the settling run, whose result does not count, for its random choices."""
@@ -228,6 +229,48 @@ def _run_until_ok(
         stage.progress.note(f"{configuration.name}, repeat {repeat + 1}: {sample.state}: {sample.reason}")
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A run of a workload that has begun, for its sample.
+
+    Attributes:
+        trial: the workload and how it is run.
+        configuration: its name.
+        repeat, number: of the sample; they choose the workload's random choices.
+        evidence: of the sample; filled while the run goes on.
+        started_ns: when it began.
+    """
+
+    trial: Trial
+    configuration: str
+    repeat: int
+    number: int
+    evidence: dict[str, Any]
+    started_ns: int = field(default_factory=time.time_ns)
+
+    def failed(self, reason: str) -> WorkloadSample:
+        """Return the sample of a run without a value."""
+        return self._ended(State.FAILED, None, reason)
+
+    def ended(self, value: float, reasons: Sequence[str]) -> WorkloadSample:
+        """Return the sample of a run with a value, which is invalid if there are reasons."""
+        return self._ended(State.INVALID if reasons else State.OK, value, "; ".join(reasons))
+
+    def _ended(self, state: State, value: float | None, reason: str) -> WorkloadSample:
+        return WorkloadSample(
+            configuration=self.configuration,
+            repeat=self.repeat,
+            attempt=self.number,
+            state=state,
+            metric=self.trial.workload.metric,
+            value=value,
+            started_ns=self.started_ns,
+            finished_ns=time.time_ns(),
+            reason=reason,
+            evidence=self.evidence,
+        )
+
+
 class _Stage:
     """The target with the workload on it: which configuration is applied, and what is prepared and mounted.
 
@@ -255,22 +298,7 @@ class _Stage:
             self._applied = None
 
     def attempt(self, repeat: int, attempt: int, configuration: Configuration) -> WorkloadSample:
-        workload, started_ns = self.trial.workload, time.time_ns()
-        evidence: dict[str, Any] = {CONDITIONS: self.conditions}
-
-        def sample(state: State, value: float | None, reason: str = "") -> WorkloadSample:
-            return WorkloadSample(
-                configuration=configuration.name,
-                repeat=repeat,
-                attempt=attempt,
-                state=state,
-                metric=workload.metric,
-                value=value,
-                started_ns=started_ns,
-                finished_ns=time.time_ns(),
-                reason=reason,
-                evidence=evidence,
-            )
+        run = Attempt(self.trial, configuration.name, repeat, attempt, {CONDITIONS: self.conditions})
 
         self._await_health()
         try:
@@ -278,29 +306,24 @@ class _Stage:
         except LackingError:
             raise
         except (ClusterError, HostError) as error:
-            return sample(State.FAILED, None, str(error))
+            return run.failed(str(error))
         try:
             applied, client = self._bring_into(configuration)
         except (LackingError, HostLockedError):  # affects all runs until a person intervenes
             raise
         except HostError as error:
-            return sample(State.FAILED, None, str(error))
+            return run.failed(str(error))
         if client is None:
-            return sample(
-                State.FAILED, None, "; ".join(applied.mismatches) or "the configuration could not be applied"
-            )
-        evidence["applied"] = asdict(applied)
+            return run.failed("; ".join(applied.mismatches) or NOT_APPLIED)
+        run.evidence["applied"] = asdict(applied)
         try:
             self._prepare(client)
             self._await_health()
-            value, reasons = watched_run(self._target, self.trial, client, repeat, attempt, evidence)
+            return watched_run(self._target, run, client)
         except LackingError:  # affects all runs
             raise
         except (ClusterError, HostError) as error:
-            return sample(State.FAILED, None, str(error))
-        if reasons:
-            return sample(State.INVALID, value, "; ".join(reasons))
-        return sample(State.OK, value)
+            return run.failed(str(error))
 
     def _bring_into(self, configuration: Configuration) -> tuple[Applied, Client | None]:
         """Apply a configuration; return the result, and the client or None where a setting did not take effect."""
@@ -332,34 +355,28 @@ class _Stage:
         wait_until_healthy(self._target, limit_seconds=HEALTHY_SECONDS, note=self.progress.note)
 
 
-def watched_run(
-    target: Target, trial: Trial, client: Client, repeat: int, attempt: int, evidence: dict[str, Any]
-) -> tuple[float, Sequence[str]]:
+def watched_run(target: Target, run: Attempt, client: Client) -> WorkloadSample:
     """Bring the caches into their condition and run the workload while the target is watched.
 
     Args:
         target: healthy, with the configuration applied.
-        trial: the workload, its duration, and the condition of the caches.
+        run: its evidence receives the output and the target's health.
         client: with the workload's data.
-        repeat, attempt: of the sample; they choose the workload's random choices.
-        evidence: of the sample; receives the output and the target's health.
-
-    Returns:
-        The value of the run, and the reasons why it is invalid.
 
     Raises:
         ClusterError: the run failed.
         HostError: this machine or a host failed.
         LackingError: it lacks something.
     """
+    trial = run.trial
     _condition_caches(target, trial, client)
     before = health_now(target)
     with Surveillance(target, None) as watch:
-        value, evidence["output"] = trial.workload.run(
-            client, trial.seconds, seed=workload_seed(trial, repeat, attempt)
+        value, run.evidence["output"] = trial.workload.run(
+            client, trial.seconds, seed=workload_seed(trial, run.repeat, run.number)
         )
-    evidence["health"] = {"before": _as_json(before), "after": _as_json(health_now(target))}
-    return value, watch.reasons
+    run.evidence["health"] = {"before": _as_json(before), "after": _as_json(health_now(target))}
+    return run.ended(value, watch.reasons)
 
 
 def _condition_caches(target: Target, trial: Trial, client: Client) -> None:
