@@ -2,12 +2,14 @@
 
 import os
 import shutil
+import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from cephfit.core.errors import HostError, LackingError
+from cephfit.core.errors import ClusterError, HostError, LackingError
 
 # Checks that the parent is still alive. The parent may have died before setpriv asked the kernel to kill this
 # process with it. The program is constant; all variable parts are arguments.
@@ -91,3 +93,45 @@ def end(process: subprocess.Popen[str], name: str) -> None:
             f"{name} (process {process.pid}) hangs in the kernel and cannot be killed",
             remedy="the device under it does not answer: look at the cluster, then run the sweep again",
         )
+
+
+def run_to_end(
+    command: Sequence[str],
+    *,
+    seconds: float,
+    where: str,
+    environment: Mapping[str, str] | None = None,
+    folder: Path = Path("/"),
+) -> tuple[int, str, str]:
+    """Run a program, and kill it and the processes of its group that are left when it takes too long.
+
+    Args:
+        command: the program's path and its arguments.
+        seconds: the longest time.
+        where: name of the program, for errors.
+        environment, folder: as in ``start``.
+
+    Returns:
+        Its exit code, output and errors.
+
+    Raises:
+        ClusterError: it did not end in time.
+        HostError: it cannot be killed, or setpriv is missing.
+        OSError: it cannot be started.
+    """
+    # Files instead of pipes, which processes that the program leaves running would keep open.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = start(command, environment=environment, folder=folder, stdout=out.fileno(), stderr=err.fileno())
+        try:
+            code = process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise ClusterError(f"no end within {seconds:g} s", where=where) from None
+        finally:
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            end(process, where)
+        out.seek(0)
+        err.seek(0)
+        printed, complained = (file.read().decode(errors="replace") for file in (out, err))
+    return code, printed, complained

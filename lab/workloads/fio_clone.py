@@ -4,21 +4,20 @@ import hashlib
 import json
 import math
 import os
-import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from cephfit.core.child_process import end, find_program, start
-from cephfit.core.errors import ClusterError, InputError
+from cephfit.core.child_process import find_program, run_to_end
+from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client, Workload
-from cephfit.core.units import MIB, format_nbytes
+from cephfit.core.units import MIB
 from cephfit.core.values.run import PROBE_PREFIX
 from cephfit.core.values.workload_clone import PASSES_PER_SECOND, ClonePhase, WorkloadClone
+from cephfit.lab.workloads.client_volume import device_of, require_nbytes
 
 LEAST_PHASE_SECONDS = 1.0
 """Least time of a phase: fio's rates of shorter runs are mostly their beginning."""
@@ -63,21 +62,15 @@ class FioClone(Workload):
 
     def prepare(self, client: Client) -> None:
         """Fill the used part of the volume with incompressible data: reads of unwritten blocks use no disk."""
-        device = _device(client)
-        if client.nbytes < self.volume_nbytes:
-            raise InputError(
-                f"{self.name} needs {format_nbytes(self.volume_nbytes)}, the volume has "
-                f"{format_nbytes(client.nbytes)}",
-                where=f"client {client.name}",
-                remedy="use a larger volume, or a smaller part of it: --size",
-            )
+        device = device_of(client, what="a clone")
+        require_nbytes(client, self.volume_nbytes, name=self.name, remedy="a smaller part of it: --size")
         self._write_label(device, bytes(_BLOCK_NBYTES))
         with self._unmeasured():
             _fio(fill_job(device, self._clone.nbytes), seconds=_FILL_SECONDS)
         self._write_label(device, self._label())
 
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
-        device = _device(client)
+        device = device_of(client, what="a clone")
         with device.open("rb") as file:
             file.seek(self._label_offset)
             if file.read(_BLOCK_NBYTES) != self._label():
@@ -158,16 +151,6 @@ def _global(device: Path, nbytes: int) -> list[str]:
     return ["[global]", f"filename={name}", f"size={nbytes}", "ioengine=libaio", "direct=1", "thread=1"]
 
 
-def _device(client: Client) -> Path:
-    if client.device is None:
-        raise InputError(
-            "a clone needs a block device on this machine",
-            where=f"client {client.name}",
-            remedy="choose a target whose clients have devices here, such as the lab or ceph",
-        )
-    return client.device
-
-
 def _seconds_per_access(document: Mapping[str, Any], phase: ClonePhase, device: Path) -> float:
     """Return the elapsed time per access of a phase, pauses and flushes included."""
     jobs = [job for job in document.get("jobs", ()) if job.get("jobname") == phase.name]
@@ -186,28 +169,11 @@ def _fio(text: str, *, seconds: float) -> Mapping[str, Any]:
         LackingError: it is not installed.
     """
     program = find_program("fio", package="fio")
-    with tempfile.TemporaryDirectory(prefix="cephfit-clone-") as name, tempfile.TemporaryFile() as out:
+    with tempfile.TemporaryDirectory(prefix="cephfit-clone-") as name:
         job = Path(name) / "clone.fio"
         job.write_text(text)
-        with tempfile.TemporaryFile() as err:
-            process = start(
-                [program, "--output-format=json", str(job)],
-                folder=Path(name),
-                stdout=out.fileno(),
-                stderr=err.fileno(),
-            )
-            try:
-                code = process.wait(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                raise ClusterError(f"no end within {seconds:g} s", where="fio") from None
-            finally:
-                if process.poll() is None:
-                    with suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
-                end(process, "fio")
-            out.seek(0)
-            err.seek(0)
-            printed, complained = (file.read().decode(errors="replace") for file in (out, err))
+        command = [program, "--output-format=json", str(job)]
+        code, printed, complained = run_to_end(command, seconds=seconds, where="fio", folder=Path(name))
     if code:
         words = " / ".join((complained or printed).strip().splitlines()[:3])[:500] or "no output"
         raise ClusterError(f"fio ended with code {code}: {words}", where="clone")

@@ -5,20 +5,18 @@ import json
 import math
 import os
 import re
-import signal
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from cephfit.core.child_process import end, start
+from cephfit.core.child_process import run_to_end
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, InputError, LackingError
 from cephfit.core.protocols import Client, Workload
-from cephfit.core.units import format_nbytes, parse_nbytes
+from cephfit.core.units import parse_nbytes
+from cephfit.lab.workloads.client_volume import device_of, require_nbytes
 
 _NOTHING_BETTER = 2
 """Exit code with which a program states that a retry cannot succeed."""
@@ -74,20 +72,16 @@ class ProgramWorkload(Workload):
         return {"version": 1, "program_sha256": self._digest, "described": self._described}
 
     def prepare(self, client: Client) -> None:
-        device = _device(client)
-        if client.nbytes < self.volume_nbytes:
-            raise InputError(
-                f"{self.name} needs {format_nbytes(self.volume_nbytes)}, the volume has "
-                f"{format_nbytes(client.nbytes)}",
-                where=f"client {client.name}",
-                remedy="use a larger volume, or a smaller size in the program's `describe`",
-            )
+        device = device_of(client, what="a program")
+        require_nbytes(
+            client, self.volume_nbytes, name=self.name, remedy="a smaller size in the program's `describe`"
+        )
         self.cleanup(client)
         with self._unmeasured(), cleaned_up_by(lambda: self.cleanup(client)):
             self._step("prepare", self._environment(device, client), seconds=_PREPARE_SECONDS)
 
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
-        device = _device(client)
+        device = device_of(client, what="a program")
         environment = {
             **self._environment(device, client),
             "CEPHFIT_SECONDS": str(max(1, round(seconds))),
@@ -110,7 +104,9 @@ class ProgramWorkload(Workload):
         return self._value(output), evidence
 
     def cleanup(self, client: Client) -> None:
-        self._step("cleanup", self._environment(_device(client), client), seconds=_CLEANUP_SECONDS)
+        self._step(
+            "cleanup", self._environment(device_of(client, what="a program"), client), seconds=_CLEANUP_SECONDS
+        )
 
     def _environment(self, device: Path, client: Client) -> dict[str, str]:
         return {"CEPHFIT_DEVICE": str(device), "CEPHFIT_VOLUME_BYTES": str(client.nbytes)}
@@ -165,34 +161,20 @@ class ProgramWorkload(Workload):
             LackingError: it cannot be started, or its exit code states that a retry cannot succeed.
         """
         where = f"{self._program} {step}"
-        # Files instead of pipes, which processes that the program leaves running would keep open.
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            try:
-                process = start(
-                    [str(self._program), step],
-                    environment=environment,
-                    folder=self._program.parent,
-                    stdout=out.fileno(),
-                    stderr=err.fileno(),
-                )
-            except OSError as error:
-                raise LackingError(
-                    f"cannot be started: {error.strerror}",
-                    where=where,
-                    remedy="use a program that runs on this machine",
-                ) from None
-            try:
-                code = process.wait(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                raise ClusterError(f"no end within {seconds:g} s", where=where) from None
-            finally:
-                if process.poll() is None:
-                    with suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
-                end(process, where)
-            out.seek(0)
-            err.seek(0)
-            printed, complained = (file.read().decode(errors="replace") for file in (out, err))
+        try:
+            code, printed, complained = run_to_end(
+                [str(self._program), step],
+                seconds=seconds,
+                where=where,
+                environment=environment,
+                folder=self._program.parent,
+            )
+        except OSError as error:
+            raise LackingError(
+                f"cannot be started: {error.strerror}",
+                where=where,
+                remedy="use a program that runs on this machine",
+            ) from None
         if code != 0:
             words = " / ".join((complained or printed).strip().splitlines()[-3:])[:500] or "no output"
             if code in (_NOTHING_BETTER, 126, 127):
@@ -208,13 +190,3 @@ class ProgramWorkload(Workload):
 def _no_number(name: str) -> float:
     """Refuse NaN and Infinity, which are not JSON; NaN is also not equal to itself."""
     raise ValueError(f"{name} is not a number")
-
-
-def _device(client: Client) -> Path:
-    if client.device is None:
-        raise InputError(
-            "a program needs a block device on this machine",
-            where=f"client {client.name}",
-            remedy="choose a target whose clients have devices here, such as the lab or ceph",
-        )
-    return client.device
