@@ -40,7 +40,7 @@ class WorkloadDemand:
         accesses_per_s: mean over the trace.
         nbytes_per_s: mean over the trace.
         busiest_second: accesses in the busiest second; None if unknown.
-        busiest_minute: mean accesses per second of the busiest minute; None if unknown, or if the trace is shorter.
+        busiest_minute: mean accesses per second of the busiest minute; None if unknown or if the trace is shorter.
         outstanding: mean number of outstanding accesses while any was outstanding; None if unknown.
         busy_share: share of the time with I/O outstanding, 0 to 1; None if unknown.
     """
@@ -65,7 +65,7 @@ class WorkloadDemand:
         waited = math.fsum(w for w, _ in waiting if w is not None)
         known = bool(waiting) and all(w is not None for w, _ in waiting) and waited > 0
         idle = profile.idle_seconds
-        # The residence time of accesses (Little's law): depth x waiting, summed, is over the time with any outstanding.
+        # A depth is a mean over the time that is divided among its accesses, so waiting times weight it.
         deep = math.fsum(w * d for w, d in waiting if w is not None and d is not None)
         deep_known = known and all(d is not None for _, d in waiting)
         return cls(
