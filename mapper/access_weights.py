@@ -9,7 +9,8 @@ measured kinds alone, so they are the same for every configuration: predictions 
 - Depth: the residence time of an access (depth x time per access) is linear between measured depths: constant
   while servers are free, proportional to the depth when all are busy. Outside them the nearest one holds.
 - Alignment: accesses that do not start at a multiple of their size use the rates measured so, where there are any.
-- Commits: of writes that somebody waits for, the share that a flush soon follows uses rates measured with flushes.
+- Commits: of writes that the application waits for, the share that a flush soon follows uses rates measured with
+  flushes.
 
 On a public set of 17 sizes this interpolation over sizes was off by a median factor of 1.008, rounding to the bins
 by 1.97.
@@ -157,7 +158,7 @@ class AccessWeights:
         if (share := float(shares @ self.other_pattern)) >= _NOTED_SHARE:
             notes.append(
                 f"for {100 * share:.0f} % of the workload the pattern was not measured: the other kind of offsets "
-                "(random or sequential) stands in for it"
+                "(random or sequential) is used instead"
             )
         return notes
 
@@ -176,7 +177,7 @@ def refuse_unmeasured(share: float, *, where: str) -> None:
 
 
 def flushed_share(demands: Sequence[Demand], commits: Commits | None) -> float:
-    """Return which share of the writes that somebody waits for is soon made durable, 0 to 1.
+    """Return which share of the writes that the application waits for is soon made durable, 0 to 1.
 
     A flush makes all writes since the one before durable, so a cache absorbs none of them for long.
     """

@@ -1,8 +1,8 @@
 """How the demands of a workload add up as time: idle time + foreground + what is left of the background.
 
 On the default A the trace tells the waiting time of every demand. Under configuration X it is waiting x (time per
-access under X) / (time per access under A). Writes that nobody waits for run beside the workload's own work, as
-long as that lasts: the share of them that the idle time hid on A stays hidden, until they outgrow all the time.
+access under X) / (time per access under A). Writes that the application does not wait for run in the background:
+the share of them that the idle time hid on A stays hidden, until they take longer than all the rest.
 docs/mathematics.md has the formulas.
 """
 

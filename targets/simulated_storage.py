@@ -137,7 +137,7 @@ EFFECTS: dict[str, str] = {
     "stripe_count": "one access touches more objects",
     "object_size": "one large access touches more objects",
     "features": "journalled images write twice",
-    "rbd_cache": "the client cache absorbs writes that nobody flushes",
+    "rbd_cache": "the client cache absorbs writes that are not flushed",
     "rbd_cache_policy": "a cache that writes through absorbs nothing",
     "rbd_cache_max_dirty": "the client cache absorbs more writes, or fewer",
 }

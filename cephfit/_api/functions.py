@@ -182,7 +182,8 @@ def predict(
     Args:
         profile: what the workload does.
         baselines: the rates of the configurations.
-        model: ``time`` (the mix adds up as time), ``meyer``, ``meyer-random`` or ``meyer-sequential``.
+        model: ``waiting`` (by what the workload waited for), ``time`` (the mix adds up as time), ``meyer``,
+            ``meyer-random`` or ``meyer-sequential``.
         confidence: joint level of all intervals, between 0 and 1.
 
     Returns:
@@ -368,7 +369,7 @@ def run_sweep(
             ``openstack:CLOUD,...``.
         store: path or URL of the store; it is created if it does not exist.
         profile: file of the workload's profile, for sweeps that race or search for one.
-        model: that predicts it; None: ``time``.
+        model: that predicts it; None: ``waiting``.
         new: begin a new run even if one of this sweep is unfinished.
         keep: leave the target in the last configuration, and keep the volumes.
         apply: allow changes to a cluster that cephfit did not create; without it such a target is refused.

@@ -39,6 +39,7 @@ from cephfit.results.statistics.run_caveats import continuations_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store, kind_of
 from cephfit.results.tables import baseline_csv
+from cephfit.results.tables.csv_text import read_text, rows_of
 
 BASELINES_FILE = "baselines.csv"
 MEASURED_FILE = "measured.csv"
@@ -320,33 +321,13 @@ def _samples(rows: Mapping[tuple[str, int, str], _Value]) -> tuple[tuple[Workloa
 
 
 def _values(path: Path) -> Iterator[tuple[str, _Value]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError("not a CSV file (not UTF-8 text)", where=str(path), remedy=_columns_remedy()) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        for name in _REQUIRED:
-            if header.count(name) != 1:
-                what = "no" if name not in header else "more than one"
-                raise InputError(f"there is {what} column {name!r}", where=f"{path}:1", remedy=_columns_remedy())
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                fields = dict(zip(header, (cell.strip() for cell in cells), strict=False))
-                yield _value(fields, reader.line_num, f"{path}:{reader.line_num}")
-    except csv.Error as error:
-        raise InputError(
-            f"not CSV: {error}", where=f"{path}:{reader.line_num}", remedy=_columns_remedy()
-        ) from None
+    text = read_text(path, remedy=_columns_remedy())
+    rows = rows_of(text, required=_REQUIRED, optional=("volume",), where=str(path), remedy=_columns_remedy())
+    for line, fields in rows:
+        yield _value(fields, line, f"{path}:{line}")
 
 
 def _value(fields: Mapping[str, str], line: int, where: str) -> tuple[str, _Value]:
-    for name in _REQUIRED:
-        if not fields.get(name):
-            raise InputError("this field is empty", where=f"{where}, column {name}", remedy=_columns_remedy())
     workload, number = fields["workload"], fields["round"]
     if not (number.isascii() and number.isdigit()):
         raise InputError(

@@ -28,7 +28,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,6 +41,7 @@ from cephfit.core.values.sample import OWN_LOAD
 from cephfit.results.statistics.loads import title_of
 from cephfit.results.statistics.sample_baselines import Measured, baselines_of, group
 from cephfit.results.store.sample_store import Store
+from cephfit.results.tables.csv_text import read_text, rows_of
 
 ORIGIN_COLUMNS = ("target", "simulated")
 """The target's name; ``true`` if the figures come from a model instead of a disk, else ``false``."""
@@ -82,13 +83,7 @@ def read(path: Path, *, load: str = OWN_LOAD) -> Baselines:
         InputError: with line and column: not text, a missing column, an unknown size or pattern, an invalid or
             non-positive number, a duplicate row, a repeat without one of the clients.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError("not a CSV file (not UTF-8 text)", where=str(path), remedy=_remedy()) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    return loads(text, where=str(path), load=load)
+    return loads(read_text(path, remedy=_remedy()), where=str(path), load=load)
 
 
 def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
@@ -341,39 +336,13 @@ def _is_as_stated(way: _Way, own: _Way) -> bool:
 
 def _rows(text: str, where: str) -> Iterator[_Row]:
     """Yield every row that is not empty."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        header = next(reader, None)
-        columns = _columns(header or [], where)
-        while True:
-            line = reader.line_num + 1
-            cells = next(reader, None)
-            if cells is None:
-                return
-            if any(cell.strip() for cell in cells):
-                yield _row(cells, columns, line, where)
-    except csv.Error as error:
-        raise InputError(f"not CSV: {error}", where=f"{where}:{reader.line_num}", remedy=_remedy()) from None
+    further = (_LOAD, *_LOAD_COLUMNS)
+    for line, fields in rows_of(text, required=COLUMNS, optional=further, where=where, remedy=_remedy()):
+        yield _row(fields, line, where)
 
 
-def _columns(header: list[str], where: str) -> dict[str, int]:
-    names = [name.strip().lower() for name in header]
-    for name in COLUMNS:
-        if name not in names:
-            raise InputError(f"there is no column {name!r}", where=f"{where}:1", remedy=_remedy())
-    known = (*COLUMNS, _LOAD, *_LOAD_COLUMNS)
-    for name in known:
-        if names.count(name) > 1:
-            raise InputError(f"there are two columns {name!r}", where=f"{where}:1", remedy=_remedy())
-    return {name: names.index(name) for name in known if name in names}
-
-
-def _row(cells: list[str], columns: dict[str, int], line: int, where: str) -> _Row:
+def _row(fields: Mapping[str, str], line: int, where: str) -> _Row:
     place = f"{where}:{line}, column"
-    fields = {name: cells[at].strip() if at < len(cells) else "" for name, at in columns.items()}
-    for name in COLUMNS:
-        if not fields[name]:
-            raise InputError("this field is empty", where=f"{place} {name}", remedy=_remedy())
     pattern = fields["pattern"].lower()
     if pattern not in list(Pattern):
         raise InputError(
@@ -399,7 +368,7 @@ def _row(cells: list[str], columns: dict[str, int], line: int, where: str) -> _R
         _run(fields["run"], f"{place} run"),
         _iops(fields["iops"], f"{place} iops"),
         way,
-        "iodepth" in columns,
+        "iodepth" in fields,
     )
 
 

@@ -34,7 +34,7 @@ _CONFIDENCE = Finite(0.5, 0.9999)
 _AS_MAPPED = "  [default: as stored by `cephfit map`, else {}]"
 _CONFIDENCE_HELP = "Joint confidence level of all intervals."
 
-MODEL_HELP = "Prediction model: service time, or one of Meyer's formulas."
+MODEL_HELP = "Prediction model: by waiting times, by service time, or one of Meyer's formulas."
 
 model_option = click.option("--model", type=_MODEL, default=MODELS[0], show_default=True, help=MODEL_HELP)
 

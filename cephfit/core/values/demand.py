@@ -9,7 +9,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Pattern
 
 ALIGNMENTS_NBYTES: tuple[int, ...] = (4096, 8192, 65536)
-"""Alignments that a profile counts, besides that to an access's own size."""
+"""Alignments that a profile counts, in addition to that to an access's own size."""
 
 
 @dataclass(frozen=True, slots=True)
