@@ -62,6 +62,20 @@ def _lacking(marker: str) -> str:
     return ""
 
 
+# Tests that share what the machine has once: the kernel's settings and tracer, loop devices, and the labs.
+_OF_THIS_MACHINE = ("root", "ceph", "fio", "postgres")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let one process of `make test` run all tests that would disturb each other, and the other all else.
+
+    Tests on an OpenStack are made for two labs in parallel.
+    """
+    marks = {mark.name for mark in item.iter_markers()}
+    if "openstack" not in marks and not marks.isdisjoint(_OF_THIS_MACHINE):
+        item.add_marker(pytest.mark.xdist_group("machine"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With xdist, begin with the longest tests, so that parallel processes end at about the same time."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
