@@ -72,9 +72,9 @@ def test_a_stack_made_by_hand_is_whole_scales_and_goes(
     assert "CREATE_COMPLETE" in made.stdout, made.stdout + made.stderr
     shown: dict[str, Any] = {}
     for output in ("servers", "volumes", "addresses"):
-        shown = openstack(client, "stack", "output", "show", run, output, "-f", "json")
-        assert shown.returncode == 0, shown.stderr
-        value = json.loads(shown.stdout)["output_value"]
+        asked = openstack(client, "stack", "output", "show", run, output, "-f", "json")
+        assert asked.returncode == 0, asked.stderr
+        value = json.loads(asked.stdout)["output_value"]
         shown[output] = json.loads(value) if isinstance(value, str) else value
     assert {len(found) for found in shown.values()} == {int(parameters["count"])}
     assert all(cloud_user.compute.get_server(server).status == "ACTIVE" for server in shown["servers"])

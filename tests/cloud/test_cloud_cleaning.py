@@ -114,7 +114,7 @@ def test_a_volume_that_somebodys_server_has_stays_and_is_listed(
     try:
         cleaned = cephfit("cloud", "clean", own_run, "--cloud", str(cloud_user.config.name))
         assert cleaned.returncode == 2
-        assert f"server {node.server} has it" in cleaned.stderr
+        assert f"it is attached to server {node.server}" in cleaned.stderr
         assert cloud_user.block_storage.get_volume(made.id).status == "in-use"
         assert owned(cloud_user, f"{own_run}x"), "the server of the other run is untouched"
     finally:
