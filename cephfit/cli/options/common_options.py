@@ -135,6 +135,14 @@ load_option = click.option("--load", default="", metavar="LOAD", help=_LOAD_HELP
 any_load_option = click.option("--load", metavar="LOAD", help=_LOAD_HELP)
 """None if not given, for commands that can use all loads."""
 
+predicted_clients_option = click.option(
+    "--clients",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Predict for N clients at once: from a load with N clients, else by a scaling law fitted to loads with other "
+    "numbers.  [default: as many as the load has]",
+)
+
 keep_option = click.option(
     "--keep",
     is_flag=True,
