@@ -239,7 +239,8 @@ def baselines_at(by_clients: Mapping[int, Baselines], n_clients: int) -> ScaledB
         )
     missing = {p: why for b in by_clients.values() for p, why in b.missing.items()}
     missing |= {
-        p: "it was not measured with two numbers of clients in the same round" for p in cells.seen - set(cells.logs)
+        p: "it was not measured with two numbers of clients in the same round"
+        for p in cells.seen - set(cells.logs)
     }
     laws = cells.laws()
     errors = (loaded if loaded.logs else cells).errors(first.default, n_clients)

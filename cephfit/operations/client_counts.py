@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 from cephfit.core.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cephfit.core.protocols import Predictor
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
+    from cephfit.core.values.sample import WorkloadSample
     from cephfit.mapper.scaling_law import ScaledBaselines
+    from cephfit.sweep.concurrent_clients import ClientRates
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +26,13 @@ class PredictionForClients:
         predictions: of every configuration.
         load: the load with this number of clients; None if none was measured.
         scaled: the law's rates; None if the number was measured.
+        note: how the prediction differs from the question; empty if it does not.
     """
 
     predictions: PredictionSet
     load: str | None
     scaled: ScaledBaselines | None
+    note: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The prediction as JSON values, with the scaling law where it was used."""
@@ -35,7 +41,14 @@ class PredictionForClients:
 
 
 def ranked_for_clients(
-    model_predictor: Predictor, profile: Profile, location: str, run_id: str | None, load: str, n_clients: int
+    model_predictor: Predictor,
+    profile: Profile,
+    location: str,
+    run_id: str | None,
+    load: str,
+    n_clients: int,
+    *,
+    or_other_number: bool = False,
 ) -> PredictionForClients:
     """Rank the configurations of a run for ``n_clients`` clients that each run the workload of the profile.
 
@@ -49,6 +62,7 @@ def ranked_for_clients(
         run_id: of the run; the newest if None.
         load: whose depth, mix and commits are used.
         n_clients: 1 or more.
+        or_other_number: where nothing can be said about this number, predict for that of ``load``, with a note.
 
     Raises:
         InputError: the location is a CSV file; the number was not measured and fewer than two others were; the load
@@ -75,6 +89,14 @@ def ranked_for_clients(
     if n_clients in found:
         name, baselines = found[n_clients]
         return PredictionForClients(ranked(model_predictor, profile, baselines), name, None)
+    limit = found[min(found)][1].measured_load.limit
+    if or_other_number and (limit or len(found) < LEAST_COUNTS):
+        (measured,) = (n for n, (name, _) in found.items() if name == load)
+        predictions = ranked(model_predictor, profile, found[measured][1])
+        note = (
+            f"the prediction is from rates of {measured} clients at once, as none were measured with {n_clients}"
+        )
+        return PredictionForClients(predictions, None, None, note)
     if len(found) < LEAST_COUNTS:
         (measured,) = found
         raise InputError(
@@ -82,7 +104,7 @@ def ranked_for_clients(
             where=source,
             remedy="add loads that differ in `clients:` alone to the sweep file, at least two numbers of clients",
         )
-    if limit := found[min(found)][1].measured_load.limit:
+    if limit:
         raise InputError(
             f"{title_of(load)} has a rate limit of {limit} per client, so its rates do not show how storage scales",
             where=source,
@@ -92,3 +114,16 @@ def ranked_for_clients(
     predictions = ranked(scaled.with_its_error(model_predictor), profile, scaled.baselines)
     predictions = replace(predictions, notes=(*scaled.notes(), *predictions.notes))
     return PredictionForClients(predictions, None, scaled)
+
+
+def rates_of_clients(samples: Iterable[WorkloadSample]) -> dict[str, ClientRates]:
+    """Return the clients' rates under each configuration, means over its ok runs; empty with one client."""
+    from cephfit.core.values.sample import State
+    from cephfit.sweep.concurrent_clients import ClientRates
+    from cephfit.sweep.verification import client_rates_of
+
+    found: dict[str, list[ClientRates]] = {}
+    for sample in samples:
+        if sample.state is State.OK and (rates := client_rates_of(sample)) is not None:
+            found.setdefault(sample.configuration, []).append(rates)
+    return {name: ClientRates.mean(runs) for name, runs in found.items()}

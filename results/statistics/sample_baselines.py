@@ -7,7 +7,14 @@ from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import OWN_LOAD, Sample, State
-from cephfit.results.statistics.loads import by_place, loads_by_clients, measured_load_of, names_of, of_load, shapes_of
+from cephfit.results.statistics.loads import (
+    by_place,
+    loads_by_clients,
+    measured_load_of,
+    names_of,
+    of_load,
+    shapes_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

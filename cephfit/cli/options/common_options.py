@@ -143,6 +143,13 @@ predicted_clients_option = click.option(
     "numbers.  [default: as many as the load has]",
 )
 
+clients_option = click.option(
+    "--clients",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Run the workload on N clients at once, each on its own volume or guest.  [default: one]",
+)
+
 keep_option = click.option(
     "--keep",
     is_flag=True,
