@@ -150,14 +150,14 @@ class ScaledBaselines:
         """Return sentences for the reader of a prediction."""
         counts = f"{', '.join(map(str, self.counts[:-1]))} and {self.counts[-1]}"
         notes = [
-            f"{self.n_clients} clients were not measured: the rates follow the Universal Scalability Law, fitted to "
-            f"those of {counts} clients in each cell"
+            f"{self.n_clients} clients were not measured: the rates follow the Universal Scalability Law, fitted "
+            f"to those of {counts} clients in each cell"
         ]
         if self.is_extrapolated:
             side = "above the largest" if self.n_clients > self.counts[-1] else "below the smallest"
             notes.append(
-                f"EXTRAPOLATED: {self.n_clients} clients are {side} measured number; a limit that only shows there, "
-                "such as a saturated network or CPU, is unknown to the law"
+                f"EXTRAPOLATED: {self.n_clients} clients are {side} measured number; a limit that only shows "
+                "there, such as a saturated network or CPU, is unknown to the law"
             )
         if not self.n_errors:
             return (*notes, "the error of the law is unknown, and not part of the intervals")
@@ -209,9 +209,10 @@ class ScaledBaselines:
 def baselines_at(by_clients: Mapping[int, Baselines], n_clients: int) -> ScaledBaselines:
     """Return baselines at a number of clients that was not measured.
 
-    The law is fitted to the mean log rates of each configuration and cell, over the rounds in which it was measured
-    at all counts. Each of these rounds gets a rate: the law's, plus the deviations of the round's own rates in first
-    order. So the rounds scatter as the covariance of the fit says, and effects of a round still cancel in ratios.
+    The law is fitted to the mean log rates of each configuration and cell, over the rounds in which it was
+    measured at all counts. Each of these rounds gets a rate: the law's, plus the deviations of the round's own
+    rates in first order. So the rounds scatter as the covariance of the fit says, and effects of a round still
+    cancel in ratios.
 
     The error of the law itself is that of the log ratio to the default when a measured count is left out: one
     between others if ``n_clients`` is between two counts, else the outermost one on its side. Further outside it
@@ -238,10 +239,9 @@ def baselines_at(by_clients: Mapping[int, Baselines], n_clients: int) -> ScaledB
             remedy="measure the loads with other numbers of clients in the cells of the workload",
         )
     missing = {p: why for b in by_clients.values() for p, why in b.missing.items()}
-    missing |= {
-        p: "it was not measured with two numbers of clients in the same round"
-        for p in cells.seen - set(cells.logs)
-    }
+    missing |= dict.fromkeys(
+        cells.seen - set(cells.logs), "it was not measured with two numbers of clients in the same round"
+    )
     laws = cells.laws()
     errors = (loaded if loaded.logs else cells).errors(first.default, n_clients)
     found = replace(

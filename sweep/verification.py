@@ -30,6 +30,8 @@ CONDITIONS = "trial"
 """Key of a sample's evidence that holds the conditions of its run."""
 CLIENTS = "clients"
 """Key of the number of clients in the conditions, if there were several; in the evidence, of what each gave."""
+TOGETHER = "together"
+"""Key of a sample's evidence: share of the time in which all clients were measured; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,19 @@ def conditions_of(target: Target, trial: Trial) -> dict[str, Any]:
 def n_clients_of(sample: WorkloadSample) -> int:
     """Return the number of clients that ran the workload at once."""
     return int((sample.evidence.get(CONDITIONS) or {}).get(CLIENTS, 1))
+
+
+def together_share(outputs: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the share of the longest client's measured time in which all clients were measured, 0 to 1.
+
+    None if a workload does not state its times (``started_ns``, ``finished_ns``), or takes none.
+    """
+    times = [(o["started_ns"], o["finished_ns"]) for o in outputs if "started_ns" in o and "finished_ns" in o]
+    longest = max((end - start for start, end in times), default=0)
+    if len(times) < len(outputs) or longest <= 0:
+        return None
+    common = min(end for _, end in times) - max(start for start, _ in times)
+    return max(0.0, common / longest)
 
 
 def client_rates_of(sample: WorkloadSample) -> ClientRates | None:
@@ -425,6 +440,7 @@ def watched_run(target: Target, run: Attempt, *clients: Client) -> WorkloadSampl
         (run.evidence["output"],) = (output for _, output in results.values())
     else:
         run.evidence[CLIENTS] = {name: {"value": v, "output": output} for name, (v, output) in results.items()}
+        run.evidence[TOGETHER] = together_share([output for _, output in results.values()])
     run.evidence["health"] = {"before": _as_json(before), "after": _as_json(health_now(target))}
     return run.ended(math.fsum(value for value, _ in results.values()), watch.reasons)
 

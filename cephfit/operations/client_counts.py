@@ -65,8 +65,8 @@ def ranked_for_clients(
         or_other_number: where nothing can be said about this number, predict for that of ``load``, with a note.
 
     Raises:
-        InputError: the location is a CSV file; the number was not measured and fewer than two others were; the load
-            has a rate limit, which hides how rates scale; as ``Predictor.predict``.
+        InputError: the location is a CSV file; the number was not measured and fewer than two others were; the
+            load has a rate limit, which hides how rates scale; as ``Predictor.predict``.
         StoreError: the store cannot be used.
     """
     from cephfit.mapper.contrasts import ranked
@@ -106,7 +106,7 @@ def ranked_for_clients(
         )
     if limit:
         raise InputError(
-            f"{title_of(load)} has a rate limit of {limit} per client, so its rates do not show how storage scales",
+            f"{title_of(load)} has a rate limit of {limit} per client: its rates do not show how storage scales",
             where=source,
             remedy="choose a load without a limit with --load",
         )

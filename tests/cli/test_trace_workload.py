@@ -36,7 +36,7 @@ class Target:
 class Cloud(Target):
     """The same with guests."""
 
-    def run_guest_job(self, client: Any, script: str, *, seconds: float) -> Any:
+    def run_guest_jobs(self, clients: Any, scripts: Any, *, seconds: float) -> Any:
         raise AssertionError("no guest is asked here")
 
 

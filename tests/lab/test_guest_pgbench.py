@@ -1,6 +1,7 @@
 """pgbench inside guests: the script, and parsing of its output (without guests)."""
 
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 
@@ -42,9 +43,10 @@ class Guests:
         self.said = Said(output, "", 1795287020.5, 1795287071.0, code, SIGNAL)
         self.scripts: list[str] = []
 
-    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
-        self.scripts.append(script)
-        return Answers({client.name: self.said}, 1795287020.0, {client.name: Offset(0.1, 0.3)})
+    def run_guest_jobs(self, clients: Sequence[Client], scripts: Mapping[str, str], *, seconds: float) -> Answers:
+        self.scripts += (scripts[client.name] for client in clients)
+        names = [client.name for client in clients]
+        return Answers(dict.fromkeys(names, self.said), 1795287020.0, dict.fromkeys(names, Offset(0.1, 0.3)))
 
 
 def test_the_measured_run_counts_and_not_the_warm_up() -> None:

@@ -139,8 +139,8 @@ predicted_clients_option = click.option(
     "--clients",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Predict for N clients at once: from a load with N clients, else by a scaling law fitted to loads with other "
-    "numbers.  [default: as many as the load has]",
+    help="Predict for N clients at once: from a load with N clients, else by a scaling law.  "
+    "[default: as many as the load has]",
 )
 
 clients_option = click.option(

@@ -111,14 +111,14 @@ def command(
     that cephfit did not create needs `--apply`; `cephfit sweep plan --target` shows what would change. A simulated
     target (`sim`) runs the accesses of the profile at its true rates, with noise (docs/simulation.md).
 
-    With `--clients N` the workload runs on N volumes or guests at once; values are sums. They are compared with the
-    prediction from a load with N clients, or else by the scaling law (docs/scaling.md).
+    With `--clients N` the workload runs on N volumes or guests at once; values are sums. They are compared with
+    the prediction from a load with N clients, or else by the scaling law (docs/scaling.md).
     """
     from cephfit.cli.options.workload_choice import trial_of
     from cephfit.cli.sweep.sweep_stopping import known_of
     from cephfit.mapper.accuracy import assess
-    from cephfit.operations.workload_runs import run_of, target_of
     from cephfit.operations.client_counts import rates_of_clients
+    from cephfit.operations.workload_runs import run_of, target_of
     from cephfit.results.store.sample_store import Store, kind_of
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
     from cephfit.sweep.optimiser import with_trials
