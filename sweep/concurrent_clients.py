@@ -62,6 +62,7 @@ class Lockstep:
                 self._entered.enter_context(self._shared())
             self._within += 1
         try:
+            wait(barrier)
             yield
         finally:
             with self._lock:
@@ -93,12 +94,17 @@ class _EndedError(BaseException):
 
 @dataclass(slots=True)
 class _Run:
-    """The run on one client."""
+    """The run on one client.
+
+    ``is_over`` is set at the end of its thread. ``Thread.join`` is not used: when a signal interrupts it, Python
+    3.11 takes a thread that still runs for one that has ended (CPython issue 90882).
+    """
 
     client: Client
     result: Result | None = None
     error: BaseException | None = None
     thread: threading.Thread = field(default_factory=threading.Thread)
+    is_over: threading.Event = field(default_factory=threading.Event)
 
 
 def run_together(
@@ -129,20 +135,23 @@ def run_together(
             except BaseException as error:
                 run.error = error
                 barrier.abort()
+            finally:
+                run.is_over.set()
 
         for run, seed in zip(runs, seeds, strict=True):
             run.thread = threading.Thread(
                 target=work, args=(run, seed), name=f"client {run.client.name}", daemon=True
             )
+        started: list[_Run] = []
         try:
             for run in runs:
                 run.thread.start()
+                started.append(run)
             for run in runs:
-                while run.thread.is_alive():  # not one long wait, which a signal would not interrupt everywhere
-                    run.thread.join(0.2)
+                run.is_over.wait()
         except BaseException:
             barrier.abort()
-            _end([run.thread for run in runs])
+            _end([run for run in started if not run.is_over.is_set()])
             raise
     _raise_first([run for run in runs if run.error is not None])
     return {run.client.name: run.result for run in runs if run.result is not None}
@@ -164,29 +173,29 @@ def _raise_first(failed: Sequence[_Run]) -> None:
         raise error
 
 
-def _end(threads: Sequence[threading.Thread]) -> None:
+def _end(runs: Sequence[_Run]) -> None:
     """End the threads of clients: each unwinds, which ends its programs; return when all have ended.
 
     A thread that waits for a program without a time limit does not notice. So the program that it started last is
     killed after a moment, then the one before. Those that it starts to clean up are left alone.
     """
-    threads = [thread for thread in threads if thread.is_alive()]
-    programs = {thread: _programs_of(thread) for thread in threads}
-    for thread in threads:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread.ident or 0), ctypes.py_object(_EndedError)
-        )
-    while any(programs.values()):
+    programs = [_programs_of(run.thread) for run in runs]
+    for run in runs:
+        ended = ctypes.py_object(_EndedError)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(run.thread.ident or 0), ended)
+    while any(programs):
         until = time.monotonic() + _UNWIND_SECONDS
-        for thread in threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        for thread in threads:
-            pid = programs[thread].pop() if programs[thread] else None
-            if pid in _programs_of(thread):
+        for run in runs:
+            run.is_over.wait(max(0.0, until - time.monotonic()))
+        for run, left in zip(runs, programs, strict=True):
+            pid = left.pop() if left else None
+            if not run.is_over.is_set() and pid in _programs_of(run.thread):
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-    for thread in threads:
-        thread.join()
+    for run in runs:
+        # A thread that was about to end may end without setting the event.
+        while not run.is_over.wait(_UNWIND_SECONDS) and Path(f"/proc/self/task/{run.thread.native_id}").exists():
+            pass
 
 
 def _programs_of(thread: threading.Thread) -> list[int]:

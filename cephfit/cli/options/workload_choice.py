@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from cephfit.core.protocols import Target, Workload
     from cephfit.core.values.measurement import CacheCondition
     from cephfit.core.values.profile import Profile
-    from cephfit.sweep.concurrent_clients import Lockstep
     from cephfit.sweep.verification import Trial
 
 _PGBENCH, _PROGRAM, _PROFILE = "pgbench", "program", "profile"
@@ -112,6 +111,7 @@ def trial_of(
     from cephfit.lab.workloads.guest_pgbench import GuestPgBench, spec_of
     from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec
     from cephfit.lab.workloads.program_workload import ProgramWorkload
+    from cephfit.sweep.concurrent_clients import Lockstep
     from cephfit.sweep.verification import Trial
     from cephfit.targets.abilities import RunsGuestJobs
     from cephfit.targets.simulated import SimulatedTarget
