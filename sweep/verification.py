@@ -93,7 +93,7 @@ def together_share(outputs: Sequence[Mapping[str, Any]]) -> float | None:
     if len(times) < len(outputs) or longest <= 0:
         return None
     common = min(end for _, end in times) - max(start for start, _ in times)
-    return max(0.0, common / longest)
+    return max(0.0, float(common / longest))
 
 
 def client_rates_of(sample: WorkloadSample) -> ClientRates | None:

@@ -238,7 +238,7 @@ def test_a_failed_client_is_a_failed_attempt_and_the_next_start_continues(store:
     assert {s.state for s in samples} == {State.FAILED}
     assert samples[0].reason == "client c1: the disk is gone"
     assert work.cleaned.count("c0") and work.cleaned.count("c1")
-    again, trial = trial_of(2)
+    _, trial = trial_of(2)
     samples = verify(target, [Configuration("A")], trial, store=store, run_id="r1", progress=NullProgress())
     assert sum(s.state is State.OK for s in samples) == 2
 
