@@ -116,6 +116,25 @@ def ranked_for_clients(
     return PredictionForClients(predictions, None, scaled)
 
 
+_TOGETHER = 0.9
+"""Share of the time that all clients run, below which the rates of some are partly those of fewer clients."""
+
+
+def not_together(samples: Iterable[WorkloadSample]) -> str:
+    """Return a sentence on ok runs in which the clients did not run for the same time; empty if there are none."""
+    from cephfit.core.values.sample import State
+    from cephfit.sweep.verification import TOGETHER
+
+    shares = [s.evidence.get(TOGETHER) for s in samples if s.state is State.OK]
+    apart = [share for share in shares if share is not None and share < _TOGETHER]
+    if not apart:
+        return ""
+    return (
+        f"in {len(apart)} of {len(shares)} runs not all clients ran for the whole time (in one, together for "
+        f"{100 * min(apart):.0f} % of it): some rates are partly those of fewer clients"
+    )
+
+
 def rates_of_clients(samples: Iterable[WorkloadSample]) -> dict[str, ClientRates]:
     """Return the clients' rates under each configuration, means over its ok runs; empty with one client."""
     from cephfit.core.values.sample import State

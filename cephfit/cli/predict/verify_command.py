@@ -117,7 +117,7 @@ def command(
     from cephfit.cli.options.workload_choice import trial_of
     from cephfit.cli.sweep.sweep_stopping import known_of
     from cephfit.mapper.accuracy import assess
-    from cephfit.operations.client_counts import rates_of_clients
+    from cephfit.operations.client_counts import not_together, rates_of_clients
     from cephfit.operations.workload_runs import run_of, target_of
     from cephfit.results.store.sample_store import Store, kind_of
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
@@ -155,6 +155,7 @@ def command(
             kind = kind_of(VERIFICATION_DOCUMENT, predicted.load)
             opened.put_document(run.run_id, kind, assessment.to_json())
     rates = rates_of_clients(samples)
+    note = "; ".join(filter(None, (note, not_together(samples))))
     if as_json:
         of_clients = {"clients": {name: asdict(own) for name, own in rates.items()}} if rates else {}
         print_json({"run": run.run_id, "note": note, **assessment.to_json(), **of_clients})
