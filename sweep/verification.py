@@ -5,6 +5,7 @@ Two runs of a workload are comparable only under the same conditions. These are 
 
 import ast
 import json
+import math
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,10 +23,15 @@ from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.measure.counters.block_device import read_through
 from cephfit.measure.validity.surveillance import Surveillance, health_now, wait_until_healthy
 from cephfit.results.store.sample_store import Store
+from cephfit.sweep.concurrent_clients import ClientRates, Lockstep, Result, run_together
 from cephfit.targets.abilities import KeepsNotes
 
 CONDITIONS = "trial"
 """Key of a sample's evidence that holds the conditions of its run."""
+CLIENTS = "clients"
+"""Key of the number of clients in the conditions, if there were several; in the evidence, of what each gave."""
+TOGETHER = "together"
+"""Key of a sample's evidence: share of the time in which all clients were measured; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ class Trial:
         seconds: duration of each run.
         seed: of the order of configurations within each round, and of the workload's random choices.
         cache: condition of the cluster's caches before each run: dropped, or warm after one read of the volume.
+        n_clients: how many clients run the workload at once, each on its own volume.
+        lockstep: keeps them in step; it is the workload's ``unmeasured``, if the workload has one.
     """
 
     workload: Workload
@@ -47,6 +55,13 @@ class Trial:
     seconds: float
     seed: int
     cache: CacheCondition = CacheCondition.COLD
+    n_clients: int = 1
+    lockstep: Lockstep = field(default_factory=Lockstep)
+
+    @property
+    def name(self) -> str:
+        """Name under which samples are stored: that of the workload, and of several clients their number."""
+        return self.workload.name if self.n_clients == 1 else f"{self.workload.name} x {self.n_clients}"
 
 
 def conditions_of(target: Target, trial: Trial) -> dict[str, Any]:
@@ -59,7 +74,32 @@ def conditions_of(target: Target, trial: Trial) -> dict[str, Any]:
         "cluster": target.facts().get(CLUSTER),
         # Omitted where caches are cold: runs of versions that had only cold caches can continue.
         **({"cache": trial.cache.value} if trial.cache is not CacheCondition.COLD else {}),
+        **({CLIENTS: trial.n_clients} if trial.n_clients > 1 else {}),
     }
+
+
+def n_clients_of(sample: WorkloadSample) -> int:
+    """Return the number of clients that ran the workload at once."""
+    return int((sample.evidence.get(CONDITIONS) or {}).get(CLIENTS, 1))
+
+
+def together_share(outputs: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the share of the longest client's measured time in which all clients were measured, 0 to 1.
+
+    None if a workload does not state its times (``started_ns``, ``finished_ns``), or takes none.
+    """
+    times = [(o["started_ns"], o["finished_ns"]) for o in outputs if "started_ns" in o and "finished_ns" in o]
+    longest = max((end - start for start, end in times), default=0)
+    if len(times) < len(outputs) or longest <= 0:
+        return None
+    common = min(end for _, end in times) - max(start for start, _ in times)
+    return max(0.0, float(common / longest))
+
+
+def client_rates_of(sample: WorkloadSample) -> ClientRates | None:
+    """Return the rates of the clients of a run; None if there was one client, or no result."""
+    clients = sample.evidence.get(CLIENTS)
+    return ClientRates.of([client["value"] for client in clients.values()]) if clients else None
 
 
 def refuse_other_conditions(
@@ -182,7 +222,7 @@ def verify(
     configurations = tuple(configurations)
     if not configurations:
         raise InputError("there is no configuration to verify")
-    name = trial.workload.name
+    name = trial.name
     stage = _Stage(target, trial, progress, purpose=f"verification of {run_id}", settle=True)
     earlier = [sample for workload, sample in store.workload_samples(run_id) if workload == name]
     refuse_other_conditions(stage.conditions, earlier, where=f"run {run_id}, workload {name}")
@@ -213,7 +253,7 @@ def run_once(target: Target, configuration: Configuration, trial: Trial, *, prog
 def _run_until_ok(
     stage: "_Stage", repeat: int, configuration: Configuration, *, store: Store, run_id: str
 ) -> None:
-    name = stage.trial.workload.name
+    name = stage.trial.name
     done = [
         s
         for w, s in store.workload_samples(run_id)
@@ -288,7 +328,7 @@ class _Stage:
         self.conditions = conditions_of(target, trial)
         self._target = target
         self._applied: Applied | None = None
-        self._prepared_here: set[str] = set()
+        self._prepared_here: set[tuple[str, str]] = set()
 
     def leave(self) -> None:
         """Unmount the volume of the last applied configuration."""
@@ -308,60 +348,79 @@ class _Stage:
         except (ClusterError, HostError) as error:
             return run.failed(str(error))
         try:
-            applied, client = self._bring_into(configuration)
+            applied, clients = self._bring_into(configuration)
         except (LackingError, HostLockedError):  # affects all runs until a person intervenes
             raise
         except HostError as error:
             return run.failed(str(error))
-        if client is None:
+        if not clients:
             return run.failed("; ".join(applied.mismatches) or NOT_APPLIED)
         run.evidence["applied"] = asdict(applied)
         try:
-            self._prepare(client)
+            self._prepare(clients)
             self._await_health()
-            return watched_run(self._target, run, client)
+            return watched_run(self._target, run, *clients)
         except LackingError:  # affects all runs
             raise
         except (ClusterError, HostError) as error:
             return run.failed(str(error))
 
-    def _bring_into(self, configuration: Configuration) -> tuple[Applied, Client | None]:
-        """Apply a configuration; return the result, and the client or None where a setting did not take effect."""
+    def _bring_into(self, configuration: Configuration) -> tuple[Applied, Sequence[Client]]:
+        """Apply a configuration; return the result, and the clients: none where a setting did not take effect.
+
+        Raises:
+            InputError: the target gives fewer clients.
+        """
+        n_clients = self.trial.n_clients
         applied = self._target.apply(
-            configuration, n_clients=1, volume_nbytes=self.trial.volume_nbytes, fill=False
+            configuration, n_clients=n_clients, volume_nbytes=self.trial.volume_nbytes, fill=False
         )
         self._applied = applied
-        return applied, self._target.clients()[0] if applied.ok else None
+        if not applied.ok:
+            return applied, ()
+        clients = self._target.clients()[:n_clients]
+        if len(clients) < n_clients:
+            raise InputError(
+                f"the target gives {len(clients)} clients, not {n_clients}",
+                where=self._target.name,
+                remedy="use fewer with --clients",
+            )
+        return applied, clients
 
-    def _prepare(self, client: Client) -> None:
-        """Write the workload's data to the volume, unless an earlier preparation was completed."""
-        contents, configuration = self._contents, self._applied.configuration if self._applied else ""
+    def _prepare(self, clients: Sequence[Client]) -> None:
+        """Write the workload's data to each volume, unless an earlier preparation was completed."""
+        configuration = self._applied.configuration if self._applied else ""
+        new = [client for client in clients if not self._is_prepared(client, configuration)]
+        for client in new:
+            if isinstance(self._target, KeepsNotes):
+                self._target.set_note(client, _PREPARED, None)
+            of_client = f", client {client.name}" if len(clients) > 1 else ""
+            self.progress.note(f"preparing {self.trial.workload.name} on configuration {configuration}{of_client}")
+            self.trial.workload.prepare(client)
+        if new and self._settle:
+            results_of(self.trial, new, _SETTLING, 0)
+        for client in new:
+            self.trial.workload.cleanup(client)  # all data must be on the disk before the note states it
+            self._prepared_here.add((configuration, client.name))
+            if isinstance(self._target, KeepsNotes):
+                self._target.set_note(client, _PREPARED, self._contents)
+
+    def _is_prepared(self, client: Client, configuration: str) -> bool:
         if isinstance(self._target, KeepsNotes):
-            if same_contents(self._target.note_on(client, _PREPARED), contents):
-                return
-            self._target.set_note(client, _PREPARED, None)
-        elif configuration in self._prepared_here:
-            return
-        self.progress.note(f"preparing {self.trial.workload.name} on configuration {configuration}")
-        self.trial.workload.prepare(client)
-        if self._settle:
-            self.trial.workload.run(client, self.trial.seconds, seed=workload_seed(self.trial, _SETTLING, 0))
-        self.trial.workload.cleanup(client)  # all data must be on the disk before the note states it
-        self._prepared_here.add(configuration)
-        if isinstance(self._target, KeepsNotes):
-            self._target.set_note(client, _PREPARED, contents)
+            return same_contents(self._target.note_on(client, _PREPARED), self._contents)
+        return (configuration, client.name) in self._prepared_here
 
     def _await_health(self) -> None:
         wait_until_healthy(self._target, limit_seconds=HEALTHY_SECONDS, note=self.progress.note)
 
 
-def watched_run(target: Target, run: Attempt, client: Client) -> WorkloadSample:
+def watched_run(target: Target, run: Attempt, *clients: Client) -> WorkloadSample:
     """Bring the caches into their condition and run the workload while the target is watched.
 
     Args:
         target: healthy, with the configuration applied.
         run: its evidence receives the output and the target's health.
-        client: with the workload's data.
+        clients: with the workload's data. Several run at once; the value is then their sum.
 
     Raises:
         ClusterError: the run failed.
@@ -369,20 +428,33 @@ def watched_run(target: Target, run: Attempt, client: Client) -> WorkloadSample:
         LackingError: it lacks something.
     """
     trial = run.trial
-    _condition_caches(target, trial, client)
-    before = health_now(target)
-    with Surveillance(target, None) as watch:
-        value, run.evidence["output"] = trial.workload.run(
-            client, trial.seconds, seed=workload_seed(trial, run.repeat, run.number)
-        )
-    run.evidence["health"] = {"before": _as_json(before), "after": _as_json(health_now(target))}
-    return run.ended(value, watch.reasons)
-
-
-def _condition_caches(target: Target, trial: Trial, client: Client) -> None:
     if trial.cache is CacheCondition.COLD:
         target.drop_caches()
-    elif isinstance(trial.workload, WarmsCaches):
+    else:
+        for client in clients:
+            _warm(trial, client)
+    before = health_now(target)
+    with Surveillance(target, None) as watch:
+        results = results_of(trial, clients, run.repeat, run.number)
+    if len(clients) == 1:
+        (run.evidence["output"],) = (output for _, output in results.values())
+    else:
+        run.evidence[CLIENTS] = {name: {"value": v, "output": output} for name, (v, output) in results.items()}
+        run.evidence[TOGETHER] = together_share([output for _, output in results.values()])
+    run.evidence["health"] = {"before": _as_json(before), "after": _as_json(health_now(target))}
+    return run.ended(math.fsum(value for value, _ in results.values()), watch.reasons)
+
+
+def results_of(trial: Trial, clients: Sequence[Client], repeat: int, attempt: int) -> dict[str, Result]:
+    """Run the workload on its clients, at once if there are several; return the results by client."""
+    first, *others = seeds = [workload_seed(trial, repeat, attempt, client=i) for i in range(len(clients))]
+    if not others:
+        return {clients[0].name: trial.workload.run(clients[0], trial.seconds, seed=first)}
+    return run_together(trial.workload, clients, trial.seconds, seeds=seeds, lockstep=trial.lockstep)
+
+
+def _warm(trial: Trial, client: Client) -> None:
+    if isinstance(trial.workload, WarmsCaches):
         trial.workload.warm(client)
     elif client.device is None:
         raise LackingError("no local device to read for warm caches", where=f"client {client.name}")
@@ -390,9 +462,10 @@ def _condition_caches(target: Target, trial: Trial, client: Client) -> None:
         read_through(client.device)
 
 
-def workload_seed(trial: Trial, repeat: int, attempt: int) -> int:
-    """Return the seed of a run: equal on all configurations of a round."""
-    return random.Random(f"{trial.seed}/{trial.workload.name}/{repeat}/{attempt}").randrange(1 << 30)
+def workload_seed(trial: Trial, repeat: int, attempt: int, *, client: int = 0) -> int:
+    """Return the seed of a run on a client: equal on all configurations of a round."""
+    words = [trial.seed, trial.workload.name, repeat, attempt, *([client] if client else [])]
+    return random.Random("/".join(map(str, words))).randrange(1 << 30)
 
 
 def _as_json(health: Health) -> Mapping[str, Any]:

@@ -233,7 +233,7 @@ class KeepsNotes(Protocol):
 
 @runtime_checkable
 class RunsGuestJobs(Protocol):
-    """Runs arbitrary jobs in its clients, which are guests.
+    """Runs arbitrary jobs in its clients, which are guests, in several of them at once.
 
     Asked: by ``cephfit verify`` and ``cephfit trace workload``, which then run the workload in a guest, and by
     ``cephfit probe``, which refuses such a target. Without it: the workload runs on this machine, on the client's
@@ -241,14 +241,16 @@ class RunsGuestJobs(Protocol):
     """
 
     @abstractmethod
-    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
-        """Run a shell script in a guest after a boot, with the guest's volume at ``guests.VOLUME``.
+    def run_guest_jobs(self, clients: Sequence[Client], scripts: Mapping[str, str], *, seconds: float) -> Answers:
+        """Run a shell script in each guest after a boot, with the guest's volume at ``guests.VOLUME``.
+
+        Several begin at the same moment.
 
         Args:
-            client: the client that the guest is.
-            script: for ``sh``.
-            seconds: approximate limit of its duration.
+            clients: the clients that the guests are.
+            scripts: client name to script for ``sh``.
+            seconds: approximate limit of their duration.
 
         Raises:
-            ClusterError: the guest returned no answer.
+            ClusterError: a guest returned no answer.
         """

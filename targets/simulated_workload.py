@@ -72,8 +72,8 @@ def sync_of(profile: Profile) -> str:
     return f"every {max(1, round(writes / flushes))}"
 
 
-def seconds_of(profile: Profile, configuration: Configuration) -> float:
-    """Return the true time of one pass through a profile, in seconds.
+def seconds_of(profile: Profile, configuration: Configuration, *, n_clients: int = 1) -> float:
+    """Return the true time of one pass through a profile, in seconds, while ``n_clients`` run it at once.
 
     Raises:
         InputError: a setting requires a number or size, and its value is neither.
@@ -82,7 +82,7 @@ def seconds_of(profile: Profile, configuration: Configuration) -> float:
 
     def spent(on: Configuration, *, background: bool) -> float:
         return sum(
-            d.accesses / iops(on, access_of(d, sync="" if background else sync))
+            d.accesses / iops(on, access_of(d, sync="" if background else sync), n_clients=n_clients)
             for d in demands
             if is_background(d) is background
         )
@@ -121,6 +121,8 @@ class SimulatedWorkload(Workload, WarmsCaches):
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
         """Return accesses per second: the true rate with the target's noise and the luck of the volume.
 
+        All clients of the target run at once, and slow each other down.
+
         Raises:
             ClusterError: no configuration is applied.
             InputError: as ``seconds_of``.
@@ -132,7 +134,8 @@ class SimulatedWorkload(Workload, WarmsCaches):
             )
         started_ns = time.time_ns()
         time.sleep(simulation.pace * seconds)
-        truth = self._profile.n_accesses / seconds_of(self._profile, configuration)
+        n_clients = len(self._target.clients()) or 1
+        truth = self._profile.n_accesses / seconds_of(self._profile, configuration, n_clients=n_clients)
         dice = simulation.dice("workload", self.name, configuration.name, seed)
         luck = simulation.luck(configuration.name, client)
         return truth * luck * float(dice.lognormal(0.0, simulation.noise)), {

@@ -244,6 +244,20 @@ class WarmsCaches(Protocol):
         """Read the whole volume once before the next run."""
 
 
+@runtime_checkable
+class RunsTogether(Protocol):
+    """Optional ability of a Workload: run on several clients at once itself.
+
+    Without it, each client's ``run`` is called in its own thread.
+    """
+
+    @abstractmethod
+    def run_together(
+        self, clients: Sequence[Client], seconds: float, *, seeds: Sequence[int]
+    ) -> Sequence[tuple[float, Mapping[str, Any]]]:
+        """Run on all clients at once; return what ``run`` returns, for each client. Raises as ``run``."""
+
+
 class Predictor(Protocol):
     """Predicts every configuration's performance for a profile. Pure: no I/O, no clock, no globals.
 

@@ -32,14 +32,16 @@ from cephfit.core.values.run import (
     WORKLOAD_PROFILE_DOCUMENT,
     Run,
 )
-from cephfit.core.values.sample import State, WorkloadSample
+from cephfit.core.values.sample import OWN_LOAD, State, WorkloadSample
 from cephfit.mapper.model_evaluation import AGAIN, EvaluatedWorkload
 from cephfit.results.report.run_notes import run_notes
+from cephfit.results.statistics.loads import loads_by_clients
 from cephfit.results.statistics.run_caveats import continuations_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store, kind_of
 from cephfit.results.tables import baseline_csv
 from cephfit.results.tables.csv_text import read_text, rows_of
+from cephfit.sweep.verification import n_clients_of
 
 BASELINES_FILE = "baselines.csv"
 MEASURED_FILE = "measured.csv"
@@ -114,24 +116,41 @@ def read_store(store: Store, runs: Sequence[Run] | None = None, profiles: Sequen
     found: list[EvaluatedWorkload] = []
     refused: list[InputError] = []
     for run, samples in by_run:
-        baselines: Baselines | None = None
+        baselines: dict[int, Baselines] = {}
         for workload, own in samples.items():
             try:
                 profile = _profile_of(store, run, workload, profiles, is_only=len(names) == 1)
-                baselines = baselines or run_baselines(store, run)
-                found.append(of_run(run, baselines, workload, profile, own))
+                n = n_clients_of(own[0])
+                if n not in baselines:
+                    baselines[n] = run_baselines(store, run, n_clients=n)
+                found.append(of_run(run, baselines[n], workload, profile, own))
             except InputError as error:
                 refused.append(error)
     return EvaluationSet(store.name, tuple(found), tuple(refused))
 
 
-def run_baselines(store: Store, run: Run) -> Baselines:
+def run_baselines(store: Store, run: Run, *, n_clients: int = 1) -> Baselines:
     """Return the rates of a run under the sweep's own load, with notes on the run.
 
+    Args:
+        store: with the run.
+        run: that was measured.
+        n_clients: that ran a workload at once; if there were several, the load with this number is used.
+
     Raises:
-        InputError: the run has no samples under that load.
+        InputError: the run has no samples under that load, or no load with this number of clients.
     """
-    found = baselines_of(store.samples(run.run_id), source=f"{store.name}, run {run.run_id}")
+    samples, source, load = store.samples(run.run_id), f"{store.name}, run {run.run_id}", OWN_LOAD
+    if n_clients > 1:
+        loads = loads_by_clients(samples)
+        if n_clients not in loads:
+            raise InputError(
+                f"a workload ran on {n_clients} clients at once, and no load has this number of clients",
+                where=source,
+                remedy=f"measure a load with `clients: {n_clients}`",
+            )
+        load = loads[n_clients]
+    found = baselines_of(samples, source=source, load=load)
     notes = run_notes(
         {
             "run": run.run_id,

@@ -4,20 +4,25 @@ The guest is rebooted for every run, so that its memory holds no data of earlier
 ``heat/pgbench.sh``, which ``heat/verification.yaml`` also runs.
 """
 
+from __future__ import annotations
+
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cephfit.cloud.guests import guest_tracing
 from cephfit.cloud.guests.guest_tracing import GuestTrace
 from cephfit.core.errors import ClusterError, InputError, LackingError
-from cephfit.core.protocols import Client, WarmsCaches, Workload
+from cephfit.core.protocols import Client, RunsTogether, WarmsCaches, Workload
 from cephfit.core.units import MIB
 from cephfit.lab.workloads.pgbench import PgBenchSpec, parse_tps
 from cephfit.targets.abilities import RunsGuestJobs
+
+if TYPE_CHECKING:
+    from cephfit.cloud.guests.guest_jobs import Answers
 
 _LEAST_MEMORY_NBYTES = 64 * MIB
 _LEAST_WAL_NBYTES = 128 * MIB
@@ -47,7 +52,7 @@ def spec_of(scale: int | None) -> PgBenchSpec:
     )
 
 
-class GuestPgBench(Workload, WarmsCaches):
+class GuestPgBench(Workload, WarmsCaches, RunsTogether):
     """pgbench inside guests.
 
     Args:
@@ -78,22 +83,38 @@ class GuestPgBench(Workload, WarmsCaches):
     def prepare(self, client: Client) -> None:
         self.spec.require_room(client)
         seconds = _PREPARING_SECONDS + self.spec.database_nbytes / _SLOWEST_LOADING_NBYTES_PER_S
-        output, _ = self._ran(client, "prepare", run_seconds=0, seed=0, seconds=seconds)
+        script = script_of(self.spec, client, "prepare", run_seconds=0, seed=0)
+        output = self._answers([client], {client.name: script}, seconds=seconds).said[client.name].output
         if "CEPHFIT-PREPARED" not in output:
             raise ClusterError(f"the database was not created: {_end_of(output)}", where=f"client {client.name}")
 
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
+        (result,) = self.run_together([client], seconds, seeds=[seed])
+        return result
+
+    def run_together(
+        self, clients: Sequence[Client], seconds: float, *, seeds: Sequence[int]
+    ) -> list[tuple[float, Mapping[str, Any]]]:
+        """See ``protocols.RunsTogether``: one job per guest, which all begin at the same moment."""
         whole_seconds = max(1, round(seconds))
-        steps = "warm run" if client.name in self._to_be_warmed else "run"
-        self._to_be_warmed.discard(client.name)
-        output, evidence = self._ran(
-            client, steps, run_seconds=whole_seconds, seed=seed, seconds=whole_seconds + _PREPARING_SECONDS
-        )
+        steps = {c.name: "warm run" if c.name in self._to_be_warmed else "run" for c in clients}
+        self._to_be_warmed -= steps.keys()
+        scripts = {
+            client.name: script_of(self.spec, client, steps[client.name], run_seconds=whole_seconds, seed=seed)
+            for client, seed in zip(clients, seeds, strict=True)
+        }
+        answers = self._answers(clients, scripts, seconds=whole_seconds + _PREPARING_SECONDS)
+        return [self._result(client, answers, seed=seed) for client, seed in zip(clients, seeds, strict=True)]
+
+    def _result(self, client: Client, answers: Answers, *, seed: int) -> tuple[float, Mapping[str, Any]]:
+        said, clock = answers.said[client.name], answers.offsets[client.name]
+        output = said.output
         if self._collect is not None:
             output, trace = guest_tracing.taken_apart(output)
             self._collect(trace)
         return parse_tps(measured_part(output)), {
-            **evidence,
+            "results_by": said.by,
+            "clock": clock.to_json() if clock is not None else None,
             "spec": {**asdict(self.spec), "settings": self.spec.server_settings()},
             "server_version": _marked(output, "SERVER"),
             "database_nbytes": int(_marked(output, "DATABASE-NBYTES")),
@@ -106,31 +127,33 @@ class GuestPgBench(Workload, WarmsCaches):
     def cleanup(self, client: Client) -> None:
         """Do nothing: the script unmounts the file system, and a reboot removes the rest after a failure."""
 
-    def _ran(
-        self, client: Client, steps: str, *, run_seconds: int, seed: int, seconds: float
-    ) -> tuple[str, dict[str, Any]]:
-        script = script_of(self.spec, client, steps, run_seconds=run_seconds, seed=seed)
+    def _answers(self, clients: Sequence[Client], scripts: Mapping[str, str], *, seconds: float) -> Answers:
+        """Run a script in each guest, all at once, and return the answers.
+
+        Raises:
+            LackingError: a guest has no PostgreSQL.
+            ClusterError: a script failed.
+        """
+        before = ""
         if self._collect is not None:
-            script = f"CEPHFIT_TRACED=yes\n{guest_tracing.functions(self._results_by)}\n{script}"
-        answers = self._guests.run_guest_job(client, script, seconds=seconds)
-        said = answers.said[client.name]
-        self._results_by = said.by
-        if said.code == _WITHOUT_POSTGRESQL:
-            raise LackingError(
-                "the guests' image has no PostgreSQL",
-                where=f"client {client.name}",
-                remedy="build an image with it: cephfit image build --with postgresql",
-            )
-        if said.code != 0:
-            raise ClusterError(
-                f"pgbench ended with {said.code}: {said.errors or _end_of(said.output)}",
-                where=f"client {client.name}",
-            )
-        clock = answers.offsets[client.name]
-        return said.output, {
-            "results_by": said.by,
-            "clock": clock.to_json() if clock is not None else None,
-        }
+            before = f"CEPHFIT_TRACED=yes\n{guest_tracing.functions(self._results_by)}\n"
+        texts = {name: before + script for name, script in scripts.items()}
+        answers = self._guests.run_guest_jobs(clients, texts, seconds=seconds)
+        for client in clients:
+            said = answers.said[client.name]
+            self._results_by = said.by
+            if said.code == _WITHOUT_POSTGRESQL:
+                raise LackingError(
+                    "the guests' image has no PostgreSQL",
+                    where=f"client {client.name}",
+                    remedy="build an image with it: cephfit image build --with postgresql",
+                )
+            if said.code != 0:
+                raise ClusterError(
+                    f"pgbench ended with {said.code}: {said.errors or _end_of(said.output)}",
+                    where=f"client {client.name}",
+                )
+        return answers
 
 
 def script_of(spec: PgBenchSpec, client: Client, steps: str, *, run_seconds: int, seed: int) -> str:

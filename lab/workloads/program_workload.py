@@ -109,7 +109,11 @@ class ProgramWorkload(Workload):
         )
 
     def _environment(self, device: Path, client: Client) -> dict[str, str]:
-        return {"CEPHFIT_DEVICE": str(device), "CEPHFIT_VOLUME_BYTES": str(client.nbytes)}
+        return {
+            "CEPHFIT_CLIENT": client.name,
+            "CEPHFIT_DEVICE": str(device),
+            "CEPHFIT_VOLUME_BYTES": str(client.nbytes),
+        }
 
     def _describe(self) -> dict[str, Any]:
         where = f"{self._program} describe"

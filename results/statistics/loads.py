@@ -97,6 +97,23 @@ def shapes_of(samples: Iterable[Sample]) -> dict[str, LoadShape]:
     return shapes
 
 
+def loads_by_clients(samples: Iterable[Sample], load: str = OWN_LOAD) -> dict[int, str]:
+    """Return number of clients to name of the load that differs from ``load`` in nothing else; ascending.
+
+    Raises:
+        InputError: the load has no recorded shape, as in samples of early versions.
+    """
+    shapes = shapes_of(samples)
+    chosen = shapes.get(load)
+    if chosen is None:
+        raise InputError(
+            f"the number of clients of {title_of(load)} is not recorded",
+            remedy="measure the sweep with this version",
+        )
+    alike = {s.n_clients: s.name for s in shapes.values() if (s.iodepth, s.rest) == (chosen.iodepth, chosen.rest)}
+    return dict(sorted((alike | {chosen.n_clients: load}).items()))
+
+
 def title_of(load: str) -> str:
     """Return a load's name for display."""
     return f"load {load}" if load else "the measurement's own load"

@@ -7,7 +7,14 @@ from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import OWN_LOAD, Sample, State
-from cephfit.results.statistics.loads import by_place, measured_load_of, names_of, of_load, shapes_of
+from cephfit.results.statistics.loads import (
+    by_place,
+    loads_by_clients,
+    measured_load_of,
+    names_of,
+    of_load,
+    shapes_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,27 @@ def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD
         lost=_lost(tried),
         measured_load=measured_load_of({place: there.whole for place, there in tried.items()}),
     )
+
+
+def baselines_by_clients(
+    samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD
+) -> dict[int, tuple[str, Baselines]]:
+    """Return number of clients to (name of the load, baselines), for loads that differ in nothing else.
+
+    Args:
+        samples: of one run, in any order.
+        source: origin of the samples, for messages.
+        load: one of these loads.
+
+    Raises:
+        InputError: the run has no load of this name, or its shape is not recorded.
+    """
+    samples = list(samples)
+    of_load(samples, load, where=source)
+    return {
+        n: (name, baselines_of(samples, source=source, load=name))
+        for n, name in loads_by_clients(samples, load).items()
+    }
 
 
 def measured_of(

@@ -47,7 +47,7 @@ def stack_parameters(
         count: number of guests.
         reached_from: addresses (CIDR) that may connect to the guests' ports; empty without a network.
     """
-    # Which steps a verification takes, `run_guest_job` of the target says.
+    # Which steps a verification takes, `run_guest_jobs` of the target says.
     by_template: dict[str, dict[str, Any]] = {
         VERIFICATION: {"steps": ""},
         BENCHMARK: {"fio_port": choice.port, "user_data": guests.user_data(port=choice.port)},
@@ -300,13 +300,13 @@ class OpenStackTarget(
             self._last_health = (now, found)
         return self._last_health[1]
 
-    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
-        """Run a shell script in a client's guest after a boot, with its volume at ``guests.VOLUME``.
+    def run_guest_jobs(self, clients: Sequence[Client], scripts: Mapping[str, str], *, seconds: float) -> Answers:
+        """See ``RunsGuestJobs``.
 
         Raises:
-            ClusterError: the guest returned no answer within ``seconds`` and a margin.
+            ClusterError: a guest returned no answer within ``seconds`` and a margin.
         """
-        return self._transport.guest_jobs.send([client], {client.name: script}, seconds=seconds)
+        return self._transport.guest_jobs.send(clients, scripts, seconds=seconds)
 
     def note_on(self, client: Client, key: str) -> str | None:
         """See ``KeepsNotes``: the note is in the volume's metadata, which is deleted with it."""

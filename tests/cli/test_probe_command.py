@@ -160,7 +160,7 @@ def test_guests_cannot_run_a_clone() -> None:
     class Guests:
         name = "openstack:cloud"
 
-        def run_guest_job(self, client: object, script: str, *, seconds: float) -> None: ...
+        def run_guest_jobs(self, clients: object, scripts: object, *, seconds: float) -> None: ...
 
     with pytest.raises(InputError, match="not in guests"):
         clone_trial(

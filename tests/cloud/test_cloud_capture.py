@@ -41,7 +41,7 @@ def target(cloud_user: Connection) -> Iterator[OpenStackTarget]:
 def test_a_guests_trace_has_each_access_that_fio_counted(target: OpenStackTarget) -> None:
     target.apply(Configuration("A"), n_clients=1, volume_nbytes=64 * MIB, fill=False)
     (client,) = target.clients()
-    answers = target.run_guest_job(client, functions("signal") + FIO, seconds=60)
+    answers = target.run_guest_jobs([client], {client.name: functions("signal") + FIO}, seconds=60)
     said = answers.said[client.name]
     assert (said.code, said.by) == (0, "signal"), said.errors
     output, trace = taken_apart(said.output)

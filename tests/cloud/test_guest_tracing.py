@@ -2,6 +2,7 @@
 
 import gzip
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,9 @@ class Guests:
         self.output = output
         self.scripts: list[str] = []
 
-    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
-        self.scripts.append(script)
+    def run_guest_jobs(self, clients: Sequence[Client], scripts: Mapping[str, str], *, seconds: float) -> Answers:
+        (client,) = clients
+        self.scripts.append(scripts[client.name])
         return Answers({client.name: Said(self.output, "", 0.0, 1.0, 0, SIGNAL)}, 0.0, {client.name: None})
 
 

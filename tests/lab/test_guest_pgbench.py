@@ -1,6 +1,7 @@
 """pgbench inside guests: the script, and parsing of its output (without guests)."""
 
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 
@@ -41,10 +42,13 @@ class Guests:
     def __init__(self, output: str, *, code: int = 0) -> None:
         self.said = Said(output, "", 1795287020.5, 1795287071.0, code, SIGNAL)
         self.scripts: list[str] = []
+        self.n_sent: list[int] = []
 
-    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
-        self.scripts.append(script)
-        return Answers({client.name: self.said}, 1795287020.0, {client.name: Offset(0.1, 0.3)})
+    def run_guest_jobs(self, clients: Sequence[Client], scripts: Mapping[str, str], *, seconds: float) -> Answers:
+        self.scripts += (scripts[client.name] for client in clients)
+        self.n_sent.append(len(clients))
+        names = [client.name for client in clients]
+        return Answers(dict.fromkeys(names, self.said), 1795287020.0, dict.fromkeys(names, Offset(0.1, 0.3)))
 
 
 def test_the_measured_run_counts_and_not_the_warm_up() -> None:
@@ -102,6 +106,17 @@ def test_a_volume_is_warmed_for_its_own_client() -> None:
     workload.run(other, 10, seed=5)
     workload.run(CLIENT, 10, seed=5)
     assert ["CEPHFIT_STEPS='warm run'" in script for script in guests.scripts] == [False, True]
+
+
+def test_several_guests_run_at_once_each_with_its_seed() -> None:
+    guests = Guests(SAID)
+    clients = [replace(CLIENT, name=f"c{i}") for i in range(3)]
+    results = GuestPgBench(guests, spec_of(4)).run_together(clients, 10, seeds=[5, 6, 7])
+    assert [value for value, _ in results] == [14.328820] * 3
+    assert guests.n_sent == [3], "one job for all, which begin at the same moment"
+    for seed, script in zip((5, 6, 7), guests.scripts, strict=True):
+        assert f"export CEPHFIT_SEED={seed}\n" in script
+    assert [evidence["seed"] for _, evidence in results] == [5, 6, 7]
 
 
 def test_the_stored_identity_of_pgbench_is_that_of_earlier_versions() -> None:

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -130,12 +130,13 @@ class Guests:
         self.has_postgres = True
         self.n_guest_jobs = 0
 
-    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Any:
+    def run_guest_jobs(self, clients: Sequence[Client], scripts: Mapping[str, str], *, seconds: float) -> Any:
         from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, Said
         from cephfit.measure.fio.guest_clocks import Offset
 
         self.n_guest_jobs += 1
-        wanted = dict(re.findall(r"^export CEPHFIT_(\w+)='?([^'\n]*)'?$", script, re.M))
+        (client,) = clients
+        wanted = dict(re.findall(r"^export CEPHFIT_(\w+)='?([^'\n]*)'?$", scripts[client.name], re.M))
         output, errors, code = self._done(wanted)
         said = Said(output, errors, 1795287020.5, 1795287071.0, code, SIGNAL)
         return Answers({client.name: said}, 1795287020.0, {client.name: Offset(0.1, 0.3)})

@@ -11,7 +11,7 @@ import pytest
 
 from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.core.journal import Journal
-from cephfit.core.protocols import Target, WarmsCaches, Workload
+from cephfit.core.protocols import RunsTogether, Target, WarmsCaches, Workload
 from cephfit.measure.engine import Engine, KnowsItsLimits, PreparesCells
 from cephfit.targets import abilities
 from cephfit.targets.local import LocalTarget
@@ -54,7 +54,7 @@ ENGINES: dict[str, set[str]] = {
     "targets.simulated.SimulatedEngine": set(),
 }
 WORKLOADS = {
-    "lab.workloads.guest_pgbench.GuestPgBench": {"WarmsCaches"},
+    "lab.workloads.guest_pgbench.GuestPgBench": {"RunsTogether", "WarmsCaches"},
     "lab.workloads.pgbench.PgBench": set(),
     "lab.workloads.fio_clone.FioClone": set(),
     "lab.workloads.program_workload.ProgramWorkload": set(),
@@ -66,7 +66,7 @@ OF_TARGETS = [
     one for one in vars(abilities).values() if getattr(one, "_is_protocol", False) and one is not Protocol
 ]
 OF_ENGINES = [PreparesCells, KnowsItsLimits]
-OF_WORKLOADS = [WarmsCaches]
+OF_WORKLOADS = [WarmsCaches, RunsTogether]
 KINDS = [(Target, OF_TARGETS, TARGETS), (Engine, OF_ENGINES, ENGINES), (Workload, OF_WORKLOADS, WORKLOADS)]
 
 

@@ -135,6 +135,21 @@ load_option = click.option("--load", default="", metavar="LOAD", help=_LOAD_HELP
 any_load_option = click.option("--load", metavar="LOAD", help=_LOAD_HELP)
 """None if not given, for commands that can use all loads."""
 
+predicted_clients_option = click.option(
+    "--clients",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Predict for N clients at once: from a load with N clients, else by a scaling law.  "
+    "[default: as many as the load has]",
+)
+
+clients_option = click.option(
+    "--clients",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Run the workload on N clients at once, each on its own volume or guest.  [default: one]",
+)
+
 keep_option = click.option(
     "--keep",
     is_flag=True,

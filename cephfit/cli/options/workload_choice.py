@@ -81,6 +81,7 @@ def trial_of(
     observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
     collect: Callable[[GuestTrace], None] | None = None,
     profile: Profile | None = None,
+    n_clients: int = 1,
 ) -> Trial:
     """Return the trial of a workload, sized for its volume; pgbench runs in guests if the target has guests.
 
@@ -98,6 +99,7 @@ def trial_of(
         observe: context manager around each measured run, called with the client's device.
         collect: receives a trace of each measured run in a guest; None: no traces are recorded.
         profile: of the workload, for a simulated target; None: a simulated target is refused.
+        n_clients: how many run the workload at once.
 
     Raises:
         InputError: the workload does not suit the target: a program in guests, or one on a simulation, or a
@@ -109,6 +111,7 @@ def trial_of(
     from cephfit.lab.workloads.guest_pgbench import GuestPgBench, spec_of
     from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec
     from cephfit.lab.workloads.program_workload import ProgramWorkload
+    from cephfit.sweep.concurrent_clients import Lockstep
     from cephfit.sweep.verification import Trial
     from cephfit.targets.abilities import RunsGuestJobs
     from cephfit.targets.simulated import SimulatedTarget
@@ -123,7 +126,7 @@ def trial_of(
                 "accesses of the profile on a simulated one",
             )
         simulated = SimulatedWorkload(target, profile)
-        return Trial(simulated, LEAST_NBYTES, repeats=repeats, seconds=seconds, seed=seed, cache=cache)
+        return Trial(simulated, LEAST_NBYTES, repeats, seconds, seed, cache, n_clients)
     if workload == _PROFILE:
         raise InputError(
             "only a simulated target can run the accesses of a profile",
@@ -131,7 +134,7 @@ def trial_of(
             remedy="run pgbench or program:FILE",
         )
     workload = workload or _PGBENCH
-    unmeasured = target.full_speed if isinstance(target, LabTarget) else nullcontext
+    unmeasured = Lockstep(target.full_speed if isinstance(target, LabTarget) else nullcontext)
     chosen: Workload
     if workload != _PGBENCH:
         where = f"--workload {workload}"
@@ -155,4 +158,4 @@ def trial_of(
             spec = PgBenchSpec() if scale is None else PgBenchSpec(scale=scale)
             chosen = PgBench(spec, unmeasured=unmeasured, observe=observe)
         nbytes = -int(-spec.database_nbytes * _ROOM // MIB) * MIB
-    return Trial(chosen, nbytes, repeats=repeats, seconds=seconds, seed=seed, cache=cache)
+    return Trial(chosen, nbytes, repeats, seconds, seed, cache, n_clients, unmeasured)

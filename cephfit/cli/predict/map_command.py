@@ -13,6 +13,7 @@ from cephfit.cli.options.common_options import (
     confidence_option,
     load_option,
     model_option,
+    predicted_clients_option,
     run_option,
 )
 from cephfit.cli.terminal.output import json_option, print_json, print_table
@@ -33,6 +34,7 @@ _MOVED_POINTS = 0.5
 @baselines_option
 @run_option
 @load_option
+@predicted_clients_option
 @model_option
 @confidence_option
 @click.option(
@@ -44,6 +46,7 @@ def command(
     location: str,
     run_id: str | None,
     load: str,
+    clients: int | None,
     model: str,
     confidence: float,
     save: bool | None,
@@ -58,6 +61,7 @@ def command(
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
+    from cephfit.operations.client_counts import ranked_for_clients
     from cephfit.results import open_baselines
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
@@ -72,13 +76,21 @@ def command(
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
     with may_be_unfinished(measured):
-        predictions = ranked(model_predictor, profile, open_baselines(location, run_id, load))
+        if clients is None:
+            predictions = ranked(model_predictor, profile, open_baselines(location, run_id, load))
+            document = predictions.to_json()
+        else:
+            answer = ranked_for_clients(model_predictor, profile, location, run_id, load, clients)
+            predictions, document = answer.predictions, answer.to_json()
+            if answer.load is None and save:
+                raise click.UsageError("--save: predictions by the scaling law belong to no load of the run")
+            save, load = (False, load) if answer.load is None else (save, answer.load)
     if stored and save is not False and (not_saved := _save(location, run_id, load, profile, predictions)):
         click.echo(
             f"the prediction is not saved: {not_saved}; give `cephfit report` the profile with --profile", err=True
         )
     if as_json:
-        print_json({**predictions.to_json(), "measured": measured})
+        print_json({**document, "measured": measured})
     else:
         _print(predictions, run_notes(measured))
 

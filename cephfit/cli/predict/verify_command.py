@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ import click
 from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import (
     Finite,
+    clients_option,
     keep_option,
+    load_option,
     mapped_confidence_option,
     mapped_model_option,
     needed_apply_option,
@@ -33,14 +36,16 @@ from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cephfit.core.values.assessment import Assessment, AssessmentRow
     from cephfit.core.values.configuration import Configuration
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.run import Run
+    from cephfit.operations.client_counts import PredictionForClients
     from cephfit.results.store.sample_store import Store
+    from cephfit.sweep.concurrent_clients import ClientRates
     from cephfit.sweep.sweep_plan import Sweep
 
 
@@ -55,6 +60,8 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Profile of the workload.  [default: the one that `cephfit map` stored]",
 )
+@load_option
+@clients_option
 @mapped_model_option
 @mapped_confidence_option
 @click.option(
@@ -81,6 +88,8 @@ def command(
     run_id: str | None,
     target_text: str,
     profile_file: Path | None,
+    load: str,
+    clients: int | None,
     model: str | None,
     confidence: float | None,
     configurations: str | None,
@@ -101,10 +110,14 @@ def command(
     regret is the cost of following the prediction, compared with the best configuration that was run. A cluster
     that cephfit did not create needs `--apply`; `cephfit sweep plan --target` shows what would change. A simulated
     target (`sim`) runs the accesses of the profile at its true rates, with noise (docs/simulation.md).
+
+    With `--clients N` the workload runs on N volumes or guests at once; values are sums. They are compared with
+    the prediction from a load with N clients, or else by the scaling law (docs/scaling.md).
     """
     from cephfit.cli.options.workload_choice import trial_of
     from cephfit.cli.sweep.sweep_stopping import known_of
     from cephfit.mapper.accuracy import assess
+    from cephfit.operations.client_counts import not_together, rates_of_clients
     from cephfit.operations.workload_runs import run_of, target_of
     from cephfit.results.store.sample_store import Store, kind_of
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
@@ -114,9 +127,10 @@ def command(
     sweep = read_sweep(find_sweep(sweep_text))
     with sigterm_as_interrupt(), Store.open(store, writing=True) as opened, progress_display() as progress:
         run = run_of(opened, sweep, run_id)
-        predictions, profile, kept = _predict(opened, run, store, profile_file, model, confidence)
+        predicted = _predict(opened, run, store, profile_file, model, confidence, load=load, clients=clients)
+        predictions, profile = predicted.predictions, predicted.profile
         chosen, fewer = _choose(with_trials(sweep, known_of(opened, run).trials), predictions, configurations)
-        note = "; ".join(filter(None, (kept, fewer)))
+        note = "; ".join(filter(None, (predicted.note, fewer)))
         if note:
             progress.note(note)
         with target_of(
@@ -132,22 +146,45 @@ def command(
                 seed=run.seed,
                 cache=cache,
                 profile=profile,
+                n_clients=clients or 1,
             )
             samples = verify(target, chosen, trial, store=opened, run_id=run.run_id, progress=progress)
-        assessment = assess(predictions, samples, trial.workload.name)
-        kind = kind_of(WORKLOAD_PROFILE_DOCUMENT, trial.workload.name)
-        opened.put_document(run.run_id, kind, profile.to_json())
-        opened.put_document(run.run_id, VERIFICATION_DOCUMENT, assessment.to_json())
+        assessment = replace(assess(predictions, samples, trial.workload.name), workload=trial.name)
+        opened.put_document(run.run_id, kind_of(WORKLOAD_PROFILE_DOCUMENT, trial.name), profile.to_json())
+        if predicted.load is not None:
+            kind = kind_of(VERIFICATION_DOCUMENT, predicted.load)
+            opened.put_document(run.run_id, kind, assessment.to_json())
+    rates = rates_of_clients(samples)
+    note = "; ".join(filter(None, (note, not_together(samples))))
     if as_json:
-        print_json({"run": run.run_id, "note": note, **assessment.to_json()})
+        of_clients = {"clients": {name: asdict(own) for name, own in rates.items()}} if rates else {}
+        print_json({"run": run.run_id, "note": note, **assessment.to_json(), **of_clients})
     else:
-        _print(assessment, note)
+        _print(assessment, note, rates, trial.n_clients)
+
+
+@dataclass(frozen=True, slots=True)
+class _Predicted:
+    """The prediction to verify, the profile, a note, and the load of the run that it is of; None: of none."""
+
+    predictions: PredictionSet
+    profile: Profile
+    note: str
+    load: str | None
 
 
 def _predict(
-    store: Store, run: Run, location: str, profile_file: Path | None, model: str | None, confidence: float | None
-) -> tuple[PredictionSet, Profile, str]:
-    """Return the prediction to verify, calculated from all samples; the profile; and a note on the prediction.
+    store: Store,
+    run: Run,
+    location: str,
+    profile_file: Path | None,
+    model: str | None,
+    confidence: float | None,
+    *,
+    load: str,
+    clients: int | None,
+) -> _Predicted:
+    """Return the prediction to verify, calculated from all samples.
 
     Model and confidence are those of the run's stored prediction, which the new one then replaces. A stored
     prediction with another model or confidence is kept.
@@ -159,10 +196,14 @@ def _predict(
     from cephfit.core.values.profile import Profile
     from cephfit.mapper import MODELS, predictor
     from cephfit.mapper.contrasts import ranked
+    from cephfit.operations.client_counts import ranked_for_clients
     from cephfit.results import open_baselines
     from cephfit.results.report.formatting import level
+    from cephfit.results.store.sample_store import kind_of
 
-    document = store.document(run.run_id, PROFILE_DOCUMENT)
+    document = store.document(run.run_id, kind_of(PROFILE_DOCUMENT, load)) or store.document(
+        run.run_id, PROFILE_DOCUMENT
+    )
     if profile_file is not None:
         profile = read_profile(profile_file)
     else:
@@ -173,24 +214,37 @@ def _predict(
                 remedy="give one with --profile, or map one first with `cephfit map`",
             )
         profile = Profile.from_json(document, where=f"profile of run {run.run_id}")
-    mapped = store.document(run.run_id, PREDICTIONS_DOCUMENT)
+    mapped = store.document(run.run_id, kind_of(PREDICTIONS_DOCUMENT, load))
     stored = (
         None if mapped is None else PredictionSet.from_json(mapped, where=f"run {run.run_id}: stored predictions")
     )
     model = model or (stored.model if stored else MODELS[0])
     confidence = confidence or (stored.confidence if stored else DEFAULT_CONFIDENCE)
     model_predictor = predictor(model, confidence=confidence, with_error=True)
-    predictions = ranked(model_predictor, profile, open_baselines(location, run.run_id))
+    if clients is not None:
+        answer = ranked_for_clients(
+            model_predictor, profile, location, run.run_id, load, clients, or_other_number=True
+        )
+        if answer.load != load:
+            return _Predicted(answer.predictions, profile, _note_on(answer), answer.load)
+    predictions = ranked(model_predictor, profile, open_baselines(location, run.run_id, load))
     if stored is None or (stored.model, stored.confidence) == (model, confidence):
-        store.put_document(run.run_id, PROFILE_DOCUMENT, profile.to_json())
-        store.put_document(run.run_id, PREDICTIONS_DOCUMENT, predictions.to_json())
-        return predictions, profile, ""
+        store.put_document(run.run_id, kind_of(PROFILE_DOCUMENT, load), profile.to_json())
+        store.put_document(run.run_id, kind_of(PREDICTIONS_DOCUMENT, load), predictions.to_json())
+        return _Predicted(predictions, profile, "", load)
     note = (
         f"this verifies the prediction for {profile.name} by model {model} at {level(confidence)}; "
         f"`cephfit report` still shows the stored one, for {stored.profile} by {stored.model} at "
         f"{level(stored.confidence)}"
     )
-    return predictions, profile, note
+    return _Predicted(predictions, profile, note, load)
+
+
+def _note_on(answer: PredictionForClients) -> str:
+    """Return where the prediction for a number of clients comes from."""
+    if answer.scaled is not None:
+        return "; ".join(answer.scaled.notes())
+    return answer.note or f"the prediction is from load {answer.load or 'of the measurement itself'}"
 
 
 def _choose(sweep: Sweep, predictions: PredictionSet, named: str | None) -> tuple[Sequence[Configuration], str]:
@@ -222,7 +276,7 @@ def _choose(sweep: Sweep, predictions: PredictionSet, named: str | None) -> tupl
     return [known[name] for name in dict.fromkeys(names)], note
 
 
-def _print(assessment: Assessment, note: str) -> None:
+def _print(assessment: Assessment, note: str, rates: Mapping[str, ClientRates], n_clients: int) -> None:
     if note:
         click.echo(f"Note: {note}")
     print_table(
@@ -230,6 +284,8 @@ def _print(assessment: Assessment, note: str) -> None:
         [_row(row) for row in assessment.rows],
         right=(1, 2, 3),
     )
+    if rates:
+        _print_rates(rates, n_clients, assessment.metric)
     click.echo()
     order = {True: "held", False: "did NOT hold", None: "is not clear from these runs"}[assessment.order_held]
     click.echo(f"The predicted order {order} (model {assessment.model}, workload {assessment.workload})")
@@ -239,6 +295,24 @@ def _print(assessment: Assessment, note: str) -> None:
         click.echo(sentence)
     for line in assessment.notes:
         click.echo(f"Note: {line}")
+
+
+def _print_rates(rates: Mapping[str, ClientRates], n_clients: int, metric: str) -> None:
+    click.echo()
+    click.echo(
+        f"The values are sums of {n_clients} clients at once. Each client, in {metric} (means of the runs):"
+    )
+    print_table(
+        ("configuration", "lowest", "median", "highest", "fairness"),
+        [
+            [name, f"{own.lowest:.1f}", f"{own.median:.1f}", f"{own.highest:.1f}", f"{own.fairness:.3f}"]
+            for name, own in rates.items()
+        ],
+        right=(1, 2, 3, 4),
+    )
+    click.echo(
+        f"Fairness: Jain's index, 1 where all clients are equal, {1 / n_clients:.3g} where one has everything"
+    )
 
 
 def _row(row: AssessmentRow) -> list[str]:

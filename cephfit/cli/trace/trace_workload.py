@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cephfit.cli.options.cluster_options import cluster_options
-from cephfit.cli.options.common_options import Finite, needed_apply_option, scale_option, target_option
+from cephfit.cli.options.common_options import (
+    Finite,
+    clients_option,
+    needed_apply_option,
+    scale_option,
+    target_option,
+)
 from cephfit.cli.options.workload_choice import workload_option
 from cephfit.cli.terminal.output import json_option, print_json, sigterm_as_interrupt
 from cephfit.cli.trace.trace_input import trace_place
@@ -16,19 +23,19 @@ from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from cephfit.cloud.guests.guest_tracing import GuestTrace
     from cephfit.core.values.sample import WorkloadSample
     from cephfit.targets.abilities import MayKeepCaches
     from cephfit.traces.capturing.capture_record import CaptureReport
-
-_CLIENT = "c0"
-"""The only client of the workload."""
 
 
 @click.command("workload", short_help="Run a real workload on a target and capture its trace.")
 @target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "openstack:CLOUD,...")
 @workload_option
 @scale_option
+@clients_option
 @click.option(
     "--seconds", type=Finite(min=1), default=30.0, show_default=True, help="How long the workload is measured."
 )
@@ -61,6 +68,7 @@ def command(
     target_text: str,
     workload: str,
     scale: int | None,
+    clients: int | None,
     seconds: float,
     seed: int,
     cache_text: str,
@@ -75,6 +83,8 @@ def command(
     recorded. The volume is kept for the next run of this command. In a cloud
     (`openstack:CLOUD,image=cephfit-guest-postgresql,...`) pgbench runs in a guest on its Cinder volume, and the
     guest's kernel records it; the guest is deleted at the end.
+
+    With `--clients N` the workload runs on N volumes or guests at once, and each is recorded in its own files.
     """
     import secrets
     from collections.abc import Iterator
@@ -90,6 +100,9 @@ def command(
     from cephfit.targets.abilities import BelongsToRun, MayKeepCaches, RunsGuestJobs
     from cephfit.traces.capturing.capture import capturing
 
+    n_clients = clients or 1
+    names = [f"c{i}" for i in range(n_clients)]
+    _require_place_for(n_clients, output)
     captured: list[CaptureReport] = []
     of_guests: list[GuestTrace] = []
 
@@ -107,7 +120,7 @@ def command(
             if cache is CacheCondition.COLD and isinstance(target, MayKeepCaches):
                 _require_droppable(target, target_text)
             if in_guests:
-                _guest_file(output)  # refused before minutes of work
+                _guest_files(output, names)  # refused before minutes of work
             if isinstance(target, BelongsToRun):
                 target.begin(f"trace-{workload.partition(':')[0]}-{secrets.token_hex(4)}")
             trial = trial_of(
@@ -120,22 +133,32 @@ def command(
                 cache=cache,
                 observe=observe,
                 collect=of_guests.append if in_guests else None,
+                n_clients=n_clients,
             )
-            sample = run_once(target, Configuration(DEFAULT_CONFIGURATION), trial, progress=progress)
-            captured += [_kept(trace, sample, output) for trace in of_guests]
+            with trace_place(output):
+                sample = run_once(target, Configuration(DEFAULT_CONFIGURATION), trial, progress=progress)
+                if sample.state is State.OK:
+                    captured += [
+                        _kept(trace, _output_of(sample, name), output, name)
+                        for trace, name in zip(of_guests, names, strict=False)  # none on other targets
+                    ]
         finally:
             try:
                 if in_guests:
                     target.reset()
             finally:
                 target.close()
-    if sample.state is not State.OK or not captured:
+    if sample.state is not State.OK or len(captured) < n_clients:
         raise ClusterError(
             f"{trial.workload.name} gave no valid run: {sample.reason}",
             where=target_text,
             remedy="delete the trace files, remove the cause, then run the command again",
         )
+    captured.sort(key=lambda report: report.files)
     report, name = captured[0], trial.workload.name
+    if n_clients > 1:
+        _print_several(captured, sample, trial.name, output, as_json=as_json)
+        return
     if as_json:
         print_json({"workload": name, "metric": sample.metric, "value": sample.value, **report.to_json()})
         return
@@ -152,20 +175,68 @@ def _require_droppable(target: MayKeepCaches, target_text: str) -> None:
         raise InputError(why, where=f"--target {target_text}", remedy="add --cache warm")
 
 
-def _guest_file(output: str) -> Path:
+def _require_place_for(n_clients: int, output: str) -> None:
+    from cephfit.core.errors import InputError
+
+    if n_clients > 1 and not (output.endswith(os.sep) or Path(output).is_dir()):
+        raise InputError(
+            f"the traces of {n_clients} clients need a folder",
+            where=f"-o {output}",
+            remedy=f"end its name with {os.sep} to create it",
+        )
+
+
+def _print_several(
+    captured: Sequence[CaptureReport], sample: WorkloadSample, name: str, output: str, *, as_json: bool
+) -> None:
+    from cephfit.sweep.verification import CLIENTS, TOGETHER, client_rates_of
+
+    values = {client: said["value"] for client, said in sample.evidence[CLIENTS].items()}
+    if as_json:
+        traces = [report.to_json() for report in captured]
+        of_clients = {"clients": values, TOGETHER: sample.evidence[TOGETHER], "traces": traces}
+        print_json({"workload": name, "metric": sample.metric, "value": sample.value, **of_clients})
+        return
+    rates = client_rates_of(sample)
+    assert rates is not None
+    click.echo(f"{name}: {sample.value:.1f} {sample.metric} together while traced by {captured[0].method}")
+    click.echo(
+        f"each client: {rates.lowest:.1f} to {rates.highest:.1f}, median {rates.median:.1f}; fairness (Jain) "
+        f"{rates.fairness:.3f}"
+    )
+    for report in captured:
+        click.echo(
+            f"trace of {report.device}, {report.seconds:.1f} s: {', '.join(report.files)}; {report.lost_events} "
+            "events lost"
+        )
+    click.echo(f"next: cephfit trace profile {captured[0].files[0]} --name {name.split()[0]} -o profile.json")
+
+
+def _output_of(sample: WorkloadSample, client: str) -> Mapping[str, Any]:
+    """Return what the workload printed on a client."""
+    from cephfit.sweep.verification import CLIENTS
+
+    own: Mapping[str, Any] = sample.evidence.get(CLIENTS, {}).get(client) or sample.evidence
+    return dict(own["output"])
+
+
+def _guest_files(output: str, clients: Sequence[str]) -> None:
+    """Raises:
+    InputError: a trace exists in the place of a client's.
+    """
     from cephfit.traces.capturing.capture_record import file_of
 
     with trace_place(output) as place:
-        return file_of(place, _CLIENT)
+        for client in clients:
+            file_of(place, client)
 
 
-def _kept(trace: GuestTrace, sample: WorkloadSample, output: str) -> CaptureReport:
+def _kept(trace: GuestTrace, times: Mapping[str, Any], output: str, client: str) -> CaptureReport:
     from cephfit.cloud.guests.guests import VOLUME
     from cephfit.core.units import NS_PER_S
     from cephfit.traces.capturing.capture_record import file_of, keep
 
-    times = sample.evidence["output"]
     seconds = (times["finished_ns"] - times["started_ns"]) / NS_PER_S
     with trace_place(output) as place:
-        file = file_of(place, _CLIENT)
+        file = file_of(place, client)
         return keep(trace.text, trace.lost_events, file, volume=VOLUME, seconds=seconds)
