@@ -173,7 +173,7 @@ def echo_commands(commands: Sequence[Command], echo: Callable[[str], None]) -> N
     looks = list(dict.fromkeys((c.where, c.look) for c in commands if c.look))
     for title, lines in (
         (
-            "First note the present values; they replace OLD_... and, where the config store has one, `config rm` below:",
+            "First note the present values, to set them again instead of `OLD_...` or `config rm`:",
             looks,
         ),
         ("Then:", [(c.where, c.do) for c in commands]),
