@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,13 @@ class Recommended:
     run: Run | None = None
 
     def apply_line(self, target: str = "TARGET") -> str:
-        """Return the command line that shows what applying it would change."""
-        return shlex.join(["cephfit", "apply", self.configuration.name, *self.source, "--target", target])
+        """Return the command line that shows what applying it would change; an empty target prints commands only."""
+        words = ["cephfit", "apply", self.configuration.name, *self.source]
+        return shlex.join([*words, "--target", target] if target else words)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the command line, and every command with its undo."""
+        return {"apply": self.apply_line(), "commands": [asdict(c) for c in self.commands()]}
 
     def commands(self, pool: str = "POOL") -> tuple[Command, ...]:
         """Return the commands for a cluster of which only the release is known, from the run."""
@@ -87,6 +92,14 @@ def of_store(name: str, location: str, run_id: str | None) -> Recommended:
     sweep = with_trials(parse_sweep(run.sweep_text, file=run.run_id, stored=True), trials)
     found = _called(name, sweep.configurations, where=f"run {run.run_id}")
     return Recommended(found, ("--baselines", location, "--run", run.run_id), run)
+
+
+def if_applicable(name: str | None, location: str, run_id: str | None) -> Recommended | None:
+    """Find a recommended configuration; None for a CSV file, and for one without settings."""
+    try:
+        return None if name is None else of_store(name, location, run_id)
+    except InputError:
+        return None
 
 
 def _called(name: str, configurations: Sequence[Configuration], *, where: str) -> Configuration:
@@ -163,7 +176,7 @@ def echo_use(found: Recommended, echo: Callable[[str], None], *, all_commands: b
         echo(f"  {_line(command.where, command.do)}")
     left = len(commands) - _SHOWN
     more = f"{left} more commands, and " if left > 0 else ""
-    echo(f"  {more}how to undo it: add --commands")
+    echo(f"  {more}how to undo it: `{found.apply_line('')}`")
 
 
 def echo_commands(commands: Sequence[Command], echo: Callable[[str], None]) -> None:

@@ -105,6 +105,7 @@ def command(
     from cephfit.cli.options.workload_choice import trial_of
     from cephfit.cli.sweep.sweep_stopping import known_of
     from cephfit.mapper.accuracy import assess
+    from cephfit.operations.recommended import echo_use, if_applicable
     from cephfit.operations.workload_runs import run_of, target_of
     from cephfit.results.store.sample_store import Store, kind_of
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
@@ -138,10 +139,14 @@ def command(
         kind = kind_of(WORKLOAD_PROFILE_DOCUMENT, trial.workload.name)
         opened.put_document(run.run_id, kind, profile.to_json())
         opened.put_document(run.run_id, VERIFICATION_DOCUMENT, assessment.to_json())
+    use = if_applicable(predictions.best, store, run.run_id)
     if as_json:
-        print_json({"run": run.run_id, "note": note, **assessment.to_json()})
-    else:
-        _print(assessment, note)
+        document = {"run": run.run_id, "note": note, **assessment.to_json()}
+        print_json({**document, "use": use.to_json() if use else None})
+        return
+    _print(assessment, note)
+    if use is not None:
+        echo_use(use, click.echo)
 
 
 def _predict(
