@@ -37,9 +37,12 @@ class Recommended:
     run: Run | None = None
 
     def apply_line(self, target: str = "TARGET") -> str:
-        """Return the command line that shows what applying it would change; an empty target prints commands only."""
+        """Return the command line that shows what applying it would change; for no target, its commands."""
+        from cephfit.ceph.delivery.shell_commands import parts_of
+
         words = ["cephfit", "apply", self.configuration.name, *self.source]
-        return shlex.join([*words, "--target", target] if target else words)
+        pool = ["--pool", "POOL"] if parts_of(self.configuration).pool.settings else []
+        return shlex.join([*words, "--target", target, *pool] if target else words)
 
     def to_json(self) -> dict[str, Any]:
         """Return the command line, and every command with its undo."""

@@ -1,6 +1,7 @@
 """The summary of a report: the answer, its caveats, and what each configuration sets."""
 
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
@@ -175,7 +176,12 @@ def _what_to_set(findings: Findings, predictions: PredictionSet) -> list[str]:
     sets = settings_of(findings.applied).get(predictions.best)
     if predictions.of(predictions.best).verdict is Verdict.DEFAULT or not sets:
         return []
-    return [f"Configuration {predictions.best} sets {sets}."]
+    apply = f"cephfit apply {shlex.quote(predictions.best)} --baselines STORE --run {findings.run.run_id}"
+    return [
+        f"Configuration {predictions.best} sets {sets}.",
+        f"`{apply}` prints the commands that apply it and those that undo it; with --target it shows what would "
+        "change on a cluster.",
+    ]
 
 
 def _as_good(predictions: PredictionSet) -> list[str]:
