@@ -19,7 +19,7 @@ def lines(*settings: Setting, present: Present | None = None) -> list[str]:
     return [c.do for c in found]
 
 
-@pytest.mark.parametrize("sweep", bundled_sweeps())
+@pytest.mark.parametrize("sweep", sorted(bundled_sweeps()))
 def test_every_setting_of_every_bundled_sweep_is_named_or_left_with_a_reason(sweep: str) -> None:
     for configuration in read_sweep(find_sweep(sweep)).configurations:
         parts = parts_of(configuration)
