@@ -72,6 +72,7 @@ def answer_of(findings: Findings, *, is_load_limited: bool = False) -> Answer:
         *([LOAD_LIMIT_REACHED] if is_load_limited else []),
         _verified(findings, predictions),
         *_missed(findings, predictions),
+        *_how_to_apply(findings, predictions),
     ]
     return Answer(_headline(findings, predictions), tuple(sentences), warning)
 
@@ -176,11 +177,17 @@ def _what_to_set(findings: Findings, predictions: PredictionSet) -> list[str]:
     sets = settings_of(findings.applied).get(predictions.best)
     if predictions.of(predictions.best).verdict is Verdict.DEFAULT or not sets:
         return []
-    apply = f"cephfit apply {shlex.quote(predictions.best)} --baselines STORE --run {findings.run.run_id}"
+    return [f"Configuration {predictions.best} sets {sets}."]
+
+
+def _how_to_apply(findings: Findings, predictions: PredictionSet) -> list[str]:
+    if not _what_to_set(findings, predictions):
+        return []
+    words = ["cephfit", "apply", predictions.best, "--baselines", findings.store or "STORE"]
+    line = shlex.join([*words, "--run", findings.run.run_id])
     return [
-        f"Configuration {predictions.best} sets {sets}.",
-        f"`{apply}` prints the commands that apply it and those that undo it; with --target it shows what would "
-        "change on a cluster.",
+        f"`{line}` prints the commands that apply it and those that undo it; with --target it shows what would "
+        "change on a cluster."
     ]
 
 

@@ -94,6 +94,7 @@ def test_the_answer_is_in_the_first_lines(findings: Findings) -> None:
     )
     assert answer.sentences[2] == "Not distinguishable from the default: readahead and A-again."
     assert "The measured order is the predicted one. The cost of following the prediction" in answer.sentences[3]
+    assert answer.sentences[-1].startswith("`cephfit apply hybrid --baselines ")
     page = page_of(findings)
     assert page.text["h1"] == [answer.headline]
 
