@@ -261,7 +261,7 @@ def test_runs_that_judged_another_prediction_do_not_vouch_for_this_one(findings:
     predictions = replace(example_predictions(), model="meyer")
     report = report_of(replace(findings, predictions=predictions), made_ns=0)
     assert "measured" not in report.answer.headline
-    assert "this one has not been verified yet" in report.answer.sentences[-1]
+    assert "this one has not been verified yet" in report.answer.sentences[-2]
     assert any("another prediction than the one above" in caveat for caveat in report.caveats)
 
 
