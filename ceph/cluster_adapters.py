@@ -97,6 +97,9 @@ class GreaterEnvironment(Protocol):
     def restore(self) -> None:
         """Restore everything."""
 
+    def release_locks(self) -> None:
+        """Release the hosts: the present values are permanent now, and other targets may start from them."""
+
 
 class RemakesOsds(Protocol):
     """Recreates OSDs with a different disk layout; only where all their data may be lost."""

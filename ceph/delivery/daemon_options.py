@@ -85,6 +85,11 @@ class DaemonOptions:
         why = self._values.why_not([d for d in daemons if any(concerned(scope, [d]) for scope in scopes)])
         return (why,) if why else ()
 
+    def not_stored(self, configuration: Configuration) -> tuple[str, ...]:
+        """Return the options that are not delivered through the config store, which alone is permanent."""
+        settings = configuration.within(Partition.CEPH)
+        return tuple(dict.fromkeys(s.key for s in settings if self._way(s) is not DeliveryWay.STORE))
+
     def value_of(self, daemon: Daemon, key: str) -> str:
         """Read the value that a daemon runs with."""
         return as_ceph_writes(self._values.of(daemon, key))

@@ -107,18 +107,18 @@ class HostSettings:
         for setting, file in required:
             got = there.get(file, "absent")
             values.setdefault(str(setting), {})[file.place] = got
-            if clients and got != _as_shown(setting):
+            if got != _as_shown(setting):
                 mismatches.append(f"{file.place} is {got}, not {setting.value}")
         for (host, interface), (emulation, settings) in self._required(configuration).items():
             now = self._emulations.now(host, interface)
             for setting in settings:
                 values.setdefault(str(setting), {})[f"{host}:{interface}"] = getattr(now, setting.key)
-            if clients and not now.same(emulation):
+            if not now.same(emulation):
                 mismatches.append(f"{interface} of {host} has {now}, not {emulation}")
         if self._stores is not None:
             found, wrong = self._stores.read_back(configuration)
             values.update({key: dict(places) for key, places in found.items()})
-            mismatches += wrong if clients else ()
+            mismatches += wrong
         return values, mismatches
 
     def release(self, clients: Sequence[Client]) -> None:
@@ -141,6 +141,10 @@ class HostSettings:
         kept = lost.union(self._changed_hosts())
         tried.make(partial(self._locks.give_up, [host for host in self._locks.hosts() if host not in kept]))
         tried.end()
+
+    def release_locks(self) -> None:
+        """Release the hosts: the present values are permanent now, and other targets may start from them."""
+        self._locks.give_up(self._locks.hosts())
 
     def _changed_hosts(self) -> list[str]:
         """Return the hosts with changed values that the whole host shares.

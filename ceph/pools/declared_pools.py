@@ -5,7 +5,7 @@ sweeps and keeps these pools and their data.
 """
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -236,6 +236,15 @@ class DeclaredPools:
             ),
         )
 
+    def give_back(self, *, but: Mapping[str, Collection[str]] | None = None) -> None:
+        """Restore the original values of adopted pools.
+
+        Args:
+            but: pool to keys that keep their present values.
+        """
+        for pool in dict.fromkeys(e.place.rpartition(" ")[0] for e in self._journal.entries(_VALUE)):
+            self._give_back(pool, (but or {}).get(pool, ()))
+
     def _clear_up(self) -> None:
         """Clean up after a process that was killed while it deleted pools."""
         self._deletion.take_over(self._journal)
@@ -337,11 +346,11 @@ class DeclaredPools:
             self._journal.note(_VALUE, f"{plan.name} {key}", now)
             self._set(plan.name, key, then)
 
-    def _give_back(self, name: str) -> list[str]:
+    def _give_back(self, name: str, but: Collection[str] = ()) -> list[str]:
         done = []
         for entry in reversed(self._journal.entries(_VALUE)):
             pool, _, key = entry.place.rpartition(" ")
-            if pool != name:
+            if pool != name or key in but:
                 continue
             if self._dumped(pool) is not None:
                 # `unset` is Ceph's word for a pool without a specific value (compression_*, csum_*).

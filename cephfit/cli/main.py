@@ -34,6 +34,10 @@ _COMMANDS = {
         "cephfit.cli.cluster.pools_command",
         "Pools placed on chosen devices: show, example, plan, apply, remove.",
     ),
+    "apply": (
+        "cephfit.cli.cluster.apply_command",
+        "Apply a configuration to a cluster for good, or print its commands.",
+    ),
     "restore": ("cephfit.cli.cluster.restore_command", "Undo all changes of cephfit to a target."),
     "trace": (
         "cephfit.cli.trace.trace_commands",

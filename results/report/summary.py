@@ -1,6 +1,7 @@
 """The summary of a report: the answer, its caveats, and what each configuration sets."""
 
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
@@ -71,6 +72,7 @@ def answer_of(findings: Findings, *, is_load_limited: bool = False) -> Answer:
         *([LOAD_LIMIT_REACHED] if is_load_limited else []),
         _verified(findings, predictions),
         *_missed(findings, predictions),
+        *_how_to_apply(findings, predictions),
     ]
     return Answer(_headline(findings, predictions), tuple(sentences), warning)
 
@@ -176,6 +178,17 @@ def _what_to_set(findings: Findings, predictions: PredictionSet) -> list[str]:
     if predictions.of(predictions.best).verdict is Verdict.DEFAULT or not sets:
         return []
     return [f"Configuration {predictions.best} sets {sets}."]
+
+
+def _how_to_apply(findings: Findings, predictions: PredictionSet) -> list[str]:
+    if not _what_to_set(findings, predictions):
+        return []
+    words = ["cephfit", "apply", predictions.best, "--baselines", findings.store or "STORE"]
+    line = shlex.join([*words, "--run", findings.run.run_id])
+    return [
+        f"`{line}` prints the commands that apply it and those that undo it; with --target it shows what would "
+        "change on a cluster."
+    ]
 
 
 def _as_good(predictions: PredictionSet) -> list[str]:

@@ -25,7 +25,7 @@ from cephfit.ceph.pools.pool_plan import POOL_PREFIX
 from cephfit.ceph.pools.pool_readback import PoolPortrait, survey
 from cephfit.ceph.volumes import Volume, Volumes, image_name
 from cephfit.core.cleanup import ErrorCollector
-from cephfit.core.errors import ClusterError
+from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import Applied, CephAdmin, Client, Health, NullProgress, Progress, Target
 from cephfit.core.values.configuration import Configuration
@@ -39,6 +39,7 @@ from cephfit.measure.validity.foreign_io import ForeignIoInPool
 from cephfit.targets import abilities
 from cephfit.targets.ceph.cluster_changes import ClusterChanges, Forecast, FreeCapacity
 from cephfit.targets.ceph.only_pool import OnlyPool
+from cephfit.targets.ceph.permanent_configuration import APPLIED_FILE, PermanentConfiguration
 from cephfit.targets.ceph.volume_clients import VolumeClients
 from cephfit.targets.ceph.volume_clients import fill as fill_volumes
 from cephfit.targets.ceph.whole_cluster import WholeCluster
@@ -197,6 +198,32 @@ class CephTarget(
             InputError: the target is restricted to one pool.
         """
         return self._changes.declared_pools(Journal(self._folder / "pools.jsonl", read_only=not self._for_change))
+
+    def permanent(self) -> PermanentConfiguration:
+        """Return what applies a configuration that stays after this process, and undoes it.
+
+        Raises:
+            InputError: the target is restricted to one pool.
+        """
+        if not isinstance(self._changes, WholeCluster):
+            raise InputError(
+                f"only images in pool {self.only_pool} may be changed, so no configuration is applied",
+                where="--only-pool",
+                remedy="remove this option",
+            )
+        return PermanentConfiguration(
+            self,
+            self._admin,
+            self._catalogue,
+            self._journal,
+            Journal(self._folder / APPLIED_FILE, read_only=not self._for_change),
+            changes=self._changes,
+            greater=self._around.greater,
+        )
+
+    def expect_new_pgs(self) -> None:
+        """Accept a change of the number of PGs at the next check of the health."""
+        self._health.expect_new_pools()
 
     def pool_portraits(self) -> tuple[PoolPortrait, ...]:
         """Return all pools of the cluster with the placement of their data."""

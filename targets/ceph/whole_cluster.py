@@ -98,7 +98,7 @@ class WholeCluster:
 
     def apply_configuration(self, configuration: Configuration) -> ChangeResult:
         try:
-            restarted = self._apply_options(configuration)
+            restarted = self.apply_options(configuration)
             return ChangeResult(self._ensure_pool(configuration), restarted)
         except (RefusedError, UnplacedPoolError) as refused:
             return ChangeResult("", self._restart_due(), str(refused))
@@ -143,6 +143,7 @@ class WholeCluster:
         tried = ErrorCollector()
         if pools:
             tried.make(self.delete_pools)
+            tried.make(self.declared_pools(self._journal).give_back)
             tried.make(self.pools.restore_places)
         self._health.expect_new_pools()
         are_back = tried.make(self.settings.take_back)
@@ -169,7 +170,13 @@ class WholeCluster:
         why = self._restarts.why_not(sorted(needs))
         return f"{self.settings.why_restart(configuration, needs)}; {why}" if why else ""
 
-    def _apply_options(self, configuration: Configuration) -> tuple[int, ...]:
+    def apply_options(self, configuration: Configuration) -> tuple[int, ...]:
+        """Bring the options of daemons to those of a configuration; return the OSDs that were restarted for it.
+
+        Raises:
+            RefusedError: the cluster refuses a value; its options are undone.
+            ClusterError: OSDs did not come back; their options are undone.
+        """
         try:
             self.settings.apply(configuration)
             restarted = self._restart_due()

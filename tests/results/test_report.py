@@ -94,6 +94,7 @@ def test_the_answer_is_in_the_first_lines(findings: Findings) -> None:
     )
     assert answer.sentences[2] == "Not distinguishable from the default: readahead and A-again."
     assert "The measured order is the predicted one. The cost of following the prediction" in answer.sentences[3]
+    assert answer.sentences[-1].startswith("`cephfit apply hybrid --baselines ")
     page = page_of(findings)
     assert page.text["h1"] == [answer.headline]
 
@@ -260,7 +261,7 @@ def test_runs_that_judged_another_prediction_do_not_vouch_for_this_one(findings:
     predictions = replace(example_predictions(), model="meyer")
     report = report_of(replace(findings, predictions=predictions), made_ns=0)
     assert "measured" not in report.answer.headline
-    assert "this one has not been verified yet" in report.answer.sentences[-1]
+    assert "this one has not been verified yet" in report.answer.sentences[-2]
     assert any("another prediction than the one above" in caveat for caveat in report.caveats)
 
 

@@ -1,8 +1,11 @@
 """`cephfit restore`: undo all changes of cephfit to a target."""
 
+from __future__ import annotations
+
 import shlex
 import time
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,21 +16,26 @@ from cephfit.core.units import format_seconds
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.progress_display import progress_display
 
+if TYPE_CHECKING:
+    from cephfit.core.protocols import Target
+    from cephfit.targets.ceph.permanent_configuration import PermanentConfiguration
+
 _NOTHING_TO_UNDO = "the journal on this machine has nothing to undo"
 
 
 @click.command()
 @target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "local:/PATH", "openstack:CLOUD", what="Target to restore")
 @apply_option()
+@click.option("--applied", is_flag=True, help="Also undo the configuration that `cephfit apply` left in place.")
 @cluster_options
 @json_option
-def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: bool) -> None:
+def command(target_text: str, cluster: ClusterOptions, apply: bool, applied: bool, as_json: bool) -> None:
     """Undo all changes of cephfit to a target, also after a crash.
 
     Restores every changed option and kernel value, restarts the OSDs that need it, detaches the clients' disks
     and deletes the volumes and pools that cephfit created. Measured samples stay in the store. Safe to run at any
     time, as often as you like. On a cluster that cephfit did not create (`--target ceph`), it only lists what it
-    would do, unless `--apply` is given.
+    would do, unless `--apply` is given. A configuration that `cephfit apply` completed stays without `--applied`.
     """
     from cephfit.operations.cluster_options import is_existing_cluster
     from cephfit.operations.target_choice import open_target
@@ -35,7 +43,7 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
     from cephfit.targets.simulated import SimulatedTarget
 
     if is_existing_cluster(target_text) and not apply:
-        _list(target_text, cluster, as_json=as_json)
+        _list(target_text, cluster, applied=applied, as_json=as_json)
         return
     started = time.monotonic()
     with progress_display() as progress:
@@ -45,7 +53,11 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
                 _say_nothing_to_do(target.name, as_json=as_json)
                 return
             is_unknown = isinstance(target, LocalTarget) and not target.is_changed()
-            target.reset()
+            if applied:
+                _permanent(target, target_text).undo()
+            else:
+                target.reset()
+            kept = "" if applied else _kept(target)
             if is_unknown:
                 _say_nothing_known(target.name, as_json=as_json)
                 return
@@ -55,10 +67,19 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
     seconds = time.monotonic() - started
     if as_json:
         print_json(
-            {"target": name, "restored": True, "healthy": health.ok, "reasons": health.reasons, "seconds": seconds}
+            {
+                "target": name,
+                "restored": True,
+                "kept": kept,
+                "healthy": health.ok,
+                "reasons": health.reasons,
+                "seconds": seconds,
+            }
         )
         return
-    click.echo(f"{name} is restored: all changes of cephfit are undone ({format_seconds(seconds)})")
+    what = f"all changes of cephfit except {kept}" if kept else "all changes of cephfit"
+    click.echo(f"{name} is restored: {what} are undone ({format_seconds(seconds)})")
+    _hint_kept(kept)
     for reason in health.reasons:
         click.echo(f"Not healthy: {reason}")
 
@@ -78,6 +99,33 @@ def restoring(target_text: str, cluster: ClusterOptions) -> str:
     return shlex.join(words)
 
 
+def _permanent(target: Target, target_text: str) -> PermanentConfiguration:
+    from cephfit.core.errors import InputError
+    from cephfit.targets.ceph.ceph_target import CephTarget
+
+    if not isinstance(target, CephTarget):
+        raise InputError(
+            "no configuration can be applied to this target, so none can be undone",
+            where=f"--target {target_text}",
+            remedy="omit --applied",
+        )
+    return target.permanent()
+
+
+def _kept(target: Target) -> str:
+    """Return the name of the configuration that `cephfit apply` left in place; empty without one."""
+    from cephfit.targets.ceph.ceph_target import CephTarget
+
+    if not isinstance(target, CephTarget) or target.only_pool:
+        return ""
+    return target.permanent().in_place()
+
+
+def _hint_kept(kept: str) -> None:
+    if kept:
+        click.echo(f"{kept}, which `cephfit apply` applied, stays; add --applied to undo it too")
+
+
 def _say_nothing_to_do(name: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"target": name, "restored": False, "undoings": []})
@@ -92,22 +140,27 @@ def _say_nothing_known(name: str, *, as_json: bool) -> None:
         click.echo(f"{name}: {_NOTHING_TO_UNDO}. If cephfit changed something, check the path")
 
 
-def _list(target_text: str, cluster: ClusterOptions, *, as_json: bool) -> None:
+def _list(target_text: str, cluster: ClusterOptions, *, applied: bool, as_json: bool) -> None:
     from cephfit.operations.target_choice import open_target
     from cephfit.targets.abilities import Previews
 
     target = open_target(target_text, for_change=False, cluster=cluster)
     try:
-        undoings = target.undoings() if isinstance(target, Previews) else ()
+        undoings = [*target.undoings()] if isinstance(target, Previews) else []
+        kept = "" if applied else _kept(target)
+        if applied:
+            undoings += _permanent(target, target_text).undoings()
         name = target.name
     finally:
         target.close()
     if as_json:
-        print_json({"target": name, "restored": False, "undoings": [asdict(u) for u in undoings]})
+        print_json({"target": name, "restored": False, "kept": kept, "undoings": [asdict(u) for u in undoings]})
         return
     if not undoings:
         click.echo(f"{name}: {_NOTHING_TO_UNDO}")
+        _hint_kept(kept)
         return
     print_table(("what", "now", "then"), [(u.what, u.now or "-", u.then) for u in undoings])
     click.echo()
+    _hint_kept(kept)
     click.echo("Nothing was changed. Run the same command with --apply to do it.")

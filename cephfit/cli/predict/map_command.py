@@ -40,6 +40,9 @@ _MOVED_POINTS = 0.5
 @click.option(
     "--save/--no-save", default=None, help="Store the profile and the predictions with the run.  [default: save]"
 )
+@click.option(
+    "--commands", "all_commands", is_flag=True, help="Print all commands that apply the best one, and undo it."
+)
 @json_option
 def command(
     profile_file: Path,
@@ -50,6 +53,7 @@ def command(
     model: str,
     confidence: float,
     save: bool | None,
+    all_commands: bool,
     as_json: bool,
 ) -> None:
     """Rank the configurations of a sweep for the workload in PROFILE, best to worst, the default = 100.
@@ -62,6 +66,7 @@ def command(
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
     from cephfit.operations.client_counts import ranked_for_clients
+    from cephfit.operations.recommended import echo_use, if_applicable
     from cephfit.results import open_baselines
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
@@ -89,10 +94,13 @@ def command(
         click.echo(
             f"the prediction is not saved: {not_saved}; give `cephfit report` the profile with --profile", err=True
         )
+    use = if_applicable(predictions.best, location, run_id)
     if as_json:
-        print_json({**document, "measured": measured})
-    else:
-        _print(predictions, run_notes(measured))
+        print_json({**document, "measured": measured, "use": use.to_json() if use else None})
+        return
+    _print(predictions, run_notes(measured))
+    if use is not None:
+        echo_use(use, click.echo, all_commands=all_commands)
 
 
 def _refuse_read_only(location: str) -> None:

@@ -75,6 +75,7 @@ def command(
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import worse_than
     from cephfit.mapper.pool_choice import choose_pool
+    from cephfit.operations.recommended import echo_use, if_applicable
     from cephfit.results import open_baselines
     from cephfit.results.report.formatting import level
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
@@ -103,7 +104,12 @@ def command(
                 "prices": by_class,
                 "measured": measured,
                 "placements": [
-                    {**choice.to_json(), **_space_json(choice, spaces), "notes": list(predictions.notes)}
+                    {
+                        **choice.to_json(),
+                        **_space_json(choice, spaces),
+                        "notes": list(predictions.notes),
+                        "use": use.to_json() if (use := if_applicable(choice.chosen, location, run_id)) else None,
+                    }
                     for predictions, choice in choices
                 ],
             }
@@ -113,6 +119,9 @@ def command(
         click.echo(warning)
     for predictions, choice in choices:
         _print(choice, spaces, predictions.notes, priced=bool(prices))
+    for name in dict.fromkeys(choice.chosen for _, choice in choices):
+        if (use := if_applicable(name, location, run_id)) is not None:
+            echo_use(use, click.echo)
     click.echo(
         f"{level(confidence)} intervals, joint over all configurations; the default pool = 100; "
         f"model {model}. Fast enough holds at this level, and so does slower, over all pairs of pools. The "

@@ -118,6 +118,7 @@ def command(
     from cephfit.cli.sweep.sweep_stopping import known_of
     from cephfit.mapper.accuracy import assess
     from cephfit.operations.client_counts import not_together, rates_of_clients
+    from cephfit.operations.recommended import echo_use, if_applicable
     from cephfit.operations.workload_runs import run_of, target_of
     from cephfit.results.store.sample_store import Store, kind_of
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
@@ -156,11 +157,15 @@ def command(
             opened.put_document(run.run_id, kind, assessment.to_json())
     rates = rates_of_clients(samples)
     note = "; ".join(filter(None, (note, not_together(samples))))
+    use = if_applicable(predictions.best, store, run.run_id)
     if as_json:
         of_clients = {"clients": {name: asdict(own) for name, own in rates.items()}} if rates else {}
-        print_json({"run": run.run_id, "note": note, **assessment.to_json(), **of_clients})
-    else:
-        _print(assessment, note, rates, trial.n_clients)
+        document = {"run": run.run_id, "note": note, **assessment.to_json(), **of_clients}
+        print_json({**document, "use": use.to_json() if use else None})
+        return
+    _print(assessment, note, rates, trial.n_clients)
+    if use is not None:
+        echo_use(use, click.echo)
 
 
 @dataclass(frozen=True, slots=True)
