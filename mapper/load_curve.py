@@ -1,7 +1,7 @@
 """Rate and latency of a workload's mix over the I/Os in flight, and the highest rate within a latency limit. Pure.
 
-With N I/Os in flight, an access of kind k spends N / rate_k(N) seconds in the storage (Little's law). The mix adds up
-as time: its access spends the mean of these. Its latency distribution is the mixture of those of its kinds.
+With N I/Os in flight, an access of kind k spends N / rate_k(N) seconds in the storage (Little's law). The mix adds
+up as time: its access spends the mean of these. Its latency distribution is the mixture of those of its kinds.
 
 Between measured loads, the time of an access is linear in N. That is exact while servers are free (constant), when
 all are busy (proportional), and for an M/M/1 queue, where it is (1 + N) / service rate.

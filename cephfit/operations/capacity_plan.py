@@ -1,7 +1,7 @@
 """How much of a pool a fleet of virtual machines uses, how many more fit, and when it is full.
 
-Classes of workloads on one pool share its time. The latency limit holds for each of them, so the pool may have as
-many I/Os in flight as the class that reaches the limit first allows. At that load the classes' shares of the pool's
+Classes of workloads on one pool share its time. The latency limit holds for each of them, so the pool may have
+only as many I/Os in flight as the class that reaches the limit first allows. At that load the shares of the pool's
 time add up: the sum of rate / sustainable rate is the utilization. docs/how-to-capacity.md explains the figures.
 """
 
@@ -452,14 +452,14 @@ class _Snapshot:
                 )
             elif c.outstanding is not None and c.outstanding > curve.most_in_flight(limit):
                 yield (
-                    f"{c.name}: one of its virtual machines has {c.outstanding:.3g} I/Os outstanding while it waits, "
-                    f"more than the {curve.most_in_flight(limit):.3g} within the latency limit: its own bursts "
+                    f"{c.name}: one of its virtual machines has {c.outstanding:.3g} I/Os outstanding while it "
+                    f"waits, more than the {curve.most_in_flight(limit):.3g} within the latency limit: its own bursts "
                     "exceed the limit"
                 )
         if self.is_bound:
             yield (
-                f"at the largest measured load ({self.in_flight:g} in flight) the latency is still within the limit: "
-                "the rates and the headroom are lower bounds; measure larger loads for more"
+                f"at the largest measured load ({self.in_flight:g} in flight) the latency is still within the "
+                "limit: the rates and the headroom are lower bounds; measure larger loads for more"
             )
 
 
