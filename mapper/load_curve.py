@@ -172,7 +172,7 @@ class LoadCurve:
 
     def is_bound(self, in_flight: float) -> bool:
         """Return whether no larger load was measured."""
-        return in_flight >= self.in_flight[-1]
+        return bool(in_flight >= self.in_flight[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +213,9 @@ class _Kind:
 
 
 def _minor(mix: WorkloadMix, curves: Sequence[_Kind]) -> list[bool]:
-    """Return whether each kind is one of those that take few per cent of the time together, at their own loads."""
-    per_access = mix.shares @ mix.weights
-    times = np.array([share * curve.values[0, 0] for share, curve in zip(per_access, curves, strict=True)])
+    """Return whether each kind is one of those that take few per cent of the time together, at a small load."""
+    common = np.array([max(curve.nodes[0] for curve in curves)])
+    times = (mix.shares @ mix.weights) * np.array([curve.at(common)[0, 0] for curve in curves])
     order = np.argsort(times)
     is_minor = np.zeros(len(times), dtype=np.bool_)
     is_minor[order] = np.cumsum(times[order]) <= _MINOR_SHARE * times.sum()

@@ -100,7 +100,8 @@ def _line(pool: PoolCapacity, style: int, x: Axis, y: Axis, growth: float) -> Li
     if least.low > 0 and least.low < least.high:
         months = [x.high * i / 60 for i in range(61)]
         lower = [(x.at(m), _top(y, least.low / (1 + growth) ** m)) for m in months]
-        upper = [(x.at(m), _top(y, min(least.high, 10 * y.high) / (1 + growth) ** m)) for m in months]
+        # An open end is above the chart.
+        upper = [(x.at(m), _top(y, least.high / (1 + growth) ** m)) for m in months]
         band = (*lower, *reversed(upper))
     full = None if pool.full is None or pool.full.value > x.high else x.at(pool.full.value)
     months_text = "" if pool.full is None else f", full in {_number(pool.full)} months"

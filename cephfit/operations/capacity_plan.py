@@ -453,8 +453,8 @@ class _Snapshot:
             elif c.outstanding is not None and c.outstanding > curve.most_in_flight(limit):
                 yield (
                     f"{c.name}: one of its virtual machines has {c.outstanding:.3g} I/Os outstanding while it "
-                    f"waits, more than the {curve.most_in_flight(limit):.3g} within the latency limit: its own bursts "
-                    "exceed the limit"
+                    f"waits, more than the {curve.most_in_flight(limit):.3g} within the latency limit: its own "
+                    "bursts exceed the limit"
                 )
         if self.is_bound:
             yield (
