@@ -1,7 +1,8 @@
 """Samples of a storage that is one queue with known service rates, so that the crossing of a limit is known.
 
-With N I/Os in flight, an access of a cell with service rate m takes (1 + N) / m seconds, exponentially distributed: an
-M/M/1 queue with a mean of N in the system. Its rate is m N / (1 + N); its 99th percentile ln(100) (1 + N) / m.
+With N I/Os in flight, an access of a cell with service rate m takes (1 + N) / m seconds on average, exponentially
+distributed: an M/M/1 queue with a mean of N in the system. Its rate is m N / (1 + N), its 99th percentile
+ln(100) (1 + N) / m.
 """
 
 import math
