@@ -45,7 +45,8 @@ def mixed_percentiles(
     below = shares @ np.array([ndtr(_continued(grid, row, known)) for row in logs])
     # The mixture's own normal quantile is nearly linear between grid points.
     scores = ndtri(np.clip(below, 1e-12, 1 - 1e-12))
-    return np.exp(np.clip(np.interp(asked, np.maximum.accumulate(scores), grid), low, high))
+    found = np.interp(asked, np.maximum.accumulate(scores), grid)
+    return np.asarray(np.exp(np.clip(found, low, high)))
 
 
 def _continued(x: Floats, nodes: Floats, values: Floats) -> Floats:

@@ -502,9 +502,19 @@ class _Spread:
         found = {}
         for pool, mean in self.means.items():
             value, factor = figure(mean), factors.get(pool, math.inf)
+            if value == 0:
+                found[pool] = Estimate(0.0, 0.0, _high_of_none(mean, values[pool].values()))
+                continue
             high = math.inf if any(bound(s) for s in (mean, *self.rounds[pool])) else value * factor
             low = value / factor if all(figure(s) > 0 for s in self.rounds[pool]) else 0.0
-            # Below the smallest measured load nothing is known but that the limit is exceeded.
-            high = max([high, *values[pool].values()]) if value == 0 and math.isfinite(factor) else high
-            found[pool] = Estimate(value, low, max(value, high) if not math.isnan(high) else math.inf)
+            found[pool] = Estimate(value, low, high)
         return found
+
+
+def _high_of_none(mean: _Snapshot, of_repeats: Iterable[float]) -> float:
+    """Return the upper end where the smallest measured load exceeds the limit.
+
+    A smaller load than one I/O in flight does not exist; above one, what smaller loads give is not known.
+    """
+    is_smallest = all(curve.in_flight[0] <= 1 for curve in mean.curves.values())
+    return max(of_repeats, default=0.0) if is_smallest else math.inf

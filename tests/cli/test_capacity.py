@@ -207,7 +207,8 @@ def test_a_limit_that_no_measured_load_reaches_gives_a_lower_bound(make_store: M
 
 def test_a_pool_above_the_limit_at_its_smallest_load_serves_none(make_store: MakeStore, writer: Path) -> None:
     found = plan(writer, "--baselines", make_store(), "--p99-ms", 20)
-    assert of(found, "A")["headroom"]["IOPS"]["value"] == 0 and not found["ok"]
+    assert of(found, "A")["headroom"]["IOPS"] == {"value": 0, "low": 0, "high": 0} and not found["ok"]
+    assert of(found, "A")["certain"], "no load is smaller than one I/O in flight"
     assert of(found, "A", "writer")["share"] is None
     assert of(found, "fast")["fits"]
     assert any("not even 1 in flight" in note for note in found["notes"])
