@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cephfit import __version__
 from cephfit.core.values.supply import Estimate
-from cephfit.operations.capacity_plan import ClassCapacity, PlanInput, PoolCapacity
+from cephfit.operations.capacity_fleet import ClassCapacity, PlanInput, PoolCapacity
 from cephfit.results.report import formatting
 from cephfit.results.report.render import environment
 from cephfit.results.report.report_figures import MOST_LINES

@@ -19,7 +19,7 @@ from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, w
 if TYPE_CHECKING:
     from cephfit.core.values.load_level import MeasuredLevels
     from cephfit.core.values.profile import Profile
-    from cephfit.operations.capacity_plan import PoolCapacity, WorkloadClass
+    from cephfit.operations.capacity_fleet import PoolCapacity, WorkloadClass
 
 _P99_MS = 20.0
 _DOES_NOT_FIT = 1
@@ -121,7 +121,8 @@ def command(
         summary_of,
     )
     from cephfit.mapper.load_curve import Limit
-    from cephfit.operations.capacity_plan import PlanInput, plan_pools
+    from cephfit.operations.capacity_fleet import PlanInput
+    from cephfit.operations.capacity_plan import plan_pools
     from cephfit.results.report.run_notes import run_document, run_notes
 
     for output in (csv_file, report_file):
@@ -255,7 +256,7 @@ def _classes(
 ) -> tuple[tuple[WorkloadClass, ...], list[str]]:
     """Return the classes of the fleet, and notes on how they were counted."""
     from cephfit.core.errors import InputError
-    from cephfit.operations.capacity_plan import WorkloadClass
+    from cephfit.operations.capacity_fleet import WorkloadClass
 
     names = [profile.name for profile in profiles]
     counts, notes = _counts(counts_text, names)

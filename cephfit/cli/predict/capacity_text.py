@@ -8,7 +8,7 @@ import click
 
 from cephfit.cli.terminal.output import print_table
 from cephfit.core.values.supply import Estimate
-from cephfit.operations.capacity_plan import IOPS, PlanInput, PoolCapacity
+from cephfit.operations.capacity_fleet import IOPS, PlanInput, PoolCapacity
 from cephfit.results.report.formatting import compact, level
 
 
