@@ -45,6 +45,10 @@ _COMMANDS = {
     ),
     "map": ("cephfit.cli.predict.map_command", "Predict every configuration for a workload profile."),
     "place": ("cephfit.cli.predict.place_command", "Recommend one of the measured pools for each workload."),
+    "capacity": (
+        "cephfit.cli.predict.capacity_command",
+        "Does a fleet fit, how many more VMs do, and when is a pool full.",
+    ),
     "evaluate": ("cephfit.cli.predict.evaluate_command", "Run several real workloads on every configuration."),
     "verify": ("cephfit.cli.predict.verify_command", "Run a real workload and compare it with the prediction."),
     "probe": (

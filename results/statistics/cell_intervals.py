@@ -111,7 +111,8 @@ class Absolute:
         explained = float(pull @ np.linalg.pinv(information, rcond=1e-9, hermitian=True) @ pull)
         per_variance = float(np.trace(information))
         df = per_variance**2 / float((information**2).sum())
-        return cls(table, spread, explained / per_variance, max(1.0, df))
+        # Rounding makes the variance of equal figures slightly negative.
+        return cls(table, spread, max(0.0, explained / per_variance), max(1.0, df))
 
     @classmethod
     def of_one_cell(cls, table: Table) -> "Absolute | None":

@@ -1,0 +1,326 @@
+"""`cephfit capacity`, on queues with known service rates, and on the simulated cluster."""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from queue_samples import queue_samples, sustainable
+
+from cephfit.cli.main import cephfit
+from cephfit.cli.predict.capacity_command import parse_growth
+from cephfit.cli.predict.capacity_text import month_after
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import Pattern
+from cephfit.core.values.run import Run
+from cephfit.core.values.supply import Estimate
+from cephfit.operations.capacity_plan import months_until_full
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.targets.simulated_storage import Access, iops
+
+RATES = {
+    "A": {"4K-randread": 1000.0, "4K-randwrite": 400.0},
+    "fast": {"4K-randread": 9000.0, "4K-randwrite": 4000.0},
+}
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(cephfit, ["capacity", *map(str, arguments)])
+
+
+def plan(*arguments: object) -> dict[str, Any]:
+    done = call(*arguments, "--json")
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def of(document: Mapping[str, Any], pool: str, name: str = "") -> dict[str, Any]:
+    """The part of a pool, or of a class on it."""
+    found: dict[str, Any] = next(p for p in document["pools"] if p["pool"] == pool)
+    return next(c for c in found["classes"] if c["class"] == name) if name else found
+
+
+MakeStore = Callable[..., Path]
+
+
+@pytest.fixture
+def make_store(tmp_path: Path) -> MakeStore:
+    def make(**how: Any) -> Path:
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.sqlite"
+        with Store.open(str(path), create=True) as store:
+            store.add_run(Run("r1", "capacity", "", "digest", "queue", 1, 0))
+            samples = list(queue_samples(how.pop("rates", RATES), **how))
+            store.add_samples("r1", samples, fio_json=None)
+            store.finish_run("r1")
+        return path
+
+    return make
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Path:
+    """A workload of 30 random 4K reads a second."""
+    return write_profile(tmp_path, "reader", {"read": {"4K": 1800}, "write": {}}, seconds=60)
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Path:
+    """A workload of 20 random 4K writes a second."""
+    return write_profile(tmp_path, "writer", {"read": {}, "write": {"4K": 1200}}, seconds=60)
+
+
+def write_profile(
+    folder: Path, name: str, accesses: dict[str, Any], *, seconds: float | None, **more: Any
+) -> Path:
+    description = {**({} if seconds is None else {"duration_seconds": seconds}), **more}
+    document = {"schema_version": 1, "name": name, "accesses": accesses, "random": {"read": 1, "write": 1}}
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps({**document, "description": description}))
+    return path
+
+
+def test_the_headroom_is_the_queues_rate_at_the_limit_over_the_demand(make_store: MakeStore, reader: Path) -> None:
+    found = plan(reader, "--baselines", make_store(), "--clients-from", "reader=10", "--p99-ms", 20)
+    true = sustainable(1000, 0.02)
+    own = of(found, "A", "reader")
+    assert own["demand_per_s"] == pytest.approx(300)
+    assert own["sustainable_per_s"]["value"] == pytest.approx(true, rel=1e-4)
+    assert of(found, "A")["headroom"]["IOPS"]["value"] == pytest.approx(true / 300, rel=1e-4)
+    assert own["more_vms"]["value"] == math.floor(true / 30) - 10
+    assert own["share"] == pytest.approx(300 / true, rel=1e-4)
+    assert found["ok"] and found["judged"] == ["A"]
+
+
+def test_classes_on_one_pool_add_up(make_store: MakeStore, reader: Path, writer: Path) -> None:
+    # Reads wait ln(100) (1 + N) / 1000, writes ln(100) (1 + N) / 400: writes allow the fewer in flight.
+    counts = "reader=5,writer=5"
+    both = plan(reader, writer, "--baselines", make_store(), "--clients-from", counts, "--p99-ms", 50)
+    in_flight = 0.05 * 400 / math.log(100) - 1
+    served = in_flight / (1 + in_flight)
+    utilization = 150 / (1000 * served) + 100 / (400 * served)
+    pool = of(both, "A")
+    assert pool["headroom"]["IOPS"]["value"] == pytest.approx(1 / utilization, rel=1e-4)
+    shares = [c["share"] for c in pool["classes"]]
+    assert sum(shares) == pytest.approx(utilization, rel=1e-4)
+    assert shares[0] == pytest.approx(150 / (1000 * served), rel=1e-4)
+    # What still fits of one class, added, fills the pool but not more.
+    more = of(both, "A", "writer")["more_vms"]["value"]
+    used = 150 / (1000 * served) + (100 + 20 * more) / (400 * served)
+    assert used <= 1 < used + 20 / (400 * served)
+
+
+def test_two_classes_of_one_workload_are_one_class(make_store: MakeStore, reader: Path, tmp_path: Path) -> None:
+    twin = write_profile(tmp_path, "twin", {"read": {"4K": 1800}, "write": {}}, seconds=60)
+    store = make_store(noise=0.03, drift=0.02)
+    two = of(plan(reader, twin, "--baselines", store, "--clients-from", "reader=4,twin=6"), "A")
+    one = of(plan(reader, "--baselines", store, "--clients-from", "reader=10"), "A")
+    for end in ("value", "low", "high"):
+        assert two["headroom"]["IOPS"][end] == pytest.approx(one["headroom"]["IOPS"][end], rel=1e-9)
+
+
+def test_intervals_contain_the_truth_and_narrow_with_steadier_figures(make_store: MakeStore, reader: Path) -> None:
+    true, widths = sustainable(1000, 0.02), []
+    for noise in (0.05, 0.005):
+        inside = 0
+        for seed in range(20):
+            found = plan(reader, "--baselines", make_store(noise=noise, drift=noise, seed=seed, repeats=3))
+            rate = of(found, "A", "reader")["sustainable_per_s"]
+            inside += rate["low"] <= true <= rate["high"]
+        assert inside >= 17
+        widths.append(rate["high"] / rate["low"])
+    assert widths[1] < 1.1 < widths[0]
+
+
+def test_months_are_those_of_compound_growth(make_store: MakeStore, reader: Path) -> None:
+    found = of(
+        plan(reader, "--baselines", make_store(), "--clients-from", "reader=10", "--growth", "5%/month"), "A"
+    )
+    headroom = found["headroom"]["IOPS"]["value"]
+    assert 1.05 ** found["months_until_full"]["IOPS"]["value"] == pytest.approx(headroom)
+    half = Estimate(2.0, 1.0, 4.0)
+    assert months_until_full(half, 1.0) == Estimate(1.0, 0.0, 2.0)
+    assert months_until_full(Estimate(0.5, 0.0, math.inf), 0.1) == Estimate(0.0, 0.0, math.inf)
+    assert parse_growth("100%/year") == pytest.approx(2 ** (1 / 12) - 1)
+    assert parse_growth(" 2.5 % / month ") == parse_growth("2.5%") == pytest.approx(0.025)
+
+
+def test_months_are_counted_from_today() -> None:
+    assert month_after(date(2026, 1, 1), 0.5) == "2026-01"
+    assert month_after(date(2026, 1, 20), 0.5) == "2026-02"
+    assert month_after(date(2026, 11, 15), 14) == "2028-01"
+    assert month_after(date(2026, 1, 1), math.inf) == "after 9999"
+
+
+def test_space_is_a_resource_like_the_others(make_store: MakeStore, reader: Path) -> None:
+    asked = ("--clients-from", "reader=10", "--space", "reader=10G", "--pool-space", "A=150G", "--growth", "10%")
+    found = plan(reader, "--baselines", make_store(), *asked)
+    pool = of(found, "A")
+    assert pool["headroom"]["space"]["value"] == pytest.approx(1.5)
+    assert pool["scarcest"] == "space" and of(found, "A", "reader")["more_vms"]["value"] == 5
+    assert pool["months_until_full"]["space"]["value"] == pytest.approx(math.log(1.5) / math.log(1.1))
+    assert "by space" in found["summary"] and "space" not in of(found, "fast")["headroom"]
+
+
+def test_bandwidth_is_what_the_largest_measured_bandwidth_allows(make_store: MakeStore, reader: Path) -> None:
+    found = of(plan(reader, "--baselines", make_store(), "--clients-from", "reader=10"), "A")
+    # The queue serves 1000 x 128 / 129 accesses at its largest load.
+    assert found["headroom"]["bandwidth"]["value"] == pytest.approx(1000 * 128 / 129 / 300, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "begin"),
+    [
+        ((), 0, "fits: 10 VMs on A at p99 <= 20 ms: headroom 2.57 times"),
+        (("--clients-from", "reader=30"), 1, "does not fit: 30 VMs on A"),
+        (("--clients-from", "reader=30", "--pool", "fast"), 0, "fits: 30 VMs on fast"),
+        (("--warn-below", "50%"), 0, "fits"),
+        (("--warn-below", "70%"), 1, "fits"),
+        (("--growth", "5%/month", "--within", "19"), 0, "fits"),
+        (("--growth", "5%/month", "--within", "20"), 1, "fits"),
+    ],
+)
+def test_the_first_line_and_the_exit_code_serve_cron(
+    make_store: MakeStore, reader: Path, more: tuple[str, ...], code: int, begin: str
+) -> None:
+    given = more if "--clients-from" in more else ("--clients-from", "reader=10", *more)
+    done = call(reader, "--baselines", make_store(), *given)
+    assert done.exit_code == code, done.output
+    assert done.stdout.startswith(begin)
+
+
+def test_a_limit_that_no_measured_load_reaches_gives_a_lower_bound(make_store: MakeStore, reader: Path) -> None:
+    store = make_store(levels={"": (1, 1), "c4": (4, 1)})
+    found = plan(reader, "--baselines", store, "--p99-ms", 1000)
+    rate = of(found, "A", "reader")["sustainable_per_s"]
+    assert rate["value"] == pytest.approx(800) and rate["high"] is None
+    assert of(found, "A")["is_bound"] and "at least" in found["summary"]
+    assert any("measure larger loads" in note for note in found["notes"])
+
+
+def test_a_pool_above_the_limit_at_its_smallest_load_serves_none(make_store: MakeStore, writer: Path) -> None:
+    found = plan(writer, "--baselines", make_store(), "--p99-ms", 20)
+    assert of(found, "A")["headroom"]["IOPS"] == {"value": 0, "low": 0, "high": 0} and not found["ok"]
+    assert of(found, "A")["certain"], "no load is smaller than one I/O in flight"
+    assert of(found, "A", "writer")["share"] is None
+    assert of(found, "fast")["fits"]
+    assert any("not even 1 in flight" in note for note in found["notes"])
+
+
+def test_the_busiest_minute_can_be_planned_for(make_store: MakeStore, tmp_path: Path) -> None:
+    accesses = {"read": {"4K": 1800}, "write": {}}
+    path = write_profile(tmp_path, "peaks", accesses, seconds=60, busiest={"second": 400, "minute": 90.0})
+    for demand, rate in (("mean", 30), ("busiest-minute", 90), ("busiest-second", 400)):
+        found = plan(path, "--baselines", make_store(), "--demand", demand)
+        assert of(found, "A", "peaks")["demand_per_s"] == pytest.approx(rate)
+
+
+def test_csv_and_page_have_the_same_figures(
+    make_store: MakeStore, reader: Path, writer: Path, tmp_path: Path
+) -> None:
+    table, page = tmp_path / "t.csv", tmp_path / "p.html"
+    asked = (reader, writer, "--baselines", make_store(noise=0.02), "--p99-ms", 50, "--growth", "5%/month")
+    found = plan(*asked, "--csv", table, "--report", page)
+    rows = list(csv.DictReader(table.open()))
+    assert [(r["pool"], r["class"]) for r in rows] == [(p, c) for p in ("A", "fast") for c in ("reader", "writer")]
+    assert float(rows[0]["headroom"]) == of(found, "A")["headroom"][of(found, "A")["scarcest"]]["value"]
+    assert float(rows[1]["more_vms"]) == of(found, "A", "writer")["more_vms"]["value"]
+    html = page.read_text()
+    assert "<script" not in html and "http" not in html.replace("http-equiv", "")
+    assert html.count("<polyline") == 2 and "<polygon" in html and 'name="viewport"' in html
+    assert found["summary"].replace("<=", "&lt;=") in html
+
+
+def test_names_in_the_data_are_escaped_on_the_page(make_store: MakeStore, tmp_path: Path) -> None:
+    path = write_profile(tmp_path, "x", {"read": {"4K": 1800}, "write": {}}, seconds=60)
+    path.write_text(path.read_text().replace('"x"', '"<b>x</b>"'))
+    call(path, "--baselines", make_store(), "--report", tmp_path / "p.html")
+    assert "<b>x" not in (tmp_path / "p.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        (("--p99-ms", "1"), "no pool reaches the latency limit for reader: with 1 I/O in flight, the lowest 99th"),
+        (("--mean-ms", "0.01"), "the lowest mean is 0.222 ms on fast"),
+        (("--growth", "0%/month"), "a growth of 0 % never fills a pool"),
+        (("--growth", "-3%/month"), "a growth of -3 % never fills a pool"),
+        (("--growth", "fast"), "'fast' is not a growth"),
+        (("--pool", "gold"), "there are no baselines of pool 'gold'"),
+        (("--pool-space", "gold=1T"), "nothing is called 'gold'"),
+        (("--space", "redaer=1G"), "nothing is called 'redaer'"),
+        (("--space", "reader=0"), "a space of 0 bytes is none"),
+        (("--rate", "reader=nan"), "'nan' is not a rate above 0"),
+        (("--clients-from", "reader"), "'reader' is not NAME=VALUE"),
+        (("--clients-from", "reader=1,reader=2"), "reader is given twice"),
+        (("--clients-from", "reader=-1"), "'-1' is not a number of virtual machines"),
+        (("--clients-from", "reader=0"), "the fleet has no virtual machine"),
+        (("--demand", "busiest-minute"), "does not tell the rate of its busiest minute"),
+        (("--warn-below", "120%"), "'120%' is not a share"),
+        (("--within", "3"), "--within needs --growth"),
+    ],
+)
+def test_wrong_input_is_refused_with_its_reason(
+    make_store: MakeStore, reader: Path, more: tuple[str, ...], what: str
+) -> None:
+    done = CliRunner().invoke(cephfit, ["capacity", str(reader), "--baselines", str(make_store()), *more])
+    assert done.exit_code != 0 and not done.stdout
+    assert what in (str(done.exception) + done.stderr)
+    assert isinstance(done.exception, InputError) or done.exit_code == 2
+
+
+def test_a_profile_without_a_duration_needs_a_rate(make_store: MakeStore, tmp_path: Path) -> None:
+    path = write_profile(tmp_path, "timeless", {"read": {"4K": 1800}, "write": {}}, seconds=None)
+    done = call(path, "--baselines", make_store())
+    assert isinstance(done.exception, InputError)
+    assert "no duration" in done.exception.what and "--rate timeless=N" in done.exception.remedy
+    found = plan(path, "--baselines", make_store(), "--rate", "timeless=12.5")
+    assert of(found, "A", "timeless")["demand_per_s"] == 12.5
+
+
+def test_two_profiles_of_one_name_and_a_csv_are_refused(make_store: MakeStore, reader: Path) -> None:
+    done = call(reader, reader, "--baselines", make_store())
+    assert "another profile is called 'reader' too" in str(done.exception)
+    done = call(reader, "--baselines", "docs/examples/ranks-differ.csv")
+    assert "has no latencies" in str(done.exception)
+
+
+def test_samples_without_percentiles_need_a_limit_of_the_mean(make_store: MakeStore, reader: Path) -> None:
+    store = make_store(percentiles=())
+    assert "no 99th percentile" in str(call(reader, "--baselines", store).exception)
+    found = plan(reader, "--baselines", store, "--mean-ms", 5)
+    assert of(found, "A", "reader")["sustainable_per_s"]["value"] == pytest.approx(800, rel=1e-4)
+
+
+def test_the_capacity_sweep_on_the_simulated_cluster_finds_its_true_rate(tmp_path: Path, writer: Path) -> None:
+    store = tmp_path / "sim.sqlite"
+    text = Path("sweeps/capacity.yaml").read_text().replace("[4K, 32K, 128K, 1M, 32M]", "[4K]")
+    text = text.replace("[4K, 32K, 128K, 1M]", "[4K]").replace("[4K, 32K, 128K]", "[4K]")
+    text = "\n".join(line for line in text.splitlines() if "unaligned" not in line)
+    sweep_file = tmp_path / "small.yaml"
+    sweep_file.write_text(text)
+    done = CliRunner().invoke(
+        cephfit, ["sweep", "run", str(sweep_file), "--target", "sim:seed=5,noise=0.02", "--store", str(store)]
+    )
+    assert done.exit_code == 0, done.output
+    found = plan(writer, "--baselines", store, "--mean-ms", 60)
+    rate = of(found, "A", "writer")["sustainable_per_s"]
+    default = parse_sweep(text, file="small.yaml").configurations[0]
+
+    def latency(n: int) -> float:
+        """Seconds of an access with n in flight: the storage's rate is its clients' rates added."""
+        access = Access(4096, Pattern.RANDWRITE, 1, 0, "")
+        return 1 / iops(default, access, n_clients=n, window_seconds=(0.3, 1.5))
+
+    # Linear in the load when all OSDs are busy, so two loads give the line.
+    slope = (latency(4) - latency(2)) / 2
+    in_flight = 2 + (0.06 - latency(2)) / slope
+    assert rate["low"] <= in_flight / 0.06 <= rate["high"]
+    assert rate["value"] == pytest.approx(in_flight / 0.06, rel=0.05)
