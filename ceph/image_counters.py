@@ -123,4 +123,3 @@ def _pool_counts(admin: CephAdmin) -> dict[str, IoCounts]:
         )
         for pool in pools
     }
-

@@ -44,7 +44,9 @@ class SurveyTimes:
     interval_seconds: float | None = None
 
 
-def fleet_load(sources: Sequence[str], options: ClusterOptions, times: SurveyTimes, progress: Progress) -> FleetLoad:
+def fleet_load(
+    sources: Sequence[str], options: ClusterOptions, times: SurveyTimes, progress: Progress
+) -> FleetLoad:
     """Return what the images of a cluster did.
 
     Args:
@@ -58,7 +60,7 @@ def fleet_load(sources: Sequence[str], options: ClusterOptions, times: SurveyTim
         ClusterError: the cluster does not answer, or does not count images.
         HostError: this machine lacks what the connection needs.
     """
-    live = [s for s in sources if s.partition(":")[0] in ("ceph", "lab") and not Path(s).exists()]
+    live = [s for s in sources if s.partition(":")[0] in ("ceph", "lab") and not Path(s).is_file()]
     urls = [s for s in sources if s.startswith(("http://", "https://"))]
     if (live or urls) and len(sources) > 1:
         raise InputError(
@@ -87,16 +89,25 @@ def _checked(fleet: FleetLoad) -> FleetLoad:
             where=fleet.source,
             remedy="read the counters while the images are in use, or for longer with --seconds",
         )
-    notes = list(fleet.notes)
-    for name, total in sorted(fleet.totals.items()):
-        pool = name.removeprefix("pool ")
-        own = sum(image.counts.operations for image in fleet.images if image.name.pool == pool)
-        if name.startswith("pool ") and own and own < _EXPLAINED_SHARE * total.operations:
-            notes.append(
-                f"in pool {pool}, the images did {100 * own / total.operations:.0f} % of the clients' operations: "
-                f"the rest is metadata of images, other clients, or images that were not counted"
-            )
-    return replace(fleet, notes=tuple(notes))
+    pools = {name: total for name, total in fleet.totals.items() if name.startswith("pool ")}
+    parts = []
+    for name, total in sorted(pools.items()):
+        own = sum(i.counts.operations for i in fleet.images if f"pool {i.name.pool}" == name)
+        parts += [_unexplained(name, own, total.operations)] if own else []
+    if not pools and fleet.totals:
+        of_osds = sum(total.operations for total in fleet.totals.values())
+        parts.append(_unexplained("the whole cluster", fleet.counts.operations, of_osds))
+    return replace(fleet, notes=(*fleet.notes, *filter(None, parts)))
+
+
+def _unexplained(where: str, own: float, total: float) -> str:
+    """Return a note on operations that images did not do; empty if they did nearly all."""
+    if own >= _EXPLAINED_SHARE * total:
+        return ""
+    return (
+        f"in {where}, the images did {100 * own / total:.0f} % of the clients' operations: the rest is metadata of "
+        "images, other clients, or images that were not counted"
+    )
 
 
 def _live(text: str, options: ClusterOptions, times: SurveyTimes, progress: Progress) -> FleetLoad:
@@ -184,7 +195,9 @@ def _content(url: str, where: str) -> str:
         raise InputError(f"the address does not answer: {reason}", where=where, remedy=_ADDRESS) from None
 
 
-_ADDRESS = "`ceph mgr services` names the address, such as http://MGR:9283/metrics; `ceph mgr module enable prometheus`"
+_ADDRESS = (
+    "`ceph mgr services` names the address, such as http://MGR:9283/metrics; `ceph mgr module enable prometheus`"
+)
 
 
 def _saved(sources: Sequence[str], times: SurveyTimes) -> FleetLoad:
@@ -208,10 +221,18 @@ def _saved(sources: Sequence[str], times: SurveyTimes) -> FleetLoad:
 def _text_of(source: str) -> str:
     from cephfit.traces.files.stream import TraceStream
 
+    if source != "-" and not Path(source).is_file():
+        raise InputError(
+            "there is no such file",
+            where=source,
+            remedy="give ceph, lab, a URL that begins with http:// or https://, or saved files",
+        )
     with TraceStream(Path(source)) as stream:
         content = stream.read(_MOST_NBYTES)
     if not content.strip():
-        raise InputError("the file is empty", where=source, remedy="save a scrape or the output of `rbd perf` in it")
+        raise InputError(
+            "the file is empty", where=source, remedy="save a scrape or the output of `rbd perf` in it"
+        )
     try:
         return content.decode()
     except UnicodeDecodeError:
@@ -232,7 +253,9 @@ def _between_files(scrapes: Sequence[tuple[str, "Scrape"]], interval_seconds: fl
         return load_between(sorted((s.reading for _, s in scrapes), key=_time), source=source)
     if len(scrapes) > 1 and not all(Path(name).is_file() for name, _ in scrapes):
         raise InputError(
-            "the scrapes have no times", where=source, remedy="give the seconds between two of them with --interval"
+            "the scrapes have no times",
+            where=source,
+            remedy="give the seconds between two of them with --interval",
         )
     readings = [
         replace(s.reading, seconds=Path(name).stat().st_mtime if len(scrapes) > 1 else 0.0) for name, s in scrapes

@@ -68,7 +68,9 @@ def parse(answer: Mapping[str, Any]) -> dict[tuple[str, str], ImageIo]:
     """
     words = ("write_ops", "read_ops", "write_bytes", "read_bytes")
     return {
-        ("/".join(filter(None, (name.pool, name.namespace))), name.image): ImageIo(*(int(values[w]) for w in words))
+        ("/".join(filter(None, (name.pool, name.namespace))), name.image): ImageIo(
+            *(int(values[w]) for w in words)
+        )
         for name, values in image_values(answer, "counter").items()
     }
 

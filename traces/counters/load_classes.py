@@ -32,9 +32,9 @@ _NEAREST = 0.25
 """The image to trace is the one with most operations in this share of the images, nearest to the class's centre."""
 _OUTLIER_LOAD = 0.01
 """Smallest share of the operations of an outlier that is named."""
-_MOST_CLUSTERED = 2000
-"""Images that are clustered, those with most operations: time and memory are quadratic. Others join the class with
-the nearest centre."""
+_MOST_CLUSTERED = 4000
+"""Images that are clustered, because time and memory are quadratic: half of them those with most operations, half at
+even steps of the others by falling load. The rest join the class with the nearest centre."""
 _SIZE_NBYTES = 4096.0
 
 
@@ -116,21 +116,31 @@ def _labels(points: Points, loads: Points, n_classes: int | None) -> NDArray[np.
 
     if len(points) == 1:
         return np.zeros(1, dtype=np.intp)
-    clustered = points[:_MOST_CLUSTERED]
-    tree = linkage(clustered, method="average")
+    chosen = _clustered(len(points))
+    tree = linkage(points[chosen], method="average")
     if n_classes is None:
         found = fcluster(tree, ALIKE, criterion="distance")
     else:
         found = fcluster(tree, n_classes, criterion="maxclust")
     _, labels = np.unique(found, return_inverse=True)
-    if len(points) > len(clustered):
-        n = labels.max() + 1
-        weights = loads[: len(clustered)]
-        centres = np.stack([np.average(clustered[labels == k], axis=0, weights=weights[labels == k]) for k in range(n)])
-        rest = points[len(clustered) :]
-        distances = np.linalg.norm(rest[:, None, :] - centres[None, :, :], axis=2)
-        labels = np.concatenate([labels, distances.argmin(axis=1)])
+    if len(chosen) < len(points):
+        centres = [
+            np.average(points[members], axis=0, weights=loads[members])
+            for members in (chosen[labels == k] for k in range(labels.max() + 1))
+        ]
+        distances = np.linalg.norm(points[:, None, :] - np.stack(centres)[None, :, :], axis=2)
+        joined = distances.argmin(axis=1)
+        joined[chosen] = labels
+        labels = joined
     return np.asarray(labels, dtype=np.intp)
+
+
+def _clustered(n: int) -> NDArray[np.intp]:
+    """Return the places of the images that are clustered, of n by falling load."""
+    half = _MOST_CLUSTERED // 2
+    if n <= _MOST_CLUSTERED:
+        return np.arange(n)
+    return np.concatenate([np.arange(half), np.linspace(half, n - 1, half).astype(np.intp)])
 
 
 def _class(number: int, images: Sequence[ImageLoad], points: Points, loads: Points, total: float) -> LoadClass:
@@ -140,7 +150,11 @@ def _class(number: int, images: Sequence[ImageLoad], points: Points, loads: Poin
     order = np.argsort(distances, kind="stable")
     nearest = order[: math.ceil(_NEAREST * len(images))]
     typical = int(nearest.min())  # most operations, because the images have falling loads
-    far = [i for i in range(len(images)) if distances[i] > ALIKE and loads[i] >= _OUTLIER_LOAD * total and i != typical]
+    far = [
+        i
+        for i in range(len(images))
+        if distances[i] > ALIKE and loads[i] >= _OUTLIER_LOAD * total and i != typical
+    ]
     counts = IoCounts()
     for image in images:
         counts = counts.plus(image.counts)

@@ -16,7 +16,9 @@ from cephfit.core.values.image_io import FleetLoad, ImageLoad, ImageName, IoCoun
 
 PERIOD_SECONDS = 5.0
 """Seconds of a rate: Ceph's default of ``mgr_stats_period``."""
-_REMEDY = "save the output of `rbd perf image iostat --format json POOL`, once or several times, in one file or more"
+_REMEDY = (
+    "save the output of `rbd perf image iostat --format json POOL`, once or several times, in one file or more"
+)
 
 
 def documents(text: str, *, where: str) -> list[Any]:
@@ -57,7 +59,9 @@ def load_of(saved: Sequence[tuple[str, Any]], *, interval_seconds: float | None)
     kinds = {_kind(document, where) for where, document in saved}
     source = ", ".join(dict.fromkeys(where for where, _ in saved))
     if len(kinds) > 1:
-        raise InputError("rates and counters cannot be used together", where=source, remedy="give one kind of file")
+        raise InputError(
+            "rates and counters cannot be used together", where=source, remedy="give one kind of file"
+        )
     try:
         if kinds == {"counters"}:
             return load_between([counters_reading(document) for _, document in saved], source=source)

@@ -53,12 +53,6 @@ class Scrape:
     is_timed: bool
 
 
-def looks_like_prometheus(text: str) -> bool:
-    """Return whether a text may be a scrape: its first line with content is a comment or a metric's name."""
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return first.startswith("#") or first.partition("{")[0].split(" ")[0].replace(":", "_").isidentifier()
-
-
 def parse_scrape(text: str, *, where: str) -> Scrape:
     """Parse one scrape.
 

@@ -144,7 +144,18 @@ def _print(
     idle = f"; {_n(n_idle, 'more image')} without I/O" if n_idle else ""
     click.echo(f"{fleet.source}, {format_seconds(fleet.seconds)}{idle}")
     click.echo()
-    columns = ["class", "images", "ops/s", "busiest", "MiB/s", "read KiB", "write KiB", "reads", "ms", "of all ops"]
+    columns = [
+        "class",
+        "images",
+        "ops/s",
+        "busiest",
+        "MiB/s",
+        "read KiB",
+        "write KiB",
+        "reads",
+        "ms",
+        "of all ops",
+    ]
     rows = [_row(one.name, one.images, fleet) for one in classes]
     rows.append(_row("all", [i for one in classes for i in one.images], fleet))
     print_table(columns, rows, right=range(1, len(columns)))
@@ -222,6 +233,7 @@ def _how_to_trace(images: Sequence[ImageLoad]) -> list[str]:
     lines = [
         "In the guest that uses it (as /dev/vdb, say), or on a host that maps it (as /dev/rbd/POOL/IMAGE):",
         f"  cephfit trace capture /dev/vdb --seconds {_TRACE_SECONDS} -o trace/",
+        "  cephfit trace profile trace/ -o profile.json",
     ]
     owners = [command for image in images if (command := _owner(image))]
     if owners:
