@@ -1,9 +1,9 @@
 """The I/O of every image of a live cluster, from the manager's counters. Changes nothing.
 
 The counters are those behind `rbd perf image iostat` and `iotop`. After the first query, OSDs count the operations
-on the data objects of images, and report once per period (``mgr_stats_period``: 5 s). The manager adds them up, and
-stops a minute after the last query. Nothing is sampled: differences of counters miss no operation, except at both
-ends of the time, to within two periods.
+on the data objects of images, and report once per period (``mgr_stats_period``: 5 s). The manager adds them up,
+and stops a minute after the last query. Nothing is sampled: differences of counters miss no operation, except at
+both ends of the time, to within two periods.
 """
 
 import errno

@@ -83,9 +83,9 @@ def _checked(fleet: FleetLoad) -> FleetLoad:
     Raises:
         InputError: no image did anything.
     """
-    if not fleet.images or fleet.counts.operations <= 0:
+    if fleet.counts.operations <= 0:
         raise InputError(
-            f"no image did any I/O in {format_seconds(fleet.seconds)}" if fleet.images else "there are no images",
+            f"no image did any I/O in {format_seconds(fleet.seconds)}",
             where=fleet.source,
             remedy="read the counters while the images are in use, or for longer with --seconds",
         )
@@ -105,8 +105,8 @@ def _unexplained(where: str, own: float, total: float) -> str:
     if own >= _EXPLAINED_SHARE * total:
         return ""
     return (
-        f"in {where}, the images did {100 * own / total:.0f} % of the clients' operations: the rest is metadata of "
-        "images, other clients, or images that were not counted"
+        f"in {where}, the images did {100 * own / total:.0f} % of the clients' operations: the rest is metadata "
+        "of images, other clients, or images that were not counted"
     )
 
 
@@ -137,8 +137,8 @@ def _live(text: str, options: ClusterOptions, times: SurveyTimes, progress: Prog
         )
     if not all(reading.is_complete for reading in found):
         notes.append(
-            f"the manager lists at most {MOST_IMAGES} images of a pool in each of six orders: less busy images may be "
-            "missing; ceph-mgr's module prometheus lists all"
+            f"the manager lists at most {MOST_IMAGES} images of a pool in each of six orders: less busy images may "
+            "be missing; ceph-mgr's module prometheus lists all"
         )
     return replace(fleet, notes=tuple(notes))
 
@@ -176,8 +176,8 @@ def _scraped(url: str, times: SurveyTimes, progress: Progress) -> FleetLoad:
     fleet = load_between(found, source=where)
     if seconds < 10 * _URL_INTERVAL_SECONDS:
         note = (
-            f"ceph-mgr refreshes its counters every {_URL_INTERVAL_SECONDS:g} s by default, so rates of {seconds:g} s "
-            f"may be off by {100 * _URL_INTERVAL_SECONDS / seconds:.0f} %: use a longer time with --seconds"
+            f"ceph-mgr refreshes its counters every {_URL_INTERVAL_SECONDS:g} s by default, so rates of "
+            f"{seconds:g} s may be off by {100 * _URL_INTERVAL_SECONDS / seconds:.0f} %: use a longer time with --seconds"
         )
         return replace(fleet, notes=(*fleet.notes, note))
     return fleet
@@ -262,8 +262,8 @@ def _between_files(scrapes: Sequence[tuple[str, "Scrape"]], interval_seconds: fl
     ]
     fleet = load_between(sorted(readings, key=_time), source=source)
     note = (
-        f"the scrapes have no times; the {format_seconds(fleet.seconds)} between them are those of the files' last "
-        "changes: if the files were copied, give the seconds between two scrapes with --interval"
+        f"the scrapes have no times; the {format_seconds(fleet.seconds)} between them are those of the files' "
+        "last changes: if the files were copied, give the seconds between two scrapes with --interval"
     )
     return replace(fleet, notes=(*fleet.notes, note))
 

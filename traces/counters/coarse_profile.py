@@ -42,8 +42,8 @@ def coarse_profile(
     notes = [*fleet.notes]
     if len(images) > 1:
         notes.append(
-            f"this is the mean of {len(images)} images, each observed for {fleet.seconds:g} s: the duration is the "
-            "sum of these times"
+            f"this is the mean of {len(images)} images, each observed for {fleet.seconds:g} s: the duration is "
+            "the sum of these times"
         )
     if random_share is not None:
         notes.append(f"the share of random accesses, {100 * random_share:g} %, is an assumption")

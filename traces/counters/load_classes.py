@@ -7,9 +7,9 @@ Each image with operations is a point of four features, scaled so that a distanc
 - per direction, the logarithm to base 2 of the mean size over 4 KiB, weighted by the direction's share of the
   operations, so that a size that rarely occurs decides nothing.
 
-Images are merged bottom up, by the mean distance between groups (average linkage). Groups are merged while that is at
-most ``ALIKE``: a factor of 4 in size, of 16 in rate, or half of the operations in the other direction. This rule
-gives the number of classes, unless the caller gives the number. The result does not depend on the order of images.
+Images are merged bottom up, by the mean distance between groups (average linkage). Groups are merged while that is
+at most ``ALIKE``: a factor of 4 in size, of 16 in rate, or half of the operations in the other direction. This
+rule gives the number of classes, unless the caller gives it. The result does not depend on the order of images.
 """
 
 import math
@@ -29,12 +29,12 @@ ALIKE = 2.0
 COVERED = 0.9
 """Share of the operations whose classes get a trace, those with most operations first."""
 _NEAREST = 0.25
-"""The image to trace is the one with most operations in this share of the images, nearest to the class's centre."""
+"""The image to trace is the one with most operations in this share of the images, nearest to the centre."""
 _OUTLIER_LOAD = 0.01
 """Smallest share of the operations of an outlier that is named."""
 _MOST_CLUSTERED = 4000
-"""Images that are clustered, because time and memory are quadratic: half of them those with most operations, half at
-even steps of the others by falling load. The rest join the class with the nearest centre."""
+"""Images that are clustered, because time and memory are quadratic: half of them those with most operations, half
+at even steps of the others by falling load. The rest join the class with the nearest centre."""
 _SIZE_NBYTES = 4096.0
 
 

@@ -1,8 +1,8 @@
 """Saved JSON of `rbd perf image iostat --format json`, and of the manager's own commands behind it.
 
 `rbd perf image iostat` writes a list of images with rates over the manager's last period, without a time
-(src/tools/rbd/action/Perf.cc of Ceph). `ceph rbd perf image stats` and `counters` write an object with a time, rates
-or counters (src/pybind/mgr/rbd_support/perf.py). Latencies are nanoseconds.
+(src/tools/rbd/action/Perf.cc of Ceph). `ceph tell mgr rbd perf image stats`, or `counters`, gives an object with a
+time, and rates or counters (src/pybind/mgr/rbd_support/perf.py). Latencies are nanoseconds.
 """
 
 import json

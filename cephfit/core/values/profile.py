@@ -43,7 +43,7 @@ _READABLE_VERSIONS = (1, 2)
 """Version 2 added alignment, demands, idle time and commits, all optional."""
 
 COARSE = "coarse"
-"""Key of a description: true if the profile was made from counters, so that only rates and mean sizes are known."""
+"""Key of a description: true if the profile is from counters, so that only rates and mean sizes are known."""
 
 _BIN_NAMES = tuple(b.name for b in SIZE_BINS)
 _OPS = (Op.READ, Op.WRITE)
