@@ -137,8 +137,8 @@ def _live(text: str, options: ClusterOptions, times: SurveyTimes, progress: Prog
         )
     if not all(reading.is_complete for reading in found):
         notes.append(
-            f"the manager lists at most {MOST_IMAGES} images of a pool in each of six orders: less busy images may "
-            "be missing; ceph-mgr's module prometheus lists all"
+            f"the manager lists at most {MOST_IMAGES} images of a pool in each of six orders: less busy images "
+            "may be missing; ceph-mgr's module prometheus lists all"
         )
     return replace(fleet, notes=tuple(notes))
 
@@ -177,7 +177,8 @@ def _scraped(url: str, times: SurveyTimes, progress: Progress) -> FleetLoad:
     if seconds < 10 * _URL_INTERVAL_SECONDS:
         note = (
             f"ceph-mgr refreshes its counters every {_URL_INTERVAL_SECONDS:g} s by default, so rates of "
-            f"{seconds:g} s may be off by {100 * _URL_INTERVAL_SECONDS / seconds:.0f} %: use a longer time with --seconds"
+            f"{seconds:g} s may be off by {100 * _URL_INTERVAL_SECONDS / seconds:.0f} %: "
+            "use a longer time with --seconds"
         )
         return replace(fleet, notes=(*fleet.notes, note))
     return fleet

@@ -6,13 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import rbd
 from click.testing import CliRunner
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.cli.main import cephfit
 from cephfit.core.units import MIB
 from cephfit.lab.cluster import Lab
+
+rbd = pytest.importorskip("rbd", reason="needs Ceph's Python bindings")
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
 

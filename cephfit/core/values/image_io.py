@@ -190,7 +190,7 @@ def load_between(readings: Sequence[Reading], *, source: str) -> FleetLoad:
         raise InputError(
             "counters were read once only, which gives no rates",
             where=source,
-            remedy="read them twice, minutes apart, and give both files; or give the URL, which is read several times",
+            remedy="read them twice, minutes apart, and give both files, or give the URL",
         )
     lengths = [after.seconds - before.seconds for before, after in itertools.pairwise(readings)]
     if min(lengths) <= 0:
