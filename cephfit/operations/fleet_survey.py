@@ -121,7 +121,7 @@ def _live(text: str, options: ClusterOptions, times: SurveyTimes, progress: Prog
             where="--interval",
             remedy=f"use at most {LONGEST_INTERVAL_SECONDS:g} s",
         )
-    found = []
+    found: list[Reading] = []
     with closing(_admin(text, options)) as admin:
         progress.start(f"counting the I/O of all images of {text}", seconds)
         for reading in readings(admin, seconds=seconds, interval_seconds=interval):

@@ -34,15 +34,9 @@ _OWNERS = (
 """Names that Cinder and Nova give to images, and the command that finds the server which uses one."""
 
 
-class _Classes(click.ParamType):
-    """``auto``, which becomes None, or a number from 1."""
-
-    name = "N|auto"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        if value is None or value == "auto":
-            return None
-        return int(click.IntRange(min=1).convert(value, param, ctx))
+def _number_of_classes(context: click.Context, parameter: click.Parameter, value: str) -> int | None:
+    """Return a number from 1; None for ``auto``."""
+    return None if value == "auto" else int(click.IntRange(min=1).convert(value, parameter, context))
 
 
 @click.command("survey", short_help="Show what all images of a cluster ask for, and which to trace.")
@@ -59,7 +53,7 @@ class _Classes(click.ParamType):
 @click.option(
     "--classes",
     "n_classes",
-    type=_Classes(),
+    callback=_number_of_classes,
     default="auto",
     show_default=True,
     metavar="N|auto",

@@ -130,6 +130,7 @@ class FleetLoad:
         images: sorted by name; also those that did nothing.
         totals: as in ``Reading``, in the whole time.
         notes: what limits the figures, one sentence each.
+        counts: the sum over all images.
     """
 
     source: str
@@ -137,18 +138,17 @@ class FleetLoad:
     images: tuple[ImageLoad, ...]
     totals: Mapping[str, IoCounts] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    counts: IoCounts = field(init=False)
 
     @property
     def seconds(self) -> float:
         return sum(self.interval_seconds)
 
-    @property
-    def counts(self) -> IoCounts:
-        """The sum over all images."""
+    def __post_init__(self) -> None:
         total = IoCounts()
         for image in self.images:
             total = total.plus(image.counts)
-        return total
+        object.__setattr__(self, "counts", total)
 
     def busiest_rate(self, images: Sequence[ImageLoad]) -> float:
         """Return the operations per second of images together in their busiest interval."""
