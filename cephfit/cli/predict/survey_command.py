@@ -34,7 +34,7 @@ _OWNERS = (
 """Names that Cinder and Nova give to images, and the command that finds the server which uses one."""
 
 
-def _number_of_classes(context: click.Context, parameter: click.Parameter, value: str) -> int | None:
+def _number_of_classes(context: click.Context, parameter: click.Parameter, value: Any) -> int | None:
     """Return a number from 1; None for ``auto``."""
     return None if value == "auto" else int(click.IntRange(min=1).convert(value, parameter, context))
 
