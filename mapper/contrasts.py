@@ -9,7 +9,7 @@ from cephfit.core.protocols import Predictor
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.prediction import PredictionSet, Verdict
 from cephfit.core.values.prediction_model import model_called
-from cephfit.core.values.profile import Profile
+from cephfit.core.values.profile import COARSE, Profile
 
 DirectComparison = Callable[[str], frozenset[str]]
 """Maps the name of a reference to the configurations that differ significantly from it in one direction."""
@@ -90,11 +90,22 @@ def ranked(model_predictor: Predictor, profile: Profile, baselines: Baselines) -
     as_good = _alike(predictions.best, worse_than(model_predictor, profile, baselines, predictions), predictions)
     as_bad = _alike(predictions.worst, better_than(model_predictor, profile, baselines, predictions), predictions)
     notes = (
+        *_of_counters(profile),
         *predictions.notes,
         *_owed_to_chance(predictions, predictions.best, as_good, "lead"),
         *_owed_to_chance(predictions, predictions.worst, as_bad, "lag"),
     )
     return replace(predictions, as_good=as_good, notes=notes)
+
+
+def _of_counters(profile: Profile) -> list[str]:
+    """Return a note on a profile that was made from counters."""
+    if profile.description.get(COARSE) is not True:
+        return []
+    return [
+        "the profile was made from counters, so sizes other than the mean, the share of random accesses and the "
+        "number outstanding are unknown; the intervals do not contain that: trace a typical image"
+    ]
 
 
 def _alike(extreme: str, differing_from: DirectComparison, predictions: PredictionSet) -> tuple[str, ...]:

@@ -43,6 +43,10 @@ _COMMANDS = {
         "cephfit.cli.trace.trace_commands",
         "Workload traces: capture, workload, profile, show, plot, compare, convert, jobs, replay.",
     ),
+    "survey": (
+        "cephfit.cli.predict.survey_command",
+        "Show what all images of a cluster ask for, and which to trace.",
+    ),
     "map": ("cephfit.cli.predict.map_command", "Predict every configuration for a workload profile."),
     "place": ("cephfit.cli.predict.place_command", "Recommend one of the measured pools for each workload."),
     "capacity": (

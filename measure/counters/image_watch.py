@@ -23,6 +23,7 @@ from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.errors import CephfitError
 from cephfit.core.optional_modules import optional_module
 from cephfit.core.protocols import CephAdmin, Client
+from cephfit.core.rbd_perf import image_values
 from cephfit.core.values.cells import Op
 from cephfit.core.waiting import wait_until_clear
 from cephfit.measure.ceph_bench.bench_process import Image, image_of
@@ -62,20 +63,16 @@ class ImageIo:
 def parse(answer: Mapping[str, Any]) -> dict[tuple[str, str], ImageIo]:
     """Parse the output of ``rbd perf image counters`` into (pool, image) to counters. Pure.
 
-    A deleted image is listed for some minutes more. A new image with the same name continues its counts.
-
     Raises:
         KeyError, TypeError, ValueError: the output has another form.
     """
-    names = list(answer["counter_descriptors"])
-    places = [names.index(word) for word in ("write_ops", "read_ops", "write_bytes", "read_bytes")]
-    found: dict[tuple[str, str], ImageIo] = {}
-    for counter in answer["counters"]:
-        for key, values in counter.items():  # one entry, such as "0/volume": [...]
-            number, _, image = str(key).partition("/")
-            place = (str(answer["pool_descriptors"][number]), image)
-            found[place] = found.get(place, ImageIo()).plus(ImageIo(*(int(values[p]) for p in places)))
-    return found
+    words = ("write_ops", "read_ops", "write_bytes", "read_bytes")
+    return {
+        ("/".join(filter(None, (name.pool, name.namespace))), name.image): ImageIo(
+            *(int(values[w]) for w in words)
+        )
+        for name, values in image_values(answer, "counter").items()
+    }
 
 
 def image_count(

@@ -42,6 +42,9 @@ PROFILE_SCHEMA_VERSION = 2
 _READABLE_VERSIONS = (1, 2)
 """Version 2 added alignment, demands, idle time and commits, all optional."""
 
+COARSE = "coarse"
+"""Key of a description: true if the profile is from counters, so that only rates and mean sizes are known."""
+
 _BIN_NAMES = tuple(b.name for b in SIZE_BINS)
 _OPS = (Op.READ, Op.WRITE)
 _MOST = 2**63 - 1

@@ -1,0 +1,141 @@
+"""Scrapes of ceph-mgr's module `prometheus`: the text format of Prometheus.
+
+The module (src/pybind/mgr/prometheus/module.py of Ceph) gives for each image of ``rbd_stats_pools`` the counters
+``ceph_rbd_{read,write}_{ops,bytes}`` and ``ceph_rbd_{read,write}_latency_{sum,count}``, with the labels ``pool``,
+``namespace`` and ``image``. The help text calls the latencies milliseconds, but OSDs count nanoseconds
+(src/osd/DynamicPerfStats.h). ``ceph_pool_*`` and ``ceph_osd_op_*`` count the clients' I/O of pools and OSDs.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from cephfit.core.errors import InputError
+from cephfit.core.values.image_io import ImageName, IoCounts, Reading
+
+_IMAGE = {
+    "ceph_rbd_read_ops": "reads",
+    "ceph_rbd_write_ops": "writes",
+    "ceph_rbd_read_bytes": "read_nbytes",
+    "ceph_rbd_write_bytes": "written_nbytes",
+    "ceph_rbd_read_latency_sum": "read_latency_ns",
+    "ceph_rbd_write_latency_sum": "write_latency_ns",
+}
+_POOL = {
+    "ceph_pool_rd": "reads",
+    "ceph_pool_wr": "writes",
+    "ceph_pool_rd_bytes": "read_nbytes",
+    "ceph_pool_wr_bytes": "written_nbytes",
+}
+_OSD = {
+    "ceph_osd_op_r": "reads",
+    "ceph_osd_op_w": "writes",
+    "ceph_osd_op_r_out_bytes": "read_nbytes",
+    "ceph_osd_op_w_in_bytes": "written_nbytes",
+}
+_NEEDED = ("ceph_rbd_read_ops", "ceph_rbd_write_ops", "ceph_rbd_read_bytes", "ceph_rbd_write_bytes")
+COUNT_IMAGES = 'ceph config set mgr mgr/prometheus/rbd_stats_pools "POOL1,POOL2"'
+"""The command that makes the module count images; it names the pools to count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """One scrape.
+
+    Attributes:
+        reading: its counters; ``seconds`` is 0 if the text has no times.
+        is_timed: whether the text has times: those of a federated Prometheus have, those of ceph-mgr have not.
+    """
+
+    reading: Reading
+    is_timed: bool
+
+
+def parse_scrape(text: str, *, where: str) -> Scrape:
+    """Parse one scrape.
+
+    Raises:
+        InputError: it is not in the text format, not from ceph-mgr, or has no counters of images.
+    """
+    images: dict[ImageName, dict[str, float]] = {}
+    totals: dict[str, dict[str, float]] = {}
+    pools: dict[str, str] = {}
+    times: Counter[float] = Counter()
+    n_ceph = 0
+    for name, labels, value, time in _samples(text, where):
+        n_ceph += name.startswith("ceph_")
+        if name == "ceph_pool_metadata":
+            pools[labels.get("pool_id", "")] = labels.get("name", "")
+        elif name in _IMAGE and "image" in labels:
+            image = ImageName(labels.get("pool", ""), labels.get("namespace", ""), labels["image"])
+            _add(images.setdefault(image, {}), _IMAGE[name], value)
+            if time is not None:
+                times[time] += 1
+        elif name in _POOL:
+            _add(totals.setdefault(f"pool {labels.get('pool_id', '')}", {}), _POOL[name], value)
+        elif name in _OSD:
+            _add(totals.setdefault(labels.get("ceph_daemon", "osd"), {}), _OSD[name], value)
+    if not images:
+        raise _no_images(n_ceph, where)
+    for image, counts in images.items():
+        lacking = [n for n in _NEEDED if _IMAGE[n] not in counts]
+        if lacking:
+            raise InputError(
+                f"image {image} has no {' and no '.join(lacking)}",
+                where=where,
+                remedy="keep all metrics whose names begin with ceph_rbd_",
+            )
+    named = {f"pool {number}": f"pool {name}" for number, name in pools.items() if name}
+    reading = Reading(
+        seconds=times.most_common(1)[0][0] if times else 0.0,
+        images={name: _image_counts(counts) for name, counts in images.items()},
+        totals={named.get(name, name): IoCounts(**counts) for name, counts in totals.items()},
+    )
+    return Scrape(reading, bool(times))
+
+
+def _samples(text: str, where: str) -> Iterator[tuple[str, Mapping[str, str], float, float | None]]:
+    """Yield name, labels, value and time in seconds of all samples.
+
+    Raises:
+        InputError: the text is in another format.
+    """
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                # The parser adds the suffix that OpenMetrics requires of counters.
+                name = sample.name.removesuffix("_total")
+                time = None if sample.timestamp is None else float(sample.timestamp)
+                yield name, sample.labels, float(sample.value), time
+    except (ValueError, KeyError, IndexError) as error:
+        raise InputError(
+            f"this is not the text format of Prometheus: {str(error) or repr(error):.200}",
+            where=where,
+            remedy="save a scrape of ceph-mgr: curl -s http://MGR:9283/metrics -o FILE",
+        ) from None
+
+
+def _add(counts: dict[str, float], name: str, value: float) -> None:
+    counts[name] = counts.get(name, 0.0) + value
+
+
+def _image_counts(counts: Mapping[str, float]) -> IoCounts:
+    unknown = {"read_latency_ns": float("nan"), "write_latency_ns": float("nan")}
+    return IoCounts(**{**unknown, **counts})
+
+
+def _no_images(n_ceph: int, where: str) -> InputError:
+    if not n_ceph:
+        return InputError(
+            "the text has no metric of Ceph",
+            where=where,
+            remedy="scrape ceph-mgr, not another exporter: curl -s http://MGR:9283/metrics; "
+            "`ceph mgr services` names the address",
+        )
+    return InputError(
+        "the text has no counters of images (ceph_rbd_*), only of daemons and pools",
+        where=where,
+        remedy=f"let ceph-mgr count them, then scrape it twice: {COUNT_IMAGES}",
+    )
