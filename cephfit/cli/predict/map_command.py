@@ -22,6 +22,7 @@ from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
 if TYPE_CHECKING:
     from cephfit.core.values.prediction import Prediction, PredictionSet
     from cephfit.core.values.profile import Profile
+    from cephfit.core.values.supply import SupplySet
 
 _SHOWN_CELLS = 6
 _SHOWN_MOVES = 3
@@ -56,8 +57,10 @@ def command(
     client, run, iops, and may have iodepth, clients, sync, align, load.
     """
     from cephfit.core.profile_files import read_profile
+    from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
+    from cephfit.mapper.supply import supply_or_reason
     from cephfit.results import open_baselines
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
@@ -72,15 +75,18 @@ def command(
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
     with may_be_unfinished(measured):
-        predictions = ranked(model_predictor, profile, open_baselines(location, run_id, load))
+        baselines = open_baselines(location, run_id, load)
+        predictions = ranked(model_predictor, profile, baselines)
+    supply = supply_or_reason(profile, baselines, confidence=confidence)
     if stored and save is not False and (not_saved := _save(location, run_id, load, profile, predictions)):
         click.echo(
             f"the prediction is not saved: {not_saved}; give `cephfit report` the profile with --profile", err=True
         )
     if as_json:
-        print_json({**predictions.to_json(), "measured": measured})
+        fit = fit_of(supply).to_json()
+        print_json({**predictions.to_json(), "measured": measured, **supply.to_json(), "fit": fit})
     else:
-        _print(predictions, run_notes(measured))
+        _print(predictions, supply, run_notes(measured))
 
 
 def _refuse_read_only(location: str) -> None:
@@ -105,7 +111,10 @@ def _save(location: str, run_id: str | None, load: str, profile: Profile, predic
     return ""
 
 
-def _print(predictions: PredictionSet, warnings: list[str]) -> None:
+def _print(predictions: PredictionSet, supply: SupplySet, warnings: list[str]) -> None:
+    from cephfit.core.values.fit import fit_of
+
+    click.echo(f"{predictions.profile} {fit_of(supply).text}")
     click.echo(f"Workload {predictions.profile}, baselines from {predictions.baselines}")
     for warning in warnings:
         click.echo(warning)
@@ -116,18 +125,25 @@ def _print(predictions: PredictionSet, warnings: list[str]) -> None:
     errs = any(p.error_share is not None for p in predictions.predictions)
     columns = ["configuration", "relative", f"{predictions.confidence * 100:g} % interval", "verdict", "moved by"]
     rows = [_row(p) for p in predictions.predictions]
+    right = [1, 2]
+    if supply.supplies:
+        columns[3:3] = ["serves per second", "headroom"] if supply.demand else ["serves per second"]
+        right = list(range(1, 3 + len(columns) - 5))
+        for row, p in zip(rows, predictions.predictions, strict=True):
+            row[3:3] = supply.texts_of(p.configuration)[: len(columns) - 5]
     if errs:
         columns.insert(3, "by the model")
         for row, p in zip(rows, predictions.predictions, strict=True):
             row.insert(3, "" if p.error_share is None else f"{100 * p.error_share:.0f} %")
-    print_table(columns, rows, right=(1, 2, 3) if errs else (1, 2))
+        right.append(right[-1] + 1)
+    print_table(columns, rows, right=right)
     if errs:
         click.echo(
             "By the model: the part of the squared width that is the model's own error; the rest is scatter"
         )
     click.echo()
     _print_weights(predictions)
-    for note in predictions.notes:
+    for note in dict.fromkeys((*predictions.notes, *supply.notes)):
         click.echo(f"Note: {note}")
 
 
