@@ -86,7 +86,7 @@ def command(
         fit = fit_of(supply).to_json()
         print_json({**predictions.to_json(), "measured": measured, **supply.to_json(), "fit": fit})
     else:
-        _print(predictions, supply, run_notes(measured))
+        _print(predictions, run_notes(measured), supply)
 
 
 def _refuse_read_only(location: str) -> None:
@@ -111,10 +111,11 @@ def _save(location: str, run_id: str | None, load: str, profile: Profile, predic
     return ""
 
 
-def _print(predictions: PredictionSet, supply: SupplySet, warnings: list[str]) -> None:
+def _print(predictions: PredictionSet, warnings: list[str], supply: SupplySet | None = None) -> None:
     from cephfit.core.values.fit import fit_of
 
-    click.echo(f"{predictions.profile} {fit_of(supply).text}")
+    if supply is not None:
+        click.echo(f"{predictions.profile}: {fit_of(supply).text}")
     click.echo(f"Workload {predictions.profile}, baselines from {predictions.baselines}")
     for warning in warnings:
         click.echo(warning)
@@ -126,7 +127,7 @@ def _print(predictions: PredictionSet, supply: SupplySet, warnings: list[str]) -
     columns = ["configuration", "relative", f"{predictions.confidence * 100:g} % interval", "verdict", "moved by"]
     rows = [_row(p) for p in predictions.predictions]
     right = [1, 2]
-    if supply.supplies:
+    if supply is not None and supply.supplies:
         columns[3:3] = ["serves per second", "headroom"] if supply.demand else ["serves per second"]
         right = list(range(1, 3 + len(columns) - 5))
         for row, p in zip(rows, predictions.predictions, strict=True):
@@ -143,7 +144,7 @@ def _print(predictions: PredictionSet, supply: SupplySet, warnings: list[str]) -
         )
     click.echo()
     _print_weights(predictions)
-    for note in dict.fromkeys((*predictions.notes, *supply.notes)):
+    for note in dict.fromkeys((*predictions.notes, *(supply.notes if supply else ()))):
         click.echo(f"Note: {note}")
 
 

@@ -22,6 +22,7 @@ from cephfit.cli.terminal.output import json_option, print_json, print_table
 if TYPE_CHECKING:
     from cephfit.ceph.pools.pool_plan import Space
     from cephfit.core.values.prediction import PredictionSet
+    from cephfit.core.values.supply import SupplySet
     from cephfit.mapper.pool_choice import PoolChoice
 
 
@@ -72,9 +73,11 @@ def command(
     """
     from cephfit.ceph.pools.pool_plan import cost_of
     from cephfit.core.profile_files import read_profile
+    from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import worse_than
     from cephfit.mapper.pool_choice import choose_pool
+    from cephfit.mapper.supply import supply_or_reason
     from cephfit.results import open_baselines
     from cephfit.results.report.formatting import level
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
@@ -85,7 +88,7 @@ def command(
     baselines = open_baselines(location, run_id, load)
     spaces = _spaces(location, run_id, (*former_placements, *placements))
     by_class = parse_prices(prices, spaces)
-    choices: list[tuple[PredictionSet, PoolChoice]] = []
+    choices: list[tuple[PredictionSet, PoolChoice, SupplySet]] = []
     for path in profiles:
         profile = read_profile(path)
         with may_be_unfinished(measured):
@@ -93,7 +96,8 @@ def command(
         rivals = spaces or {p.configuration: None for p in predictions.predictions}
         costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
         behind = worse_than(model_predictor, profile, baselines, predictions)
-        choices.append((predictions, choose_pool(predictions, costs, behind, at_least=at_least)))
+        supply = supply_or_reason(profile, baselines, confidence=confidence)
+        choices.append((predictions, choose_pool(predictions, costs, behind, at_least=at_least), supply))
     if as_json:
         print_json(
             {
@@ -103,16 +107,22 @@ def command(
                 "prices": by_class,
                 "measured": measured,
                 "placements": [
-                    {**choice.to_json(), **_space_json(choice, spaces), "notes": list(predictions.notes)}
-                    for predictions, choice in choices
+                    {
+                        **choice.to_json(),
+                        **_space_json(choice, spaces),
+                        **supply.to_json(),
+                        "fit": fit_of(supply, only=choice.chosen).to_json(),
+                        "notes": list(predictions.notes),
+                    }
+                    for predictions, choice, supply in choices
                 ],
             }
         )
         return
     for warning in run_notes(measured):
         click.echo(warning)
-    for predictions, choice in choices:
-        _print(choice, spaces, predictions.notes, priced=bool(prices))
+    for predictions, choice, supply in choices:
+        _print(choice, spaces, predictions.notes, supply, priced=bool(prices))
     click.echo(
         f"{level(confidence)} intervals, joint over all configurations; the default pool = 100; "
         f"model {model}. Fast enough holds at this level, and so does slower, over all pairs of pools. The "
@@ -215,8 +225,18 @@ def _space_json(choice: PoolChoice, spaces: dict[str, Space | None]) -> dict[str
     return {"bytes_on_disks_per_byte": dict(space) if space else None}
 
 
-def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[str], *, priced: bool) -> None:
+def _print(
+    choice: PoolChoice,
+    spaces: dict[str, Space | None],
+    notes: Sequence[str],
+    supply: SupplySet,
+    *,
+    priced: bool,
+) -> None:
+    from cephfit.core.values.fit import fit_of
+
     click.echo(f"{choice.profile}: {choice.chosen or 'no pool'}, {choice.why}")
+    click.echo(f"  {fit_of(supply, only=choice.chosen).text}")
     rows = []
     for c in choice.candidates:
         space = spaces.get(c.configuration)
@@ -228,6 +248,7 @@ def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[
                 c.configuration,
                 f"{c.relative:.0f}",
                 interval,
+                *supply.texts_of(c.configuration),
                 _takes(space),
                 _cost(c.cost),
                 c.status.value,
@@ -235,7 +256,8 @@ def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[
         )
     what = "price of a byte" if priced else "bytes on disks"
     indented = [(f"  {row[0]}", *row[1:]) for row in rows]
-    print_table(("  pool", "relative", "interval", "takes", what, ""), indented, right=(1, 2, 4))
+    head = ("  pool", "relative", "interval", "serves per second", "headroom", "takes", what, "")
+    print_table(head, indented, right=(1, 2, 3, 4, 6))
     for note in notes:
         click.echo(f"  Note: {note}")
     click.echo()

@@ -106,41 +106,45 @@ def fit_of(found: SupplySet, *, only: str = "") -> Fit:
         chosen, verdict = best, verdict_of(demand, best)
     elif verdict is Verdict.NOT:
         chosen = best
-    text = f"{_compared(demand, chosen, verdict, _place(default, chosen))}; {_of_waiting(demand)}"
+    text = f"{_compared(demand, chosen, verdict, default)}; {_of_waiting(demand)}"
     return Fit(verdict, chosen.configuration, text)
 
 
-def _place(default: Supply, chosen: Supply) -> str:
-    if chosen is default:
-        return f" {default.configuration}"
-    return f" {chosen.configuration}, not {default.configuration}"
+_TOO_SLOW = {
+    Verdict.MAYBE_PEAK: "may be too slow in the busiest second",
+    Verdict.PEAK: "is too slow in the busiest second",
+    Verdict.DEEPER: "would need more I/O outstanding",
+    Verdict.MAYBE: "may be too slow",
+    Verdict.NOT: "is too slow",
+}
 
 
-def _compared(demand: WorkloadDemand, supply: Supply, verdict: Verdict, place: str) -> str:
-    mean, headroom = rate_text(demand.accesses_per_s), supply.headroom(demand).value
+def _compared(demand: WorkloadDemand, supply: Supply, verdict: Verdict, default: Supply) -> str:
+    name, mean = supply.configuration, rate_text(demand.accesses_per_s)
     if verdict is Verdict.NOT:
-        return f"does not fit: needs {mean}/s, the best ({supply.configuration}) serves {_served(supply)}"
+        return f"does not fit: needs {mean}/s, the best ({name}) serves {_served(supply, ' (', ')')}"
     peak = ""
     if demand.busiest_second is not None:
         peak = f", busiest second {rate_text(demand.busiest_second)}/s"
-    asks = f"mean {mean}/s{peak}; {supply.configuration} serves {_served(supply, '; ')}"
-    if verdict is Verdict.FITS:
-        over = f" {times_text(headroom)} times over"
-        return f"fits{place}{over} ({asks})"
+    asks = f"mean {mean}/s{peak}; {name} serves {_served(supply, ', ')}"
     if verdict is Verdict.DEEPER:
         had = "as it had" if demand.outstanding is None else f"as it had ({demand.outstanding:.2g})"
-        asks += f", and {rate_text(supply.own_depth.value)}/s with only as many outstanding {had}"
-    if verdict is Verdict.MAYBE:
-        return f"may fit{place}: {asks}"
-    return f"{verdict.value.replace('fits', f'fits{place}', 1)}: {asks}"
+        asks += f"; {rate_text(supply.own_depth.value)}/s with only as many outstanding {had}"
+    other = ""
+    if default is not supply:
+        other = f", and {default.configuration}, the default, {_TOO_SLOW[verdict_of(demand, default)]}"
+    if verdict is Verdict.FITS:
+        return f"fits {name} {times_text(supply.headroom(demand).value)} times over{other} ({asks})"
+    verb, _, rest = verdict.value.partition("fit" if verdict is Verdict.MAYBE else "fits")
+    verb += "fit" if verdict is Verdict.MAYBE else "fits"
+    return f"{verb} {name}{rest}{other}: {asks}"
 
 
-def _served(supply: Supply, joint: str = "") -> str:
+def _served(supply: Supply, opening: str, closing: str = "") -> str:
     ends = ends_text(supply.most) or "measured once, so without an interval"
     together = f" to {supply.n_clients} clients together" if supply.n_clients > 1 else ""
     bound = " and may serve more than was measured" if supply.is_bound else ""
-    text = f"{rate_text(supply.most.value)}/s{together}"
-    return f"{text}, {ends}{bound}" if joint else f"{text} ({ends}{bound})"
+    return f"{rate_text(supply.most.value)}/s{together}{opening}{ends}{bound}{closing}"
 
 
 def _of_waiting(demand: WorkloadDemand) -> str:
@@ -149,7 +153,8 @@ def _of_waiting(demand: WorkloadDemand) -> str:
         return "the trace does not show whether it waits for storage: on faster storage it may ask for more"
     outstanding = f"I/O outstanding {100 * share:.2g} % of the time"
     if share > _WAITS:
-        return f"it waits for storage ({outstanding}): its rate is what the traced storage served, and it would use more"
+        traced = "its rate is what the traced storage served, and it would use more"
+        return f"it waits for storage ({outstanding}): {traced}"
     limit = f"no configuration can shorten its run time by more than {100 * share:.2g} %"
     if share < _HARDLY_WAITS:
         return f"storage is not what this workload waits for ({outstanding}): {limit}"
