@@ -64,15 +64,16 @@ class Kinds:
     """What a model makes of workloads, given what was measured.
 
     Models that add time use sizes, depths, alignment and commits, where profile and baselines tell them. Of a
-    profile that only has counts, a cell that was not measured is interpolated if others of its pattern were.
+    profile that only has counts, a cell that was not measured is interpolated if others of its op were; a note
+    names the share for which the other kind of offsets (random or sequential) stands in.
     """
 
     def __init__(self, model: str, baselines: Baselines) -> None:
         self._asked = model_called(model)
-        loaded = {cell.pattern for name, cell in baselines.loaded if name == baselines.default}
+        loaded = {cell.pattern.op for name, cell in baselines.loaded if name == baselines.default}
         self._uses_demands = self._asked.adds_time and bool(baselines.loaded)
         self._lacking = np.array([(baselines.default, cell) not in baselines.cells for cell in CELLS])
-        self._unknown = self._lacking & np.array([cell.pattern not in loaded for cell in CELLS])
+        self._unknown = self._lacking & np.array([cell.pattern.op not in loaded for cell in CELLS])
 
     def of(self, profile: Profile) -> Kind:
         asked = self._asked

@@ -37,13 +37,20 @@ INTERVALS = (
 )
 
 
-def supply_set(profile: Profile, baselines: Baselines, *, confidence: float = DEFAULT_CONFIDENCE) -> SupplySet:
+def supply_set(
+    profile: Profile,
+    baselines: Baselines,
+    *,
+    confidence: float = DEFAULT_CONFIDENCE,
+    with_mix_notes: bool = True,
+) -> SupplySet:
     """Return what a workload needs, and what each configuration serves of its mix.
 
     Args:
         profile: of the workload; its demands if it has them, else its counts.
         baselines: of the configurations.
         confidence: level of each interval by itself, 0 to 1.
+        with_mix_notes: note what was not measured of the mix, as predictions do.
 
     Raises:
         InputError: the default lacks a rate that the mix needs, or the confidence is not between 0 and 1.
@@ -55,10 +62,11 @@ def supply_set(profile: Profile, baselines: Baselines, *, confidence: float = DE
             where="confidence",
         )
     demand = WorkloadDemand.of(profile)
-    found, notes = SupplySet(profile.name, baselines.source, demand, (), confidence, baselines.default), []
+    found = SupplySet(profile.name, baselines.source, demand, (), confidence, baselines.default)
     if baselines.measured_load.read_pct is not None:
         return replace(found, notes=(_NO_RATES_IN_A_MIX,))
-    measuring, notes = _measuring(profile, baselines)
+    measuring, of_mix = _measuring(profile, baselines)
+    notes = [*of_mix] if with_mix_notes else []
     rows = [its for name in baselines.configurations if (its := measuring.supply_of(name, confidence)) is not None]
     named = {s.configuration for s in rows}
     if lacking := [name for name in baselines.configurations if name not in named]:
@@ -80,10 +88,10 @@ def supply_or_reason(
 ) -> SupplySet:
     """Return ``supply_set``; without supplies, and with the reason as a note, where rates of the mix are lacking.
 
-    Predictions need fewer rates: models may read a profile in other cells.
+    For answers next to a prediction, which may need other rates, and which has the notes on the mix.
     """
     try:
-        return supply_set(profile, baselines, confidence=confidence)
+        return supply_set(profile, baselines, confidence=confidence, with_mix_notes=False)
     except InputError as error:
         demand = WorkloadDemand.of(profile)
         return SupplySet(
@@ -208,7 +216,10 @@ def _measuring(profile: Profile, baselines: Baselines) -> tuple[_Measuring, list
         measured = tuple(sorted(cells))
         if measured not in known:
             try:
-                known[measured] = _depths(profile, demands, measured, outstanding, baselines.source)
+                rates = {
+                    cell: math.fsum(loaded[name, cell].iops) / len(loaded[name, cell].iops) for cell in measured
+                }
+                known[measured] = _depths(profile, demands, rates, outstanding, baselines.source)
             except InputError:
                 if name == baselines.default:
                     raise
@@ -223,15 +234,19 @@ def _measuring(profile: Profile, baselines: Baselines) -> tuple[_Measuring, list
 def _depths(
     profile: Profile,
     demands: Sequence[Demand],
-    measured: Sequence[LoadedCell],
+    rates: Mapping[LoadedCell, float],
     outstanding: float | None,
     where: str,
 ) -> tuple[_Depths, list[str]]:
     """Return the mix at all depths, and what was not measured of it.
 
+    Args:
+        rates: by measured kind, sorted.
+
     Raises:
         InputError: no rate was measured for an op, or for accesses as large as those of a part that matters.
     """
+    measured = tuple(rates)
     depths = sorted({cell.iodepth for cell in measured})
     accesses = np.array([d.accesses for d in demands])
     shares = accesses / accesses.sum()
@@ -241,9 +256,11 @@ def _depths(
         return access, _Mix(access.cells, shares @ access.weights)
 
     access, own = weighed(demands)
-    access.refuse_unmeasured(shares, where=where)
+    seconds = shares * (access.weights @ np.array([1 / rates[cell] for cell in access.cells]))
+    of_time = seconds / seconds.sum()
+    access.refuse_unmeasured(of_time, where=where)
     of_depths = {depth: weighed(_at_depth(demands, depth))[1] for depth in depths}
-    return _Depths(own, of_depths, (outstanding or 0.0) > depths[-1]), access.notes(shares)
+    return _Depths(own, of_depths, (outstanding or 0.0) > depths[-1]), access.notes(of_time)
 
 
 def _at_depth(demands: Sequence[Demand], depth: int | None) -> tuple[Demand, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,8 +129,8 @@ def _findings(
         if not names:
             lost.append(f"run {run.run_id} on {run.target} has no samples yet")
         for name in names:
+            under, n_before = f" under load {name}" if name else "", len(pages)
             for profile in profiles or (None,):
-                under = f" under load {name}" if name else ""
                 try:
                     pages.append(
                         read_findings(store, run.run_id, name, predict=predict, serve=serve, profile=profile)
@@ -137,6 +138,9 @@ def _findings(
                 except InputError as error:
                     of = f" for {profile.name}" if profile else ""
                     lost.append(f"run {run.run_id} on {run.target}{under}{of}: {error.what}")
+            if profiles and len(pages) == n_before:  # what was measured is worth a page without these workloads
+                with suppress(InputError):
+                    pages.append(read_findings(store, run.run_id, name, predict=predict, serve=serve))
     return pages, lost
 
 

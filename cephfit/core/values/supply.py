@@ -197,6 +197,12 @@ class SupplySet(Tabular):
         found = self.of(configuration)
         return None if found is None or self.demand is None else found.headroom(self.demand)
 
+    def fit(self) -> str:
+        """Return the answer to "does it fit?" in words."""
+        from cephfit.core.values.fit import fit_of
+
+        return fit_of(self).text
+
     def texts_of(self, configuration: str) -> tuple[str, str]:
         """Return what a configuration serves and its headroom as text, with intervals; empty where unknown."""
         found, headroom = self.of(configuration), self.headroom_of(configuration)
