@@ -216,9 +216,7 @@ def _measuring(profile: Profile, baselines: Baselines) -> tuple[_Measuring, list
         measured = tuple(sorted(cells))
         if measured not in known:
             try:
-                rates = {
-                    cell: math.fsum(loaded[name, cell].iops) / len(loaded[name, cell].iops) for cell in measured
-                }
+                rates = dict(zip(measured, mean_rates(loaded, name, measured).tolist(), strict=True))
                 known[measured] = _depths(profile, demands, rates, outstanding, baselines.source)
             except InputError:
                 if name == baselines.default:

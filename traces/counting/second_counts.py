@@ -1,7 +1,7 @@
 """Count accesses per second of the clock, for the busiest second and minute of a trace.
 
-Only seconds with accesses are kept, so that a damaged time far away costs nothing. Counts of stretches are collected
-and added when they are asked for: joining stretches costs next to nothing, and is associative.
+Only seconds with accesses are kept, so that a damaged time far away costs nothing. Counts of stretches are
+collected, and added when they are asked for: joining stretches costs next to nothing, and is associative.
 """
 
 from collections.abc import Collection, Iterable, Mapping
