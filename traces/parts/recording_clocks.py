@@ -140,8 +140,8 @@ class PartSeconds:
 def next_seconds(span_ns: tuple[int, int], before: PartSeconds | None) -> PartSeconds:
     """Return where the seconds of the next part of a recording are counted: after those before it.
 
-    If the clock restarts, the time between is unknown. A minute then lies between the parts, so that no window of a
-    minute has accesses of both.
+    If the clock restarts, the time between is unknown. A minute then lies between the parts, so that no window of
+    a minute has accesses of both.
     """
     first, last = (ns // NS_PER_S for ns in span_ns)
     offset = before.offset if before else 0
