@@ -212,7 +212,7 @@ def needing(mean: float, peak: float | None = None, busy: float | None = 0.004) 
             Verdict.FITS,
             "fits fast 1.8 times over, and A, the default, is too slow (mean 600/s; fast",
         ),
-        (needing(10, 5000), Verdict.PEAK, "fits on average A, not in its busiest second: mean 10.0/s, busiest"),
+        (needing(10, 5000), Verdict.PEAK, "fits A on average, not in its busiest second: mean 10.0/s, busiest"),
         (needing(1052), Verdict.MAYBE, "may fit fast, and A, the default, is too slow: mean 1,052/s; fast serves"),
         (needing(51_279), Verdict.NOT, "does not fit: needs 51,279/s, the best (fast) serves 1,053/s ("),
     ],

@@ -1,11 +1,12 @@
 """The busiest second and minute, against counting by hand."""
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cephfit.core.values.access import AccessBatch
@@ -28,6 +29,7 @@ def counted(times: list[int], disks: list[int] | None = None, *, each_disk: bool
     return counting.counts()
 
 
+@settings(deadline=None)  # the first call compiles
 @given(TIMES)
 def test_windows_are_those_of_the_clock(times: list[int]) -> None:
     by_second = Counter(ns // NS for ns in times)
@@ -37,11 +39,12 @@ def test_windows_are_those_of_the_clock(times: list[int]) -> None:
     assert busiest(runs) == (max(by_second.values()), max(minutes) / 60)
 
 
+@settings(deadline=None)
 @given(TIMES, st.lists(st.integers(0, 60), max_size=3))
 def test_stretches_add_up_however_a_trace_is_cut(times: list[int], cuts: list[int]) -> None:
     ends = [0, *sorted(min(cut, len(times)) for cut in cuts), len(times)]
     total = SecondCounts()
-    for begin, end in zip(ends, ends[1:], strict=False):
+    for begin, end in pairwise(ends):
         if end > begin:
             total = total.followed_by(counted(times[begin:end]))
     joined, whole = total.of(["a"]), counted(times).of(["a"])
