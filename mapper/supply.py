@@ -205,7 +205,7 @@ def _measuring(profile: Profile, baselines: Baselines) -> tuple[_Measuring, list
         return _of_cells(profile, baselines)
     loaded = completed(baselines).loaded
     demands = profile.demands or _at_depth(counted_demands(profile), _depth_of_cells(baselines))
-    outstanding = mean_outstanding(profile)
+    per_client = (mean_outstanding(profile) or 0.0) / next(iter(loaded.values())).n_clients
     kinds: dict[str, list[LoadedCell]] = {}
     for name, cell in loaded:
         kinds.setdefault(name, []).append(cell)
@@ -217,7 +217,7 @@ def _measuring(profile: Profile, baselines: Baselines) -> tuple[_Measuring, list
         if measured not in known:
             try:
                 rates = dict(zip(measured, mean_rates(loaded, name, measured).tolist(), strict=True))
-                known[measured] = _depths(profile, demands, rates, outstanding, baselines.source)
+                known[measured] = _depths(profile, demands, rates, per_client, baselines.source)
             except InputError:
                 if name == baselines.default:
                     raise
@@ -233,13 +233,15 @@ def _depths(
     profile: Profile,
     demands: Sequence[Demand],
     rates: Mapping[LoadedCell, float],
-    outstanding: float | None,
+    outstanding: float,
     where: str,
 ) -> tuple[_Depths, list[str]]:
     """Return the mix at all depths, and what was not measured of it.
 
     Args:
         rates: by measured kind, sorted.
+        outstanding: of the workload, divided among the measured clients; 0 if unknown.
+        where: origin of the rates, for errors.
 
     Raises:
         InputError: no rate was measured for an op, or for accesses as large as those of a part that matters.
@@ -258,7 +260,7 @@ def _depths(
     of_time = seconds / seconds.sum()
     access.refuse_unmeasured(of_time, where=where)
     of_depths = {depth: weighed(_at_depth(demands, depth))[1] for depth in depths}
-    return _Depths(own, of_depths, (outstanding or 0.0) > depths[-1]), access.notes(of_time)
+    return _Depths(own, of_depths, outstanding > depths[-1]), access.notes(of_time)
 
 
 def _at_depth(demands: Sequence[Demand], depth: int | None) -> tuple[Demand, ...]:

@@ -353,4 +353,6 @@ def _csv(findings: Findings, what: str) -> str:
             remedy="use `cephfit map PROFILE --baselines STORE`",
         )
     baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
-    return sample_csv.predictions_csv(findings.predictions, findings.run, rates_of(findings, baselines))
+    return sample_csv.predictions_csv(
+        findings.predictions, findings.run, rates_of(findings, baselines), findings.supply
+    )

@@ -138,8 +138,8 @@ class Supply:
         own_depth: accesses per second with as many outstanding as the workload has, per client.
         most: accesses per second at the depth, among those measured, at which it serves most.
         most_depth: that depth, per client; None if the depth of the measurement is unknown.
-        is_bound: the workload has more outstanding than was measured, or a load's own limit was reached: it may
-            serve more.
+        is_bound: the workload has more outstanding than all measured clients together, or a load's own limit was
+            reached: it may serve more.
         n_clients: clients that were measured together.
     """
 
