@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         read_baselines,
         read_profile,
         run_sweep,
+        supply,
     )
     from cephfit._api.store import Runs, Samples, Store, WorkloadRuns
     from cephfit.core.errors import CephfitError, ClusterError, HostError, InputError, StoreError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.run import Run
+    from cephfit.core.values.supply import SupplySet
 
 __all__ = [
     "Accuracy",
@@ -46,6 +48,7 @@ __all__ = [
     "Samples",
     "Store",
     "StoreError",
+    "SupplySet",
     "Verdict",
     "WorkloadRuns",
     "__version__",
@@ -57,13 +60,14 @@ __all__ = [
     "read_baselines",
     "read_profile",
     "run_sweep",
+    "supply",
 ]
 
 _FROM = {
     "cephfit._api.accuracy_values": ("Accuracy", "AccuracySummary"),
     "cephfit._api.functions": (
         *("assess", "open_store", "predict", "predict_many", "profile_trace"),
-        *("read_baselines", "read_profile", "run_sweep"),
+        *("read_baselines", "read_profile", "run_sweep", "supply"),
     ),
     "cephfit._api.store": ("Runs", "Samples", "Store", "WorkloadRuns"),
     "cephfit.core.values.baseline": ("Baselines",),
@@ -72,6 +76,7 @@ _FROM = {
     "cephfit.core.values.prediction": ("Prediction", "PredictionSet", "Verdict"),
     "cephfit.core.values.profile": ("Profile",),
     "cephfit.core.values.run": ("Run",),
+    "cephfit.core.values.supply": ("SupplySet",),
 }
 _MODULE_OF = {name: module for module, names in _FROM.items() for name in names}
 

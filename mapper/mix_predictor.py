@@ -64,15 +64,16 @@ class Kinds:
     """What a model makes of workloads, given what was measured.
 
     Models that add time use sizes, depths, alignment and commits, where profile and baselines tell them. Of a
-    profile that only has counts, a cell that was not measured is interpolated if others of its pattern were.
+    profile that only has counts, a cell that was not measured is interpolated if others of its op were; a note
+    names the share for which the other kind of offsets (random or sequential) stands in.
     """
 
     def __init__(self, model: str, baselines: Baselines) -> None:
         self._asked = model_called(model)
-        loaded = {cell.pattern for name, cell in baselines.loaded if name == baselines.default}
+        loaded = {cell.pattern.op for name, cell in baselines.loaded if name == baselines.default}
         self._uses_demands = self._asked.adds_time and bool(baselines.loaded)
         self._lacking = np.array([(baselines.default, cell) not in baselines.cells for cell in CELLS])
-        self._unknown = self._lacking & np.array([cell.pattern not in loaded for cell in CELLS])
+        self._unknown = self._lacking & np.array([cell.pattern.op not in loaded for cell in CELLS])
 
     def of(self, profile: Profile) -> Kind:
         asked = self._asked
@@ -132,7 +133,7 @@ class Question:
         measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
         demands = profile.demands or counted_demands(profile)
         mix = DemandMix.of(profile, demands, measured, by_waiting=kind.by_waiting, where=baselines.source)
-        default = _rates(baselines.loaded, baselines.default, mix.cells)
+        default = mean_rates(baselines.loaded, baselines.default, mix.cells)
         notes = mix.notes(default, where=baselines.source)
         return cls(kind.model, mix, baselines.loaded, OmittedCells({}), True, tuple(notes))
 
@@ -181,7 +182,7 @@ class MixPredictor:
         error = self.errors.get(question.model, NO_ERROR).of_answer(by_load=question.by_load)
         mix, cells = question.mix, question.mix.cells
         compared, notes = _complete(question.measured, baselines, cells)
-        default = _rates(question.measured, baselines.default, cells)
+        default = mean_rates(question.measured, baselines.default, cells)
         notes += question.notes
         if not question.by_load:
             own = tuple(cell for cell in cells if isinstance(cell, Cell))
@@ -201,7 +202,7 @@ class MixPredictor:
         bounds: dict[str, LimitBounds] = {}
         widths, floors = dict.fromkeys(compared, math.inf), [math.inf]
         for j, name in enumerate(compared, start=1):
-            paired = _PairedRates.of(table, j, used, default, _rates(question.measured, name, cells))
+            paired = PairedRates.of(table, j, used, default, mean_rates(question.measured, name, cells))
             mixtures[name] = mix.added(default, paired.rates)
             bounds[name] = question.bounds(mixtures[name], name, baselines, self.name)
             if paired.unconnected:
@@ -273,7 +274,7 @@ class MixPredictor:
             notes += [f"{name} lacks cells of the workload: it is predicted from those that it has"] * len(its)
         return found, notes
 
-    def _half_width(self, spread: Spread, paired: "_PairedRates", mixture: Mixture) -> float:
+    def _half_width(self, spread: Spread, paired: "PairedRates", mixture: Mixture) -> float:
         """Return half the interval of the log prediction of one configuration.
 
         With Bonferroni's level the intervals of all configurations hold jointly.
@@ -309,7 +310,7 @@ class MixPredictor:
 
 
 @dataclass(frozen=True, slots=True)
-class _PairedRates:
+class PairedRates:
     """One configuration compared with the default within rounds, for U used cells.
 
     Attributes:
@@ -329,7 +330,7 @@ class _PairedRates:
     unconnected: tuple[Measured, ...]
 
     @classmethod
-    def of(cls, table: Table, j: int, used: NDArray[np.intp], default: Floats, means: Floats) -> "_PairedRates":
+    def of(cls, table: Table, j: int, used: NDArray[np.intp], default: Floats, means: Floats) -> "PairedRates":
         """Compare configuration ``j``, with these mean IOPS, with the default."""
         like = {id(table.blocks[c]): c for c in used}  # most cells have the same rounds
         compared = {block: _compared(table, j, c) for block, c in like.items()}
@@ -390,7 +391,9 @@ def _of_the_load(profile: Profile, baselines: Baselines, names: Sequence[str], c
     return [note for note in (load.mixed_for(profile), load.reached_in(names, cells)) if note]
 
 
-def _rates(measured: Mapping[Any, Baseline], configuration: str, cells: Sequence[Measured]) -> NDArray[np.float64]:
+def mean_rates(
+    measured: Mapping[Any, Baseline], configuration: str, cells: Sequence[Measured]
+) -> NDArray[np.float64]:
     """Return the mean IOPS per cell, shape (cells,)."""
     repeats = [measured[configuration, cell].iops for cell in cells]
     return np.array([math.fsum(iops) / len(iops) for iops in repeats])

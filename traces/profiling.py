@@ -26,9 +26,11 @@ from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.parts.counted_recordings import counted
 from cephfit.traces.parts.recording_clocks import (
     Divided,
+    PartSeconds,
     Recorded,
     divided_by_clock,
     duration_ns,
+    next_seconds,
     note_of_steps,
     notes_of_clock_restarts,
 )
@@ -292,6 +294,7 @@ def _from_accesses(
     notes: dict[str, None] = {}
     lacks: dict[str, None] = {}
     spans: list[tuple[str, int, int]] = []
+    seconds: dict[str, PartSeconds] = {}
     if request.why_apart:
         notes[_APART.format(request.why_apart)] = None
     notes.update(dict.fromkeys(notes_of_clock_restarts(request.restarted)))
@@ -308,7 +311,11 @@ def _from_accesses(
         notes.update(dict.fromkeys(its.notes))
         losses_known &= its.losses_known
         its_counts = replace(its_counts, lost=its_counts.lost + its.lost)
-        spans += [(device_of(parts[0]), *its_counts.span_ns)] if its_counts.n_accesses else []
+        device = device_of(parts[0])
+        if request.parts and its_counts.n_accesses:
+            seconds[device] = next_seconds(its_counts.span_ns, seconds.get(device))
+            its_counts = replace(its_counts, seconds=its_counts.seconds.later_by(seconds[device].offset))
+        spans += [(device, *its_counts.span_ns)] if its_counts.n_accesses else []
         sources.append(
             {
                 "files": [remote.display_name(f) for part in parts for f in part.files],
@@ -382,4 +389,5 @@ def _renamed(partial: PartialProfile, disk: str) -> PartialProfile:
         disks=tallies,
         disk_descriptions=partial.disk_descriptions.renamed(only_disk=disk),
         demands=partial.demands.renamed(only_disk=disk),
+        seconds=partial.seconds.renamed(only_disk=disk),
     )

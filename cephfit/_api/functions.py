@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cephfit._api.accuracy_values import Accuracy
     from cephfit.core.protocols import Progress
     from cephfit.core.values.many_predictions import ManyPredictions
+    from cephfit.core.values.supply import SupplySet
     from cephfit.operations.cluster_options import ClusterOptions
     from cephfit.operations.evaluation_set import EvaluationSet
 
@@ -199,6 +200,33 @@ def predict(
 
     with may_be_unfinished({"finished": baselines.is_finished}):
         found = ranked(predictor(model, confidence=confidence, with_error=True), profile, baselines)
+    return replace(found, notes=(*baselines.notes, *found.notes))
+
+
+def supply(profile: Profile, baselines: Baselines, *, confidence: float = DEFAULT_CONFIDENCE) -> SupplySet:
+    """Compare what a workload needs with what each configuration serves of its mix, as the first line of `map`.
+
+    Pure, as ``predict``.
+
+    Args:
+        profile: what the workload does.
+        baselines: the rates of the configurations.
+        confidence: level of each interval by itself, between 0 and 1.
+
+    Returns:
+        ``demand``: mean, busiest second and busiest minute in accesses per second, outstanding I/O, share of time
+        with I/O outstanding; None if the profile has no duration. ``supplies``: for each configuration, accesses
+        per second at the workload's own depth and the most at any measured depth, with intervals. ``headroom_of``
+        divides the two; ``fit()`` is the answer in words.
+
+    Raises:
+        InputError: no such level, or a rate that the mix needs was not measured under the default.
+    """
+    from cephfit.mapper.supply import supply_set
+    from cephfit.results.report.run_notes import may_be_unfinished
+
+    with may_be_unfinished({"finished": baselines.is_finished}):
+        found = supply_set(profile, baselines, confidence=confidence)
     return replace(found, notes=(*baselines.notes, *found.notes))
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cephfit.core.protocols import Predictor
+    from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.sample import WorkloadSample
@@ -24,12 +25,14 @@ class PredictionForClients:
 
     Attributes:
         predictions: of every configuration.
+        baselines: that they are made from.
         load: the load with this number of clients; None if none was measured.
         scaled: the law's rates; None if the number was measured.
         note: how the prediction differs from the question; empty if it does not.
     """
 
     predictions: PredictionSet
+    baselines: Baselines
     load: str | None
     scaled: ScaledBaselines | None
     note: str = ""
@@ -88,15 +91,16 @@ def ranked_for_clients(
         found = baselines_by_clients(store.samples(run.run_id), source=source, load=load)
     if n_clients in found:
         name, baselines = found[n_clients]
-        return PredictionForClients(ranked(model_predictor, profile, baselines), name, None)
+        return PredictionForClients(ranked(model_predictor, profile, baselines), baselines, name, None)
     limit = found[min(found)][1].measured_load.limit
     if or_other_number and (limit or len(found) < LEAST_COUNTS):
         (measured,) = (n for n, (name, _) in found.items() if name == load)
-        predictions = ranked(model_predictor, profile, found[measured][1])
+        baselines = found[measured][1]
+        predictions = ranked(model_predictor, profile, baselines)
         note = (
             f"the prediction is from rates of {measured} clients at once, as none were measured with {n_clients}"
         )
-        return PredictionForClients(predictions, None, None, note)
+        return PredictionForClients(predictions, baselines, None, None, note)
     if len(found) < LEAST_COUNTS:
         (measured,) = found
         raise InputError(
@@ -113,7 +117,7 @@ def ranked_for_clients(
     scaled = baselines_at({n: baselines for n, (_, baselines) in found.items()}, n_clients)
     predictions = ranked(scaled.with_its_error(model_predictor), profile, scaled.baselines)
     predictions = replace(predictions, notes=(*scaled.notes(), *predictions.notes))
-    return PredictionForClients(predictions, None, scaled)
+    return PredictionForClients(predictions, scaled.baselines, None, scaled)
 
 
 _TOGETHER = 0.9

@@ -44,6 +44,7 @@ class IndexRow:
         serves: the best configuration's rate; None where it is not known, or the model's factors are not of rates.
         same_rounds: whether all configurations were measured in the same rounds.
         headline: the answer of the report.
+        fit: whether the workload fits, as a sentence; empty if that was not asked.
     """
 
     page: str
@@ -60,6 +61,7 @@ class IndexRow:
     serves: RateText | None
     same_rounds: bool
     headline: str
+    fit: str = ""
 
 
 def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
@@ -87,6 +89,7 @@ def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
         else None,
         same_rounds=report.same_rounds,
         headline=report.answer.headline,
+        fit=report.supply.fit() if report.supply else "",
     )
 
 
@@ -129,7 +132,7 @@ def _predictions(pages: Sequence[Findings]) -> Iterator[tuple[object, ...]]:
         if f.predictions is None:
             continue
         baselines = baselines_of(f.samples, source=f.store, load=f.load)
-        for row in prediction_rows(f.predictions, rates_of(f, baselines)):
+        for row in prediction_rows(f.predictions, rates_of(f, baselines), f.supply):
             yield (f.run.run_id, f.load, str(f.run.finished).lower(), *row, *origin_of(f.run))
 
 

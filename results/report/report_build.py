@@ -19,6 +19,7 @@ from cephfit.core.values.run import (
     VERIFICATION_DOCUMENT,
 )
 from cephfit.core.values.sample import OWN_LOAD, Sample, State
+from cephfit.core.values.supply import SupplySet
 from cephfit.results.report import formatting, report_figures
 from cephfit.results.report.heat_map import heat_map_of
 from cephfit.results.report.method_facts import method_of, n_rejected
@@ -33,6 +34,8 @@ from cephfit.results.statistics.scaling import curves_of
 from cephfit.results.statistics.workload_rate import WorkloadRate, rate_notes, workload_rates
 from cephfit.results.store.sample_store import Store, kind_of
 
+Serve = Callable[[Profile, Baselines, float], SupplySet]
+"""Return what a workload needs and what each configuration serves, at a confidence."""
 Predict = Callable[[Profile, Baselines, PredictionSet | None], PredictionSet]
 """Predict for a profile from baselines, with model and confidence of the given predictions, or the defaults."""
 
@@ -43,6 +46,7 @@ def read_findings(
     load: str = OWN_LOAD,
     *,
     predict: Predict | None = None,
+    serve: Serve | None = None,
     profile: Profile | None = None,
 ) -> Findings:
     """Read everything that the store holds of a run (the newest if None), to report on one of its loads.
@@ -50,6 +54,7 @@ def read_findings(
     Args:
         predict: recalculates the prediction from the current samples, with the model and the confidence of the
             stored one. Without it the stored prediction is used, whatever was measured since.
+        serve: compares what the workload needs with what is served; None: the report does not.
         profile: predict for this workload instead of the stored one; needs ``predict``.
 
     Raises:
@@ -78,6 +83,9 @@ def read_findings(
     else:
         assert predict is not None, "a profile alone predicts nothing"
         predictions, renewed = predict(profile, baselines_of(samples, source=where, load=load), None), ""
+    supply = None
+    if serve is not None and profile is not None and predictions is not None:
+        supply = serve(profile, baselines_of(samples, source=where, load=load), predictions.confidence)
     return Findings(
         run=run,
         samples=samples,
@@ -94,6 +102,7 @@ def read_findings(
         load=load,
         renewed=renewed,
         continuations=continuations_of(store, run.run_id),
+        supply=supply,
     )
 
 
@@ -181,6 +190,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
         load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",
         rates={name: _rate_text(rate) for name, rate in rates_of(findings, baselines).items()},
+        supply=findings.supply,
         same_rounds=same_rounds(baselines),
     )
 

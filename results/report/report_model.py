@@ -15,6 +15,7 @@ from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import OWN_LOAD, Sample, WorkloadSample
+from cephfit.core.values.supply import SupplySet
 from cephfit.results.statistics.run_caveats import Bottlenecks
 
 _LOG_FROM_FACTOR = 3.0
@@ -198,6 +199,7 @@ class Findings:
         stopping: decisions between the rounds, and the runs that they saved; None where all repeats were taken.
         load: the load that the report covers; the samples are those of all loads.
         renewed: a sentence on the stored prediction, where the current samples give another one, or none.
+        supply: what the workload needs and what each configuration serves; None without a prediction.
         continuations: sentences on other program versions with which the run was continued.
     """
 
@@ -214,6 +216,7 @@ class Findings:
     load: str = OWN_LOAD
     renewed: str = ""
     continuations: tuple[str, ...] = ()
+    supply: SupplySet | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,5 +444,7 @@ class ReportModel:
     """The load under which everything except ``scaling`` was measured, as text; empty where there is only one."""
     rates: Mapping[str, RateText] = field(default_factory=dict)
     """By configuration; none without a prediction."""
+    supply: SupplySet | None = None
+    """What the workload needs and what each configuration serves; None where that was not asked."""
     same_rounds: bool = True
     """Whether, in each cell, all configurations with figures were measured in the same rounds."""

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from cephfit.core.protocols import Applied
 from cephfit.core.values.assessment import Assessment, AssessmentRow
+from cephfit.core.values.fit import fit_of
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.prediction_model import model_called
 from cephfit.results.report import formatting
@@ -65,6 +66,7 @@ def answer_of(findings: Findings, *, is_load_limited: bool = False) -> Answer:
         )
         return Answer(_sweep_alone(findings), (findings.renewed or nothing_yet,), warning)
     sentences = [
+        *_fit(findings),
         *_what_to_set(findings, predictions),
         *_as_good(predictions),
         *_worst(findings, predictions),
@@ -109,6 +111,7 @@ def caveats_of(
         )
         caveats += predictions.notes
         caveats += [findings.renewed] if findings.renewed else []
+        caveats += [f"{note[0].upper()}{note[1:]}" for note in findings.supply.notes] if findings.supply else []
     caveats += of_the_load
     caveats += findings.continuations
     if falling := rates_still_falling(s for s in findings.samples if s.key.load == findings.load):
@@ -171,6 +174,13 @@ def _headline(findings: Findings, predictions: PredictionSet) -> str:
         )
     predicted = f"configuration {best.configuration} is predicted to be {_times(best, predictions.confidence)}"
     return f"For the workload {predictions.profile}, {predicted}{_measured(findings, best.configuration)}."
+
+
+def _fit(findings: Findings) -> list[str]:
+    if findings.supply is None:
+        return []
+    text = fit_of(findings.supply).text
+    return [f"{text[0].upper()}{text[1:]}."]
 
 
 def _what_to_set(findings: Findings, predictions: PredictionSet) -> list[str]:

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from cephfit.core.absolute_spread import Absolute
 from cephfit.core.latency_mixture import mixed_percentiles
 from cephfit.core.values.cells import CELLS
 from cephfit.core.values.load_level import LevelFigures, MeasuredLevels, Place
 from cephfit.core.values.sample import Metrics, Sample
 from cephfit.core.variance import Blocks, Table
 from cephfit.results.statistics import summary_statistics
-from cephfit.results.statistics.cell_intervals import Absolute
+from cephfit.results.statistics.cell_intervals import spread_as_of
 from cephfit.results.statistics.loads import by_place, names_of, shapes_of
 from cephfit.results.statistics.sample_baselines import whole_repeats
 from cephfit.results.statistics.scaling import mean_latency_ns, metrics_of
@@ -100,7 +101,7 @@ def interval_factors(values: Mapping[str, Mapping[int, float]], confidence: floa
         own = tuple(values[name].values())
         weights = np.zeros(logs.shape)
         weights[:, 0] = table.mean_of(j, 0)
-        spread = absolute.spread_as_of(weights, len(own))
+        spread = spread_as_of(absolute, weights, len(own))
         interval = summary_statistics.level_interval(own, spread, confidence=confidence)
         assert interval is not None, "the spread is known"
         found[name] = interval.high / summary_statistics.mean(own)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cephfit.core.absolute_spread import Absolute
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import Metrics, Sample
 from cephfit.core.variance import Blocks, Floats, Table
 from cephfit.results.statistics import summary_statistics
-from cephfit.results.statistics.cell_intervals import Absolute
+from cephfit.results.statistics.cell_intervals import spread_as_of
 from cephfit.results.statistics.loads import LoadShape, shapes_of
 from cephfit.results.statistics.sample_baselines import whole_repeats
 from cephfit.results.statistics.summary_statistics import CONFIDENCE, Interval
@@ -200,7 +201,7 @@ class _Quantity:
     def level(self, place: _Place) -> Level:
         """Return the mean of one load."""
         own = tuple(self.values[place].values())
-        spread = None if self.absolute is None else self.absolute.spread_as_of(self._mean(place), len(own))
+        spread = None if self.absolute is None else spread_as_of(self.absolute, self._mean(place), len(own))
         return Level(
             summary_statistics.mean(own),
             summary_statistics.level_interval(own, spread, confidence=self.confidence),
@@ -211,7 +212,7 @@ class _Quantity:
         ratio = summary_statistics.ratio(tuple(self.values[place].values()), tuple(self.values[first].values()))
         if self.absolute is None or place == first:
             return Level(ratio, None)
-        spread = self.absolute.spread_as_of(self._mean(place) - self._mean(first), 1)
+        spread = spread_as_of(self.absolute, self._mean(place) - self._mean(first), 1)
         return Level(ratio, summary_statistics.level_interval((ratio,), spread, confidence=self.confidence))
 
     def _mean(self, place: _Place) -> Floats:

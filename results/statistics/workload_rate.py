@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cephfit.core.absolute_spread import Absolute
 from cephfit.core.values.baseline import Baselines, MeasuredLoad
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.omitted_cells import omitted_cells
 from cephfit.core.values.profile import Profile
 from cephfit.results.statistics import summary_statistics
-from cephfit.results.statistics.cell_intervals import Absolute, AgainstDefault
+from cephfit.results.statistics.cell_intervals import AgainstDefault, spread_as_of
 from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.summary_statistics import CONFIDENCE
 
@@ -97,7 +98,7 @@ def workload_rates(
                 # To first order, a cell's weight is its share of the time.
                 part = (n / iops[cell]) * mean / total
                 weights[:, against.table.cells.index(cell)] = part * against.weights(name, cell)
-            spread = absolute.spread_as_of(weights, n_rounds)
+            spread = spread_as_of(absolute, weights, n_rounds)
             interval = summary_statistics.level_interval((mean,) * n_rounds, spread, confidence=confidence)
         rates[name] = WorkloadRate(Level(mean, interval), nbytes / total, n_rounds, spread, omitted.cells)
     return rates

@@ -10,6 +10,7 @@ from cephfit.core.values.prediction import PredictionSet, Verdict
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import OWN_LOAD, Sample
+from cephfit.core.values.supply import SupplySet
 from cephfit.results.report.method_facts import deviation_of
 from cephfit.results.report.report_model import Findings
 from cephfit.results.statistics import summary_statistics
@@ -28,6 +29,7 @@ _SAMPLE_COLUMNS = (
 PREDICTION_COLUMNS = (
     *("model", "profile", "configuration", "relative", "low", "high", "confidence", "verdict"),
     *("accesses_per_s", "accesses_per_s_low", "accesses_per_s_high", "mib_per_s", "rate_without"),
+    *("needs_per_s", "busiest_second", "serves_per_s", "serves_per_s_low", "serves_per_s_high", "headroom"),
 )
 
 CELL_COLUMNS = (
@@ -63,7 +65,10 @@ def samples_csv(samples: Sequence[Sample], run: Run | None = None) -> str:
 
 
 def predictions_csv(
-    predictions: PredictionSet, run: Run | None = None, rates: Mapping[str, WorkloadRate] | None = None
+    predictions: PredictionSet,
+    run: Run | None = None,
+    rates: Mapping[str, WorkloadRate] | None = None,
+    supply: SupplySet | None = None,
 ) -> str:
     """Return one row per configuration, best first; relative figures have the default = 100.
 
@@ -71,14 +76,17 @@ def predictions_csv(
 
     Args:
         rates: each configuration's rate for the workload; its cells are empty for the others.
+        supply: what the workload needs and what each configuration serves; None: unknown.
     """
     return csv_text(
         (*PREDICTION_COLUMNS, *ORIGIN_COLUMNS),
-        ((*row, *origin_of(run)) for row in prediction_rows(predictions, rates or {})),
+        ((*row, *origin_of(run)) for row in prediction_rows(predictions, rates or {}, supply)),
     )
 
 
-def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate]) -> Iterator[tuple[object, ...]]:
+def prediction_rows(
+    predictions: PredictionSet, rates: Mapping[str, WorkloadRate], supply: SupplySet | None
+) -> Iterator[tuple[object, ...]]:
     """Yield the cells of ``PREDICTION_COLUMNS``; without factors of rates, only the default has one.
 
     ``rate_without`` names the cells of the workload that were not measured and that the rate omits.
@@ -90,7 +98,19 @@ def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate
             *(predictions.model, predictions.profile, p.configuration),
             *(p.relative, *ends, predictions.confidence, p.verdict.value),
             *_rate_cells(rates.get(p.configuration) if in_time or p.verdict is Verdict.DEFAULT else None),
+            *_supply_cells(supply, p.configuration),
         )
+
+
+def _supply_cells(supply: SupplySet | None, configuration: str) -> Iterator[object]:
+    demand, found = (None, None) if supply is None else (supply.demand, supply.of(configuration))
+    yield from ("", "") if demand is None else (demand.accesses_per_s, demand.busiest_second or "")
+    if found is None:
+        yield from ("",) * 4
+        return
+    most = found.most
+    yield from (most.value, most.low or "", most.high if math.isfinite(most.high) else "")
+    yield "" if demand is None else found.headroom(demand).value
 
 
 def _rate_cells(rate: WorkloadRate | None) -> tuple[object, ...]:

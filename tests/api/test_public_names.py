@@ -11,10 +11,10 @@ import cephfit
 
 NAMES = {
     *("Accuracy", "AccuracySummary", "Baselines", "ManyPredictions", "Prediction", "PredictionSet", "Profile"),
-    *("Run", "Runs", "Samples", "Store", "Verdict", "WorkloadRuns"),
+    *("Run", "Runs", "Samples", "Store", "SupplySet", "Verdict", "WorkloadRuns"),
     *("CephfitError", "ClusterError", "HostError", "InputError", "StoreError"),
     *("assess", "open_store", "predict", "predict_many", "profile_trace"),
-    *("read_baselines", "read_profile", "run_sweep"),
+    *("read_baselines", "read_profile", "run_sweep", "supply"),
     "__version__",
 }
 PARAMETERS = {
@@ -24,6 +24,7 @@ PARAMETERS = {
     "blkparse_format, scheduler, waiting, progress",
     "read_baselines": "store_or_csv, run, *, load",
     "predict": "profile, baselines, *, model, confidence",
+    "supply": "profile, baselines, *, confidence",
     "predict_many": "profiles, baselines, *, model, confidence",
     "assess": "store, runs, *, measured, metric, profiles, models, confidence, leave_out",
     "run_sweep": "sweep, target, store, *, profile, model, new, keep, apply, health_limit_seconds, cluster, "
@@ -31,6 +32,10 @@ PARAMETERS = {
 }
 """Those before ``*`` may be given by position or by name, those after it only by name."""
 METHODS = {
+    "SupplySet": {
+        *("profile", "baselines", "demand", "supplies", "confidence", "default", "notes"),
+        *("fit", "headroom_of", "of", "texts_of", "to_json"),
+    },
     "Store": {"baselines", "close", "name", "predictions", "profile", "run", "runs", "samples", "workload_runs"},
     "Accuracy": {"models", "notes", "of", "summary", "verified"},
     "AccuracySummary": {"of"},
@@ -52,7 +57,7 @@ METHODS = {
 }
 SHOWN = (
     *("Accuracy", "AccuracySummary", "Baselines", "ManyPredictions", "PredictionSet", "Profile", "Run", "Runs"),
-    *("Samples", "Store"),
+    *("Samples", "Store", "SupplySet"),
 )
 
 

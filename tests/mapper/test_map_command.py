@@ -1,5 +1,6 @@
 """`cephfit map` as a person and a program meet it."""
 
+import csv
 import json
 import re
 from dataclasses import replace
@@ -12,7 +13,9 @@ from cephfit.cli.main import cephfit
 from cephfit.cli.predict.map_command import _print
 from cephfit.core.errors import InputError
 from cephfit.core.profile_files import read_profile
-from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, LoadedCell, Op, Pattern
+from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
@@ -87,7 +90,8 @@ def test_profile_and_predictions_are_kept_in_the_store_for_the_report(store: Pat
     document = json.loads(call(PGBENCH, "--baselines", str(store), "--json").output)
     assert document.pop("measured")["run"] == "r1", "the origin of the figures is stored too"
     with Store.open(store) as opened:
-        assert opened.document("r1", "predictions") == document
+        kept = {key: value for key, value in document.items() if key not in ("demand", "supply", "fit")}
+        assert opened.document("r1", "predictions") == kept
         assert opened.document("r1", "profile")["name"] == "pgbench"
 
 
@@ -144,3 +148,82 @@ def test_a_profile_that_is_not_there_is_named(store: Path) -> None:
     answer = call("absent.json", "--baselines", str(store))
     assert isinstance(answer.exception, InputError)
     assert "absent.json" in str(answer.exception)
+
+
+def traced(tmp_path: Path, seconds: float) -> str:
+    """The example workload, traced for so long."""
+    profile = replace(read_profile(Path(PGBENCH)), description={"duration_seconds": seconds})
+    path = tmp_path / "traced.json"
+    path.write_text(profile.dumps())
+    return str(path)
+
+
+def test_the_first_line_says_whether_the_workload_fits(store: Path, tmp_path: Path) -> None:
+    """All cells of the default serve 100/s, so every mix is served at 100/s."""
+    n_accesses = read_profile(Path(PGBENCH)).n_accesses
+    for mean, says in (
+        (10.0, "pgbench: fits A 10 times over (mean 10.0/s; A serves 100/s, "),
+        (5000.0, "pgbench: does not fit: needs 5,000/s, the best (A) serves 100/s ("),
+    ):
+        answer = call(traced(tmp_path, n_accesses / mean), "--baselines", str(store))
+        assert answer.exit_code == 0, answer.output
+        assert answer.output.startswith(says)
+        assert "serves per second" in answer.output
+    untimed = call(PGBENCH, "--baselines", str(store))
+    assert untimed.output.startswith("pgbench: cannot tell whether it fits: the profile has no duration")
+    (head,) = [line for line in untimed.output.splitlines() if line.startswith("configuration ")]
+    assert "serves per second" in head and "headroom" not in head
+
+
+def test_json_has_demand_and_supply(store: Path, tmp_path: Path) -> None:
+    n_accesses = read_profile(Path(PGBENCH)).n_accesses
+    profile = traced(tmp_path, n_accesses / 10)
+    document = json.loads(call(profile, "--baselines", str(store), "--json").output)
+    assert document["demand"]["accesses_per_s"] == pytest.approx(10)
+    by_name = {row["configuration"]: row for row in document["supply"]}
+    assert by_name["slow"]["most"]["value"] == pytest.approx(50)
+    assert by_name["slow"]["headroom"]["value"] == pytest.approx(5)
+    assert by_name["slow"]["most"]["low"] < 50 < by_name["slow"]["most"]["high"]
+    assert document["fit"]["verdict"] == "fits"
+
+
+def test_place_and_the_report_compare_demand_with_supply(store: Path, tmp_path: Path) -> None:
+    n_accesses = read_profile(Path(PGBENCH)).n_accesses
+    profile = traced(tmp_path, n_accesses / 10)
+    page, table = tmp_path / "r.html", tmp_path / "p.csv"
+    for file, what in ((page, ()), (table, ("--what", "predictions"))):
+        arguments = ["report", "--store", str(store), "--profile", profile, "-o", str(file), *what]
+        written = CliRunner().invoke(cephfit, arguments)
+        assert written.exit_code == 0, written.output
+    html = page.read_text()
+    assert "<li>Fits A 10 times over (mean 10.0/s; A serves 100/s, " in html
+    assert "headroom 5.0 x" in html
+    with table.open() as file:
+        rows = {row["configuration"]: row for row in csv.DictReader(file)}
+    assert float(rows["slow"]["serves_per_s"]) == pytest.approx(50)
+    assert float(rows["slow"]["headroom"]) == pytest.approx(5)
+    assert float(rows["slow"]["needs_per_s"]) == pytest.approx(10)
+    figures = EXAMPLES / "ranks-differ.csv"
+    half = replace(read_profile(EXAMPLES / "half-and-half.json"), description={"duration_seconds": 1e6})
+    (tmp_path / "half.json").write_text(half.dumps())
+    placed = CliRunner().invoke(cephfit, ["place", str(tmp_path / "half.json"), "--baselines", str(figures)])
+    assert placed.exit_code == 0, placed.output
+    assert re.search(r"^  fits fast-large [\d,]+ times over", placed.output, re.MULTILINE)
+
+
+def test_counts_alone_take_the_other_kind_of_offsets_where_loads_are_known() -> None:
+    """A sweep of random patterns predicts a workload with sequential accesses, and names their share."""
+    kinds = [LoadedCell(4096, pattern) for pattern in (Pattern.RANDREAD, Pattern.RANDWRITE)]
+    loaded = {
+        (name, kind): Baseline(name, kind.bin_cell, (iops, 1.01 * iops))
+        for name, iops in (("A", 100.0), ("fast", 200.0))
+        for kind in kinds
+    }
+    cells = {(name, kind.bin_cell): found for (name, kind), found in loaded.items()}
+    counts = {op: {b.name: 100 * (b.name == "4K") for b in SIZE_BINS} for op in Op}
+    profile = Profile("w", counts, {Op.READ: 0.5, Op.WRITE: 1.0})
+    found = predictor().predict(profile, Baselines(cells, "by hand", loaded=loaded))
+    assert found.of("fast").relative == pytest.approx(200)
+    assert any(note.startswith("for 25 % of the workload the pattern was not measured") for note in found.notes)
+    with pytest.raises(InputError, match="no baseline for 4K-read"):
+        predictor().predict(profile, Baselines(cells, "without loads"))

@@ -9,6 +9,7 @@ from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
 from cephfit.core.values.profile import Profile
 from cephfit.traces.counting import buckets
 from cephfit.traces.counting.disk_aggregate import DISKS_LISTED
+from cephfit.traces.counting.second_counts import MINUTE, Runs, busiest
 from cephfit.traces.counting.tally import Tally
 from cephfit.traces.demands.demand_counts import MAX_DISKS as MAX_DEMAND_DISKS
 from cephfit.traces.demands.demand_counts import demands_of
@@ -75,6 +76,7 @@ def profile_of(
         "duration_seconds": duration_ns / NS_PER_S,
         "clock_seconds": clock_ns / NS_PER_S if clock_ns > 1 else None,
         **_summary(total, duration_ns),
+        **_busiest(partial.seconds.of(kept), total, duration_ns, clock_ns),
         "histograms": histograms_of(total, clock_ns),
         "percentiles": percentiles_of(total, clock_ns),
         "random_by_threshold": random_by_threshold(total),
@@ -229,6 +231,20 @@ def _summary(tally: Tally, duration_ns: int) -> dict[str, Any]:
         seconds = duration_ns / NS_PER_S
         summary |= {"iops": n / seconds, "bytes_per_second": nbytes / seconds}
     return summary
+
+
+def _busiest(runs: Runs | None, tally: Tally, duration_ns: int, clock_ns: int) -> dict[str, Any]:
+    """Return the entry ``busiest``; windows longer than the trace, or shorter than the clock's step, are null."""
+    if runs is None or duration_ns <= 0 or not are_timed(tally):
+        return {}
+    second, minute = busiest(runs)
+    longest_ns = MINUTE * NS_PER_S
+    return {
+        "busiest": {
+            "second": second if clock_ns <= NS_PER_S <= duration_ns else None,
+            "minute": minute if clock_ns <= longest_ns <= duration_ns else None,
+        }
+    }
 
 
 def _disk(tally: Tally) -> dict[str, Any]:

@@ -70,6 +70,7 @@ _DESCRIPTION: Mapping[str, Any] = {
     "clock_seconds": _MAYBE_NUMBER,
     "iops": _NUMBER,
     "bytes_per_second": _NUMBER,
+    "busiest": {"second": _MAYBE_NUMBER, "minute": _MAYBE_NUMBER},
     "clock_steps_back": _COUNT,
     "histograms": {"*": {"*": _LIMITED}},
     "percentiles": {"*": {"*": {"n": _COUNT, "*": _NUMBER}}},

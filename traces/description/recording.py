@@ -11,6 +11,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.access import AccessBatch
 from cephfit.traces.counting.disk_aggregate import DISKS_LISTED, DiskAggregate, DiskAggregateCounting
 from cephfit.traces.counting.joint_counts import empty_joint
+from cephfit.traces.counting.second_counts import SecondCounting, SecondCounts
 from cephfit.traces.counting.tally import Tally, count_on
 from cephfit.traces.demands.demand_counts import DemandCounting, DemandCounts
 from cephfit.traces.description import distributions
@@ -36,6 +37,7 @@ class PartialProfile:
         disk_descriptions: The full description, if it was requested.
         aggregate: Disks that are counted as one sum; None: all disks are counted individually.
         demands: Demands and waiting time, if they were requested.
+        seconds: Accesses per second.
     """
 
     disks: dict[str, Tally] = field(default_factory=dict)
@@ -46,6 +48,7 @@ class PartialProfile:
     disk_descriptions: DiskDescriptions = field(default_factory=DiskDescriptions)
     aggregate: DiskAggregate | None = None
     demands: DemandCounts = field(default_factory=DemandCounts)
+    seconds: SecondCounts = field(default_factory=SecondCounts)
 
     @classmethod
     def of(cls, batch: AccessBatch) -> "PartialProfile":
@@ -79,6 +82,7 @@ class PartialProfile:
             self.disk_descriptions.followed_by(later.disk_descriptions),
             aggregate,
             self.demands.followed_by(later.demands),
+            self.seconds.followed_by(later.seconds),
         )
 
     def with_recording(self, other: "PartialProfile", *, prefix: str) -> "PartialProfile":
@@ -92,6 +96,7 @@ class PartialProfile:
             other.disk_descriptions.renamed(prefix=prefix),
             other.aggregate and other.aggregate.renamed(prefix),
             other.demands.renamed(prefix=prefix),
+            other.seconds.renamed(prefix=prefix),
         )
         return self.followed_by(renamed)
 
@@ -198,6 +203,7 @@ class Counting:
             with_demands: Count demands and waiting time of the disks in ``described``, or of all.
         """
         self._demands = DemandCounting(described) if with_demands else None
+        self._seconds = SecondCounting(described, each_disk=each_disk)
         self._threshold = threshold
         self._clock_ns = clock_ns
         self._must_describe = must_describe
@@ -226,6 +232,7 @@ class Counting:
         self._skipped.update(batch.skipped)
         self._events.update(batch.events)
         self._lost += batch.lost
+        self._seconds.add(batch)
         if self._demands is not None:
             self._demands.add(batch)
         if self._threshold is not None and not self._disk_descriptions.too_many:
@@ -293,6 +300,7 @@ class Counting:
             self._disk_descriptions,
             self._aggregate.aggregate(self._described) if self._aggregate else None,
             self._demands.counts() if self._demands else DemandCounts(),
+            self._seconds.counts(),
         )
 
 

@@ -9,6 +9,8 @@ from typing import TypeAlias
 import numpy as np
 
 from cephfit.core.errors import InputError
+from cephfit.core.units import NS_PER_S
+from cephfit.traces.counting.second_counts import MINUTE
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers.reader import StreamReader
@@ -120,6 +122,32 @@ def duration_ns(spans: Sequence[tuple[str, int, int]], *, one_after_the_other: b
         return spans[-1][2] - spans[0][1]
     names = dict.fromkeys(name for name, _, _ in spans)
     return max(_in_all([span for span in spans if span[0] == name]) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class PartSeconds:
+    """Where the seconds of a part are counted.
+
+    Attributes:
+        offset: seconds that are added to its clock.
+        last: its last second, with the offset.
+    """
+
+    offset: int
+    last: int
+
+
+def next_seconds(span_ns: tuple[int, int], before: PartSeconds | None) -> PartSeconds:
+    """Return where the seconds of the next part of a recording are counted: after those before it.
+
+    If the clock restarts, the time between is unknown. A minute then lies between the parts, so that no window of
+    a minute has accesses of both.
+    """
+    first, last = (ns // NS_PER_S for ns in span_ns)
+    offset = before.offset if before else 0
+    if before and first + offset < before.last:
+        offset = before.last + MINUTE - first
+    return PartSeconds(offset, last + offset)
 
 
 def _in_all(spans: Sequence[tuple[str, int, int]]) -> int:

@@ -23,6 +23,7 @@ from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
 if TYPE_CHECKING:
     from cephfit.core.values.prediction import Prediction, PredictionSet
     from cephfit.core.values.profile import Profile
+    from cephfit.core.values.supply import SupplySet
 
 _SHOWN_CELLS = 6
 _SHOWN_MOVES = 3
@@ -63,8 +64,10 @@ def command(
     client, run, iops, and may have iodepth, clients, sync, align, load.
     """
     from cephfit.core.profile_files import read_profile
+    from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
+    from cephfit.mapper.supply import supply_or_reason
     from cephfit.operations.client_counts import ranked_for_clients
     from cephfit.operations.recommended import echo_use, if_applicable
     from cephfit.results import open_baselines
@@ -82,23 +85,26 @@ def command(
     run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
     with may_be_unfinished(measured):
         if clients is None:
-            predictions = ranked(model_predictor, profile, open_baselines(location, run_id, load))
+            baselines = open_baselines(location, run_id, load)
+            predictions = ranked(model_predictor, profile, baselines)
             document = predictions.to_json()
         else:
             answer = ranked_for_clients(model_predictor, profile, location, run_id, load, clients)
-            predictions, document = answer.predictions, answer.to_json()
+            baselines, predictions, document = answer.baselines, answer.predictions, answer.to_json()
             if answer.load is None and save:
                 raise click.UsageError("--save: predictions by the scaling law belong to no load of the run")
             save, load = (False, load) if answer.load is None else (save, answer.load)
+    supply = supply_or_reason(profile, baselines, confidence=confidence)
     if stored and save is not False and (not_saved := _save(location, run_id, load, profile, predictions)):
         click.echo(
             f"the prediction is not saved: {not_saved}; give `cephfit report` the profile with --profile", err=True
         )
     use = if_applicable(predictions.best, location, run_id)
     if as_json:
-        print_json({**document, "measured": measured, "use": use.to_json() if use else None})
+        further = {"fit": fit_of(supply).to_json(), "use": use.to_json() if use else None}
+        print_json({**document, "measured": measured, **supply.to_json(), **further})
         return
-    _print(predictions, run_notes(measured))
+    _print(predictions, run_notes(measured), supply)
     if use is not None:
         echo_use(use, click.echo, all_commands=all_commands)
 
@@ -125,7 +131,11 @@ def _save(location: str, run_id: str | None, load: str, profile: Profile, predic
     return ""
 
 
-def _print(predictions: PredictionSet, warnings: list[str]) -> None:
+def _print(predictions: PredictionSet, warnings: list[str], supply: SupplySet | None = None) -> None:
+    from cephfit.core.values.fit import fit_of
+
+    if supply is not None:
+        click.echo(f"{predictions.profile}: {fit_of(supply).text}")
     click.echo(f"Workload {predictions.profile}, baselines from {predictions.baselines}")
     for warning in warnings:
         click.echo(warning)
@@ -136,18 +146,25 @@ def _print(predictions: PredictionSet, warnings: list[str]) -> None:
     errs = any(p.error_share is not None for p in predictions.predictions)
     columns = ["configuration", "relative", f"{predictions.confidence * 100:g} % interval", "verdict", "moved by"]
     rows = [_row(p) for p in predictions.predictions]
+    right = [1, 2]
+    if supply is not None and supply.supplies:
+        columns[3:3] = ["serves per second", "headroom"] if supply.demand else ["serves per second"]
+        right = list(range(1, 3 + len(columns) - 5))
+        for row, p in zip(rows, predictions.predictions, strict=True):
+            row[3:3] = supply.texts_of(p.configuration)[: len(columns) - 5]
     if errs:
         columns.insert(3, "by the model")
         for row, p in zip(rows, predictions.predictions, strict=True):
             row.insert(3, "" if p.error_share is None else f"{100 * p.error_share:.0f} %")
-    print_table(columns, rows, right=(1, 2, 3) if errs else (1, 2))
+        right.append(right[-1] + 1)
+    print_table(columns, rows, right=right)
     if errs:
         click.echo(
             "By the model: the part of the squared width that is the model's own error; the rest is scatter"
         )
     click.echo()
     _print_weights(predictions)
-    for note in predictions.notes:
+    for note in dict.fromkeys((*predictions.notes, *(supply.notes if supply else ()))):
         click.echo(f"Note: {note}")
 
 

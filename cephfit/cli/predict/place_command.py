@@ -22,6 +22,7 @@ from cephfit.cli.terminal.output import json_option, print_json, print_table
 if TYPE_CHECKING:
     from cephfit.ceph.pools.pool_plan import Space
     from cephfit.core.values.prediction import PredictionSet
+    from cephfit.core.values.supply import SupplySet
     from cephfit.mapper.pool_choice import PoolChoice
 
 
@@ -72,9 +73,11 @@ def command(
     """
     from cephfit.ceph.pools.pool_plan import cost_of
     from cephfit.core.profile_files import read_profile
+    from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import worse_than
     from cephfit.mapper.pool_choice import choose_pool
+    from cephfit.mapper.supply import supply_or_reason
     from cephfit.operations.recommended import echo_use, if_applicable
     from cephfit.results import open_baselines
     from cephfit.results.report.formatting import level
@@ -86,7 +89,7 @@ def command(
     baselines = open_baselines(location, run_id, load)
     spaces = _spaces(location, run_id, (*former_placements, *placements))
     by_class = parse_prices(prices, spaces)
-    choices: list[tuple[PredictionSet, PoolChoice]] = []
+    choices: list[tuple[PredictionSet, PoolChoice, SupplySet]] = []
     for path in profiles:
         profile = read_profile(path)
         with may_be_unfinished(measured):
@@ -94,7 +97,8 @@ def command(
         rivals = spaces or {p.configuration: None for p in predictions.predictions}
         costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
         behind = worse_than(model_predictor, profile, baselines, predictions)
-        choices.append((predictions, choose_pool(predictions, costs, behind, at_least=at_least)))
+        supply = supply_or_reason(profile, baselines, confidence=confidence)
+        choices.append((predictions, choose_pool(predictions, costs, behind, at_least=at_least), supply))
     if as_json:
         print_json(
             {
@@ -107,19 +111,21 @@ def command(
                     {
                         **choice.to_json(),
                         **_space_json(choice, spaces),
+                        **supply.to_json(),
+                        "fit": fit_of(supply, only=choice.chosen).to_json(),
                         "notes": list(predictions.notes),
                         "use": use.to_json() if (use := if_applicable(choice.chosen, location, run_id)) else None,
                     }
-                    for predictions, choice in choices
+                    for predictions, choice, supply in choices
                 ],
             }
         )
         return
     for warning in run_notes(measured):
         click.echo(warning)
-    for predictions, choice in choices:
-        _print(choice, spaces, predictions.notes, priced=bool(prices))
-    for name in dict.fromkeys(choice.chosen for _, choice in choices):
+    for predictions, choice, supply in choices:
+        _print(choice, spaces, predictions.notes, supply, priced=bool(prices))
+    for name in dict.fromkeys(choice.chosen for _, choice, _ in choices):
         if (use := if_applicable(name, location, run_id)) is not None:
             echo_use(use, click.echo)
     click.echo(
@@ -224,8 +230,18 @@ def _space_json(choice: PoolChoice, spaces: dict[str, Space | None]) -> dict[str
     return {"bytes_on_disks_per_byte": dict(space) if space else None}
 
 
-def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[str], *, priced: bool) -> None:
+def _print(
+    choice: PoolChoice,
+    spaces: dict[str, Space | None],
+    notes: Sequence[str],
+    supply: SupplySet,
+    *,
+    priced: bool,
+) -> None:
+    from cephfit.core.values.fit import fit_of
+
     click.echo(f"{choice.profile}: {choice.chosen or 'no pool'}, {choice.why}")
+    click.echo(f"  {fit_of(supply, only=choice.chosen).text}")
     rows = []
     for c in choice.candidates:
         space = spaces.get(c.configuration)
@@ -237,6 +253,7 @@ def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[
                 c.configuration,
                 f"{c.relative:.0f}",
                 interval,
+                *supply.texts_of(c.configuration),
                 _takes(space),
                 _cost(c.cost),
                 c.status.value,
@@ -244,7 +261,8 @@ def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[
         )
     what = "price of a byte" if priced else "bytes on disks"
     indented = [(f"  {row[0]}", *row[1:]) for row in rows]
-    print_table(("  pool", "relative", "interval", "takes", what, ""), indented, right=(1, 2, 4))
+    head = ("  pool", "relative", "interval", "serves per second", "headroom", "takes", what, "")
+    print_table(head, indented, right=(1, 2, 3, 4, 6))
     for note in notes:
         click.echo(f"  Note: {note}")
     click.echo()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
+    from cephfit.core.values.supply import SupplySet
     from cephfit.results.report.render import IndexRow
-    from cephfit.results.report.report_build import Predict
+    from cephfit.results.report.report_build import Predict, Serve
     from cephfit.results.report.report_model import Findings
     from cephfit.results.store.sample_store import Store
 
@@ -39,6 +41,7 @@ def write_folder(
     load: str | None,
     profiles: Sequence[Profile],
     predict: Predict,
+    serve: Serve | None = None,
 ) -> dict[str, Any]:
     """Write the pages, the index and the tables. They replace earlier ones; other files are not changed.
 
@@ -47,6 +50,7 @@ def write_folder(
         run_ids: all runs if empty.
         load: all loads of each run if None.
         profiles: workloads to predict for on every run; if empty, the last mapped workload of each run.
+        predict, serve: as for ``read_findings``.
 
     Returns:
         The index as JSON values.
@@ -67,7 +71,7 @@ def write_folder(
     from cephfit.results.report.report_build import report_of
 
     now = time.time_ns()
-    pages, lost = _findings(store, run_ids, load, profiles, predict)
+    pages, lost = _findings(store, run_ids, load, profiles, predict, serve)
     if not pages:
         why = "\n  ".join(lost) or "measure something first: `cephfit sweep run`"
         raise InputError("there is nothing to report", where=store.name, remedy=why)
@@ -106,7 +110,12 @@ def write_folder(
 
 
 def _findings(
-    store: Store, run_ids: Sequence[str], load: str | None, profiles: Sequence[Profile], predict: Predict
+    store: Store,
+    run_ids: Sequence[str],
+    load: str | None,
+    profiles: Sequence[Profile],
+    predict: Predict,
+    serve: Serve | None,
 ) -> tuple[list[Findings], list[str]]:
     """Return what can be reported, and why the rest cannot."""
     from cephfit.results.report.report_build import read_findings
@@ -120,13 +129,18 @@ def _findings(
         if not names:
             lost.append(f"run {run.run_id} on {run.target} has no samples yet")
         for name in names:
+            under, n_before = f" under load {name}" if name else "", len(pages)
             for profile in profiles or (None,):
-                under = f" under load {name}" if name else ""
                 try:
-                    pages.append(read_findings(store, run.run_id, name, predict=predict, profile=profile))
+                    pages.append(
+                        read_findings(store, run.run_id, name, predict=predict, serve=serve, profile=profile)
+                    )
                 except InputError as error:
                     of = f" for {profile.name}" if profile else ""
                     lost.append(f"run {run.run_id} on {run.target}{under}{of}: {error.what}")
+            if profiles and len(pages) == n_before:  # what was measured is worth a page without these workloads
+                with suppress(InputError):
+                    pages.append(read_findings(store, run.run_id, name, predict=predict, serve=serve))
     return pages, lost
 
 
@@ -217,7 +231,8 @@ def _write_one(
     style = _style(output, style, what)
     profile = read_profile(profile_files[0]) if profile_files else None
     with Store.open(store) as opened:
-        findings = read_findings(opened, run_ids[0] if run_ids else None, load, predict=_predict, profile=profile)
+        run_id = run_ids[0] if run_ids else None
+        findings = read_findings(opened, run_id, load, predict=_predict, serve=_serve, profile=profile)
         n_runs = len(opened.runs())
     report = report_of(findings, made_ns=time.time_ns())
     if style == "csv":
@@ -287,7 +302,9 @@ def _write_folder(
 
     profiles = [read_profile(path) for path in profile_files]
     with Store.open(store) as opened:
-        document = write_folder(opened, folder, run_ids=run_ids, load=load, profiles=profiles, predict=_predict)
+        document = write_folder(
+            opened, folder, run_ids=run_ids, load=load, profiles=profiles, predict=_predict, serve=_serve
+        )
     if as_json:
         print_json(document)
         return
@@ -312,6 +329,12 @@ def _predict(profile: Profile, baselines: Baselines, stored: PredictionSet | Non
     return ranked(model_predictor, profile, baselines)
 
 
+def _serve(profile: Profile, baselines: Baselines, confidence: float) -> SupplySet:
+    from cephfit.mapper.supply import supply_or_reason
+
+    return supply_or_reason(profile, baselines, confidence=confidence)
+
+
 def _csv(findings: Findings, what: str) -> str:
     from cephfit.results.report.report_build import rates_of
     from cephfit.results.statistics.sample_baselines import baselines_of, measured_of
@@ -330,4 +353,6 @@ def _csv(findings: Findings, what: str) -> str:
             remedy="use `cephfit map PROFILE --baselines STORE`",
         )
     baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
-    return sample_csv.predictions_csv(findings.predictions, findings.run, rates_of(findings, baselines))
+    return sample_csv.predictions_csv(
+        findings.predictions, findings.run, rates_of(findings, baselines), findings.supply
+    )

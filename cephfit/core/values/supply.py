@@ -1,8 +1,12 @@
 """What a workload asks of the storage per second, and what a configuration serves: demand, supply, headroom."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from cephfit.core.tabular import Table, Tabular
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.profile import Profile
 
 
@@ -24,6 +28,11 @@ class Estimate:
         if not 0 <= self.low <= self.value <= self.high:
             raise ValueError(f"{self.value} is outside {self.low}..{self.high}")
 
+    @property
+    def is_known(self) -> bool:
+        """Whether anything bounds it: False where nothing was measured twice."""
+        return self.low > 0 or math.isfinite(self.high)
+
     def scaled(self, factor: float) -> "Estimate":
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
@@ -38,8 +47,8 @@ class WorkloadDemand:
     Attributes:
         seconds: length of the trace.
         accesses_per_s: mean over the trace.
-        nbytes_per_s: mean over the trace.
-        busiest_second: accesses in the busiest second; None if unknown.
+        nbytes_per_s: mean over the trace; None if unknown.
+        busiest_second: accesses in the busiest second; None if unknown or if the trace is shorter.
         busiest_minute: mean accesses per second of the busiest minute; None if unknown or if the trace is shorter.
         outstanding: mean number of outstanding accesses while any was outstanding; None if unknown.
         busy_share: share of the time with I/O outstanding, 0 to 1; None if unknown.
@@ -47,7 +56,7 @@ class WorkloadDemand:
 
     seconds: float
     accesses_per_s: float
-    nbytes_per_s: float
+    nbytes_per_s: float | None
     busiest_second: float | None = None
     busiest_minute: float | None = None
     outstanding: float | None = None
@@ -55,49 +64,206 @@ class WorkloadDemand:
 
     @classmethod
     def of(cls, profile: Profile) -> "WorkloadDemand | None":
-        """Return the demand of a profile; None if its source tells no length of time."""
-        seconds = profile.description.get("duration_seconds")
-        if not isinstance(seconds, int | float) or not seconds > 0 or not profile.n_accesses:
+        """Return the demand of a profile; None if its source tells no length of time.
+
+        A profile without a duration, but with busy and idle time, lasted as long as both.
+        """
+        nbytes = _entries(profile.description.get("nbytes"))
+        busiest = _entries(profile.description.get("busiest"))
+        busy, idle = _busy_seconds(profile), profile.idle_seconds
+        traced = None if busy is None or idle is None else busy + idle
+        seconds = _positive(profile.description.get("duration_seconds")) or traced
+        if seconds is None or not profile.n_accesses:
             return None
-        nbytes = profile.description.get("nbytes") or {}
-        busiest = profile.description.get("busiest") or {}
-        waiting = [(d.waiting_seconds, d.depth) for d in profile.demands or ()]
-        waited = math.fsum(w for w, _ in waiting if w is not None)
-        known = bool(waiting) and all(w is not None for w, _ in waiting) and waited > 0
-        idle = profile.idle_seconds
-        # A depth is a mean over the time that is divided among its accesses, so waiting times weight it.
-        deep = math.fsum(w * d for w, d in waiting if w is not None and d is not None)
-        deep_known = known and all(d is not None for _, d in waiting)
+        of_ops = [_positive(n) or 0.0 for n in nbytes.values()]
         return cls(
-            seconds=float(seconds),
+            seconds=seconds,
             accesses_per_s=profile.n_accesses / seconds,
-            nbytes_per_s=math.fsum(nbytes.values()) / seconds,
-            busiest_second=busiest.get("second"),
-            busiest_minute=busiest.get("minute"),
-            outstanding=deep / waited if deep_known else None,
-            busy_share=waited / (waited + idle) if known and idle is not None else None,
+            nbytes_per_s=math.fsum(of_ops) / seconds if any(of_ops) else None,
+            busiest_second=_positive(busiest.get("second")),
+            busiest_minute=_positive(busiest.get("minute")),
+            outstanding=mean_outstanding(profile),
+            busy_share=busy / traced if busy is not None and traced else None,
         )
+
+    @property
+    def peak(self) -> float:
+        """Accesses per second in the busiest second; the mean where that is unknown."""
+        return max(self.accesses_per_s, self.busiest_second or 0.0)
+
+    def to_json(self) -> dict[str, float | None]:
+        return asdict(self)
+
+
+def mean_outstanding(profile: Profile) -> float | None:
+    """Return the mean number of outstanding accesses while any was outstanding; None if unknown.
+
+    A depth is a mean over the time that is divided among its accesses, so waiting times weigh it.
+    """
+    known = [(d.waiting_seconds, d.depth) for d in profile.demands or ()]
+    pairs = [(waiting, depth) for waiting, depth in known if waiting is not None and depth is not None]
+    waited = math.fsum(waiting for waiting, _ in pairs)
+    if len(pairs) < len(known) or not waited > 0:
+        return None
+    return math.fsum(waiting * depth for waiting, depth in pairs) / waited
+
+
+def _busy_seconds(profile: Profile) -> float | None:
+    """Return the time with I/O outstanding, flushes included; None if unknown."""
+    waiting = [d.waiting_seconds for d in profile.demands or ()]
+    waited = math.fsum(w for w in waiting if w is not None)
+    if None in waiting or not waited > 0:
+        return None
+    flushes = 0.0 if profile.commits is None else profile.commits.flush_waiting_seconds or 0.0
+    return waited + flushes
+
+
+def _positive(value: object) -> float | None:
+    """Descriptions may be written by hand: return a positive number, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        return None
+    return float(value)
+
+
+def _entries(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What a configuration serves at a workload's mix of accesses.
+    """What a configuration serves at a workload's mix of accesses, all clients together.
 
     Attributes:
         configuration: name.
-        own_depth: accesses per second with as many outstanding as the workload has.
+        own_depth: accesses per second with as many outstanding as the workload has, per client.
         most: accesses per second at the depth, among those measured, at which it serves most.
-        most_depth: that depth.
-        is_bound: the workload has more outstanding than was measured, or a load's own limit was reached: it may
-            serve more.
+        most_depth: that depth, per client; None if the depth of the measurement is unknown.
+        is_bound: the workload has more outstanding than all measured clients together, or a load's own limit was
+            reached: it may serve more.
+        n_clients: clients that were measured together.
     """
 
     configuration: str
     own_depth: Estimate
     most: Estimate
-    most_depth: int
+    most_depth: int | None
     is_bound: bool = False
+    n_clients: int = 1
 
     def headroom(self, demand: WorkloadDemand) -> Estimate:
         """Return how many times the demand fits: the most that is served over the mean of the workload."""
         return self.most.scaled(1 / demand.accesses_per_s)
+
+    def to_json(self, demand: WorkloadDemand | None = None) -> dict[str, Any]:
+        return {
+            "configuration": self.configuration,
+            "own_depth": self.own_depth.to_json(),
+            "most": self.most.to_json(),
+            "most_depth": self.most_depth,
+            "is_bound": self.is_bound,
+            "clients": self.n_clients,
+            "headroom": None if demand is None else self.headroom(demand).to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SupplySet(Tabular):
+    """What each configuration serves at the mix of a workload, next to what the workload asks for.
+
+    Attributes:
+        profile: name of the workload.
+        baselines: source of the rates.
+        demand: of the workload; None if its profile has no length of time.
+        supplies: by configuration, the default first; empty if the measured loads give no rates of the mix.
+        confidence: level of each interval by itself.
+        default: name of the default configuration.
+        notes: caveats for the reader.
+    """
+
+    profile: str
+    baselines: str
+    demand: WorkloadDemand | None
+    supplies: tuple[Supply, ...]
+    confidence: float
+    default: str = DEFAULT_CONFIGURATION
+    notes: tuple[str, ...] = ()
+
+    def of(self, configuration: str) -> Supply | None:
+        """Return the supply of a configuration; None if its rates are not known."""
+        return next((s for s in self.supplies if s.configuration == configuration), None)
+
+    def headroom_of(self, configuration: str) -> Estimate | None:
+        """Return how many times the workload fits on a configuration; None if demand or supply are not known."""
+        found = self.of(configuration)
+        return None if found is None or self.demand is None else found.headroom(self.demand)
+
+    def fit(self) -> str:
+        """Return the answer to "does it fit?" in words."""
+        from cephfit.core.values.fit import fit_of
+
+        return fit_of(self).text
+
+    def texts_of(self, configuration: str) -> tuple[str, str]:
+        """Return what a configuration serves and its headroom as text, with intervals; empty where unknown."""
+        found, headroom = self.of(configuration), self.headroom_of(configuration)
+        if found is None:
+            return "", ""
+        ends = ends_text(found.most)
+        serves = f"{rate_text(found.most.value)} ({ends})" if ends else rate_text(found.most.value)
+        return serves, "" if headroom is None else f"{times_text(headroom.value)} x"
+
+    def to_json(self) -> dict[str, Any]:
+        """The keys ``demand`` and ``supply`` of `cephfit map --json`."""
+        return {
+            "demand": None if self.demand is None else self.demand.to_json(),
+            "supply": [supply.to_json(self.demand) for supply in self.supplies],
+        }
+
+    def _table(self) -> Table:
+        needs = "unknown" if self.demand is None else f"{rate_text(self.demand.accesses_per_s)}/s"
+        columns = ("own_depth", "own_depth_low", "own_depth_high", "most", "most_low", "most_high")
+        return Table(
+            f"Workload {self.profile} needs {needs}; accesses of its mix per second that are served",
+            ("configuration", *columns, "most_depth", "headroom", "is_bound"),
+            tuple(
+                (
+                    s.configuration,
+                    *(s.own_depth.value, s.own_depth.low, s.own_depth.high),
+                    *(s.most.value, s.most.low, s.most.high, s.most_depth),
+                    None if self.demand is None else s.headroom(self.demand).value,
+                    s.is_bound,
+                )
+                for s in self.supplies
+            ),
+            self.notes,
+            ("configuration", "own_depth", "most", "most_low", "most_high", "most_depth", "headroom"),
+        )
+
+
+def rate_text(value: float) -> str:
+    """Format accesses per second: ``51,279``, ``380``, ``15.8``, ``1.25``."""
+    if value >= 99.95:
+        return f"{value:,.0f}"
+    if value >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 0.0995 else f"{value:.2g}"
+
+
+def times_text(value: float) -> str:
+    """Format a headroom: ``24``, ``3.2``, ``0.14``; never rounded to 1 from either side."""
+    if value >= 9.95:
+        return f"{value:,.0f}"
+    for digits in (1, 2, 3) if value >= 0.995 else (2, 3, 4):
+        text = f"{value:.{digits}f}"
+        if float(text) != 1:
+            return text
+    return "1"
+
+
+def ends_text(estimate: Estimate) -> str:
+    """Format an interval of a rate: ``350 to 410``, ``at least 350``; empty if nothing is known."""
+    if not estimate.is_known:
+        return ""
+    if not math.isfinite(estimate.high):
+        return f"at least {rate_text(estimate.low)}"
+    return f"{rate_text(estimate.low)} to {rate_text(estimate.high)}"

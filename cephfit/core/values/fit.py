@@ -1,0 +1,161 @@
+"""The answer to "does the workload fit?": demand compared with supply, in words. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cephfit.core.values.supply import (
+    Estimate,
+    Supply,
+    SupplySet,
+    WorkloadDemand,
+    ends_text,
+    rate_text,
+    times_text,
+)
+
+_WAITS = 0.5
+"""From this share of time with I/O outstanding on, a workload is said to wait for its storage."""
+_HARDLY_WAITS = 0.05
+"""Below this share, storage is not what it waits for."""
+
+
+class Verdict(StrEnum):
+    """Whether a workload fits a configuration; the best first."""
+
+    FITS = "fits"
+    MAYBE_PEAK = "fits on average, may not in its busiest second"
+    PEAK = "fits on average, not in its busiest second"
+    DEEPER = "fits only with more I/O outstanding than it had"
+    MAYBE = "may fit"
+    NOT = "does not fit"
+    UNKNOWN = "cannot tell"
+
+
+def verdict_of(demand: WorkloadDemand | None, supply: Supply | None) -> Verdict:
+    """Compare the mean and the busiest second with the interval of what is served.
+
+    A rate without an interval, because nothing was measured twice, is compared as it is.
+    """
+    if demand is None or supply is None:
+        return Verdict.UNKNOWN
+    most = supply.most if supply.most.is_known else Estimate(*[supply.most.value] * 3)
+    mean, peak = demand.accesses_per_s, demand.peak
+    if most.low >= mean and _is_slow_at_own_depth(demand, supply):
+        return Verdict.DEEPER
+    if most.low >= peak:
+        return Verdict.FITS
+    if most.high < mean:
+        return Verdict.NOT
+    if most.low >= mean:
+        return Verdict.PEAK if most.high < peak else Verdict.MAYBE_PEAK
+    return Verdict.MAYBE
+
+
+def _is_slow_at_own_depth(demand: WorkloadDemand, supply: Supply) -> bool:
+    """Whether less than the mean is served with as many outstanding as the workload had.
+
+    Several clients have more outstanding together than the workload alone.
+    """
+    own = supply.own_depth
+    high = own.high if own.is_known else own.value
+    return supply.n_clients == 1 and high < demand.accesses_per_s
+
+
+_ORDER = tuple(Verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The answer.
+
+    Attributes:
+        verdict: for ``configuration``.
+        configuration: the default if the workload fits it, else the configuration that serves most; empty if
+            nothing is known.
+        text: one sentence without a full stop.
+    """
+
+    verdict: Verdict
+    configuration: str
+    text: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"verdict": self.verdict.value, "configuration": self.configuration, "text": self.text}
+
+
+def fit_of(found: SupplySet, *, only: str = "") -> Fit:
+    """Return the first line of an answer: whether the workload fits the default, or any other configuration.
+
+    Args:
+        found: demand and supplies.
+        only: answer for this configuration alone; empty: the default, else the one that serves most.
+    """
+    demand = found.demand
+    if demand is None:
+        why = "the profile has no duration, so the rate that the workload needs is unknown"
+        return Fit(Verdict.UNKNOWN, "", f"cannot tell whether it fits: {why}")
+    candidates = [s for s in found.supplies if not only or s.configuration == only]
+    if not candidates:
+        why = "; ".join(found.notes) or "no rate of its mix was measured"
+        text = f"cannot tell whether it fits (it needs {rate_text(demand.accesses_per_s)}/s): {why.rstrip('.')}"
+        return Fit(Verdict.UNKNOWN, "", text)
+    best = max(candidates, key=lambda s: s.most.value)
+    default = next((s for s in candidates if s.configuration == (only or found.default)), best)
+    chosen, verdict = default, verdict_of(demand, default)
+    if verdict is not Verdict.FITS and _ORDER.index(verdict_of(demand, best)) < _ORDER.index(verdict):
+        chosen, verdict = best, verdict_of(demand, best)
+    elif verdict is Verdict.NOT:
+        chosen = best
+    text = f"{_compared(demand, chosen, verdict, default)}; {_of_waiting(demand)}"
+    return Fit(verdict, chosen.configuration, text)
+
+
+_TOO_SLOW = {
+    Verdict.MAYBE_PEAK: "may be too slow in the busiest second",
+    Verdict.PEAK: "is too slow in the busiest second",
+    Verdict.DEEPER: "would need more I/O outstanding",
+    Verdict.MAYBE: "may be too slow",
+    Verdict.NOT: "is too slow",
+}
+
+
+def _compared(demand: WorkloadDemand, supply: Supply, verdict: Verdict, default: Supply) -> str:
+    name, mean = supply.configuration, rate_text(demand.accesses_per_s)
+    if verdict is Verdict.NOT:
+        return f"does not fit: needs {mean}/s, the best ({name}) serves {_served(supply, ' (', ')')}"
+    peak = ""
+    if demand.busiest_second is not None:
+        peak = f", busiest second {rate_text(demand.busiest_second)}/s"
+    asks = f"mean {mean}/s{peak}; {name} serves {_served(supply, ', ')}"
+    if verdict is Verdict.DEEPER:
+        had = "as it had" if demand.outstanding is None else f"as it had ({demand.outstanding:.2g})"
+        asks += f"; {rate_text(supply.own_depth.value)}/s with only as many outstanding {had}"
+    other = ""
+    if default is not supply:
+        other = f", and {default.configuration}, the default, {_TOO_SLOW[verdict_of(demand, default)]}"
+    if verdict is Verdict.FITS:
+        return f"fits {name} {times_text(supply.headroom(demand).value)} times over{other} ({asks})"
+    verb, _, rest = verdict.value.partition("fit" if verdict is Verdict.MAYBE else "fits")
+    verb += "fit" if verdict is Verdict.MAYBE else "fits"
+    return f"{verb} {name}{rest}{other}: {asks}"
+
+
+def _served(supply: Supply, opening: str, closing: str = "") -> str:
+    ends = ends_text(supply.most) or "measured once, so without an interval"
+    together = f" to {supply.n_clients} clients together" if supply.n_clients > 1 else ""
+    bound = " and may serve more than was measured" if supply.is_bound else ""
+    return f"{rate_text(supply.most.value)}/s{together}{opening}{ends}{bound}{closing}"
+
+
+def _of_waiting(demand: WorkloadDemand) -> str:
+    share = demand.busy_share
+    if share is None:
+        return "the trace does not show whether it waits for storage: on faster storage it may ask for more"
+    outstanding = f"I/O outstanding {100 * share:.2g} % of the time"
+    if share > _WAITS:
+        traced = "its rate is what the traced storage served, and it would use more"
+        return f"it waits for storage ({outstanding}): {traced}"
+    limit = f"no configuration can shorten its run time by more than {100 * share:.2g} %"
+    if share < _HARDLY_WAITS:
+        return f"storage is not what this workload waits for ({outstanding}): {limit}"
+    return f"{outstanding}: {limit}"
