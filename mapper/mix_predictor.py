@@ -132,7 +132,7 @@ class Question:
         measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
         demands = profile.demands or counted_demands(profile)
         mix = DemandMix.of(profile, demands, measured, by_waiting=kind.by_waiting, where=baselines.source)
-        default = _rates(baselines.loaded, baselines.default, mix.cells)
+        default = mean_rates(baselines.loaded, baselines.default, mix.cells)
         notes = mix.notes(default, where=baselines.source)
         return cls(kind.model, mix, baselines.loaded, OmittedCells({}), True, tuple(notes))
 
@@ -180,8 +180,8 @@ class MixPredictor:
         question = self.question_of(self.name, profile, baselines)
         error = self.errors.get(question.model, NO_ERROR).of_answer(by_load=question.by_load)
         mix, cells = question.mix, question.mix.cells
-        compared, notes = _complete(question.measured, baselines, cells)
-        default = _rates(question.measured, baselines.default, cells)
+        compared, notes = comparable(question.measured, baselines, cells)
+        default = mean_rates(question.measured, baselines.default, cells)
         notes += question.notes
         if not question.by_load:
             own = tuple(cell for cell in cells if isinstance(cell, Cell))
@@ -201,7 +201,7 @@ class MixPredictor:
         bounds: dict[str, LimitBounds] = {}
         widths, floors = dict.fromkeys(compared, math.inf), [math.inf]
         for j, name in enumerate(compared, start=1):
-            paired = _PairedRates.of(table, j, used, default, _rates(question.measured, name, cells))
+            paired = PairedRates.of(table, j, used, default, mean_rates(question.measured, name, cells))
             mixtures[name] = mix.added(default, paired.rates)
             bounds[name] = question.bounds(mixtures[name], name, baselines, self.name)
             if paired.unconnected:
@@ -273,7 +273,7 @@ class MixPredictor:
             notes += [f"{name} lacks cells of the workload: it is predicted from those that it has"] * len(its)
         return found, notes
 
-    def _half_width(self, spread: Spread, paired: "_PairedRates", mixture: Mixture) -> float:
+    def _half_width(self, spread: Spread, paired: "PairedRates", mixture: Mixture) -> float:
         """Return half the interval of the log prediction of one configuration.
 
         With Bonferroni's level the intervals of all configurations hold jointly.
@@ -309,7 +309,7 @@ class MixPredictor:
 
 
 @dataclass(frozen=True, slots=True)
-class _PairedRates:
+class PairedRates:
     """One configuration compared with the default within rounds, for U used cells.
 
     Attributes:
@@ -329,7 +329,7 @@ class _PairedRates:
     unconnected: tuple[Measured, ...]
 
     @classmethod
-    def of(cls, table: Table, j: int, used: NDArray[np.intp], default: Floats, means: Floats) -> "_PairedRates":
+    def of(cls, table: Table, j: int, used: NDArray[np.intp], default: Floats, means: Floats) -> "PairedRates":
         """Compare configuration ``j``, with these mean IOPS, with the default."""
         like = {id(table.blocks[c]): c for c in used}  # most cells have the same rounds
         compared = {block: _compared(table, j, c) for block, c in like.items()}
@@ -390,13 +390,13 @@ def _of_the_load(profile: Profile, baselines: Baselines, names: Sequence[str], c
     return [note for note in (load.mixed_for(profile), load.reached_in(names, cells)) if note]
 
 
-def _rates(measured: Mapping[Any, Baseline], configuration: str, cells: Sequence[Measured]) -> NDArray[np.float64]:
+def mean_rates(measured: Mapping[Any, Baseline], configuration: str, cells: Sequence[Measured]) -> NDArray[np.float64]:
     """Return the mean IOPS per cell, shape (cells,)."""
     repeats = [measured[configuration, cell].iops for cell in cells]
     return np.array([math.fsum(iops) / len(iops) for iops in repeats])
 
 
-def _complete(
+def comparable(
     measured: Mapping[Any, Baseline], baselines: Baselines, cells: Sequence[Measured]
 ) -> tuple[list[str], list[str]]:
     """Return the configurations that can be compared with the default, and a note on each one that cannot.
