@@ -1,8 +1,8 @@
 """Several predictions together: their logs, the covariance of their errors, and what one more round would change.
 
 A log prediction is, to first order, a weighted sum of all log measurements (``PairedRates.weights``). Two
-predictions share the default's measurements, and shifts of rounds and applications. So their errors are correlated:
-their covariance follows from the same variances as the intervals (``core/variance.py``).
+predictions share the default's measurements, and shifts of rounds and applications. So their errors are
+correlated: their covariance follows from the same variances as the intervals (``core/variance.py``).
 """
 
 import math
@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class JointPrediction:
-    """The predictions of all comparable configurations. J measured configurations, C cells, R rounds, U used cells.
+    """The predictions of all comparable configurations: J configurations, C cells, R rounds, U used cells.
 
     Attributes:
         question: what the model makes of the workload.
@@ -109,7 +109,9 @@ class JointPrediction:
             has = [i for i in range(len(cells)) if i not in lacking]
             rates = np.empty(len(cells))
             rates[has] = mean_rates(measured, name, [cells[i] for i in has])
-            rates[list(lacking)] = default[list(lacking)] * math.exp(float(np.log(rates[has] / default[has]).mean()))
+            rates[list(lacking)] = default[list(lacking)] * math.exp(
+                float(np.log(rates[has] / default[has]).mean())
+            )
             paired = PairedRates.of(table, j, used, default, rates)
             if lacking:
                 paired.contrasts[list(lacking)] = 0.0  # the ratio is assumed: no measurement has a part in it
@@ -188,7 +190,9 @@ class JointPrediction:
     def _growth(self) -> Floats:
         """Root of df / (df - 2) of each prediction, shape (places,)."""
         df = [self.spread.variance_of(w)[1] if w.any() else math.inf for w in self.weights()]
-        return np.array([1.0 if math.isinf(d) else math.sqrt(max(d, _LEAST_DF) / (max(d, _LEAST_DF) - 2)) for d in df])
+        return np.array(
+            [1.0 if math.isinf(d) else math.sqrt(max(d, _LEAST_DF) / (max(d, _LEAST_DF) - 2)) for d in df]
+        )
 
     def measured_cells(self) -> tuple[int, ...]:
         """Indices of the used cells that were measured; another round of the others changes nothing."""
@@ -233,4 +237,3 @@ def _partial(question: Question, baselines: Baselines, names: Sequence[str]) -> 
         if its and clients == [question.measured[baselines.default, c].n_clients for c in its]:
             found.append(name)
     return found
-

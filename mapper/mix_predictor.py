@@ -390,7 +390,9 @@ def _of_the_load(profile: Profile, baselines: Baselines, names: Sequence[str], c
     return [note for note in (load.mixed_for(profile), load.reached_in(names, cells)) if note]
 
 
-def mean_rates(measured: Mapping[Any, Baseline], configuration: str, cells: Sequence[Measured]) -> NDArray[np.float64]:
+def mean_rates(
+    measured: Mapping[Any, Baseline], configuration: str, cells: Sequence[Measured]
+) -> NDArray[np.float64]:
     """Return the mean IOPS per cell, shape (cells,)."""
     repeats = [measured[configuration, cell].iops for cell in cells]
     return np.array([math.fsum(iops) / len(iops) for iops in repeats])

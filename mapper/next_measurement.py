@@ -7,8 +7,8 @@ covariance T into T'. Seen from now, it moves the predictions by a normal amount
 probability of a wrong choice after it is the mean over these moves (expected value of sample information: Raiffa
 and Schlaifer 1961, Applied Statistical Decision Theory, chapter 5).
 
-Candidates are one more round of one cell under the default, the highest prediction and a rival; a cell that a rival
-lacks; and a probe, which reduces the model's error too.
+Candidates are one more round of one cell under the default, the highest prediction and a rival; a cell that one of
+them lacks; and a probe, which reduces the model's error too.
 """
 
 import math
@@ -18,17 +18,16 @@ from enum import StrEnum
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
 from cephfit.core.values.cells import Cell, LoadedCell
-from cephfit.core.values.workload_clone import CLONE_ERROR
+from cephfit.core.values.workload_clone import CLONE_ERROR, MOST_CANDIDATES
 from cephfit.core.variance import Floats
 from cephfit.mapper.joint_prediction import JointPrediction
 
 MARGIN = 0.01
-"""A choice is wrong if another configuration is better by more than this part: smaller differences do not matter."""
+"""A choice is wrong if another configuration is better by more than this part."""
 MOST_RIVALS = 5
 """Configurations that are compared with the highest prediction, the most likely ones first."""
 LEAST_CHANCE = 0.001
@@ -36,6 +35,8 @@ LEAST_CHANCE = 0.001
 LEAST_REDUCTION = 0.005
 """Smaller reductions of the probability of a wrong choice are no reason to measure."""
 _LOG2_DRAWS = 13
+_PRECISION = 0.005
+"""Smaller differences between probabilities from this number of draws are not certain."""
 _PROBE_REPEATS = 3
 
 
@@ -60,6 +61,7 @@ class Candidate:
         cell: which cell; None for a probe.
         wrong: expected probability of a wrong choice after it, 0 to 1.
         loss: expected loss by the choice after it, as a part of the best performance.
+        scatter_wrong: ``wrong`` if the model had no error.
     """
 
     kind: Kind
@@ -67,6 +69,7 @@ class Candidate:
     cell: Cell | LoadedCell | None
     wrong: float
     loss: float
+    scatter_wrong: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +81,16 @@ class NextMeasurement:
         rivals: those that may be the best instead, with the probability of each; the most likely one first.
         wrong: probability now that the choice is wrong.
         loss: expected loss by the choice now, as a part of the best performance.
-        candidates: measurements, the most useful first.
+        scatter_wrong: ``wrong`` if the model had no error.
+        candidates: measurements, the most useful first. Where they are equally useful within the precision of the
+            draws, the order is that of ``scatter_wrong``.
     """
 
     choice: str
     rivals: tuple[tuple[str, float], ...]
     wrong: float
     loss: float
+    scatter_wrong: float
     candidates: tuple[Candidate, ...]
 
     @property
@@ -106,17 +112,16 @@ def next_measurement(
         margin: differences that do not matter, as a part of the performance.
     """
     logs, total = joint.logs(), joint.total()
-    order = _contenders(logs, total)
-    logs, total = logs[order], total[np.ix_(order, order)]
-    now = wrong_choice(logs, total, np.zeros_like(total), margin)
-    names = [joint.places[k].name for k in order]
-    found = [_after(joint, order, logs, total, *asked, margin) for asked in _asked(joint, order)]
-    if with_probe and len(order) > 1:
-        found.append(_probed(joint, order, logs, total, clone_error, margin))
-    found.sort(key=lambda c: (c.wrong, c.loss, str(c.cell), c.configurations))
-    chances = best_chances(logs, total)
+    beliefs = _Beliefs.of(joint, _contenders(logs, total), margin)
+    found = [beliefs.after_round(*asked) for asked in _asked(joint, beliefs.order)]
+    if with_probe and len(beliefs.order) > 1:
+        found.append(beliefs.after_probe(clone_error))
+    found.sort(key=lambda c: (round(c.wrong / _PRECISION), c.scatter_wrong, c.loss, str(c.cell), c.configurations))
+    names = [joint.places[k].name for k in beliefs.order]
+    chances = best_chances(beliefs.logs, beliefs.total)
     rivals = sorted(zip(names[1:], chances[1:].tolist(), strict=True), key=lambda pair: -pair[1])
-    return NextMeasurement(names[0], tuple(rivals), *now, tuple(found))
+    nothing = np.zeros_like(beliefs.total)
+    return NextMeasurement(names[0], tuple(rivals), *beliefs.outcome(nothing, nothing), tuple(found))
 
 
 def best_chances(logs: Floats, total: Floats) -> Floats:
@@ -134,7 +139,7 @@ def wrong_choice(logs: Floats, total: Floats, change: Floats, margin: float = MA
     Args:
         logs: predictions, K of them.
         total: covariance of the true logs around them now, shape (K, K).
-        change: covariance of the moves of the predictions by the measurement, shape (K, K); 0: nothing is measured.
+        change: covariance of the moves of the predictions by the measurement, shape (K, K); 0: no measurement.
         margin: differences that do not matter, as a part of the performance.
     """
     n = len(logs)
@@ -183,39 +188,60 @@ def _asked(joint: JointPrediction, order: Sequence[int]) -> list[tuple[Kind, int
     return found
 
 
-def _after(
-    joint: JointPrediction,
-    order: Sequence[int],
-    logs: Floats,
-    total: Floats,
-    kind: Kind,
-    cell: int,
-    together: tuple[int, ...],
-    margin: float,
-) -> Candidate:
-    """Return one more round of a cell as a candidate."""
-    after = joint.total_after(cell, together)[np.ix_(order, order)]
-    wrong, loss = wrong_choice(logs, total, _reduction(total, after), margin)
-    return Candidate(kind, tuple(joint.places[k].name for k in together), joint.cells[cell], wrong, loss)
+@dataclass(frozen=True, slots=True)
+class _Beliefs:
+    """What is known of the true logs of K configurations.
+
+    Attributes:
+        joint: the predictions.
+        order: of the configurations, as indices of ``joint.places``; the highest prediction first.
+        logs: predictions, shape (K,).
+        total: covariance of the true logs around them, shape (K, K).
+        scatter: the same without the model's error.
+        margin: differences that do not matter, as a part of the performance.
+    """
+
+    joint: JointPrediction
+    order: list[int]
+    logs: Floats
+    total: Floats
+    scatter: Floats
+    margin: float
+
+    @classmethod
+    def of(cls, joint: JointPrediction, order: list[int], margin: float) -> "_Beliefs":
+        total = joint.total()[np.ix_(order, order)]
+        scatter = total - np.diag(joint.model_variances()[order])
+        return cls(joint, order, joint.logs()[order], total, scatter, margin)
+
+    def outcome(self, change: Floats, scatter_change: Floats) -> tuple[float, float, float]:
+        """Return ``wrong``, ``loss`` and ``scatter_wrong`` for the moves of the predictions by a measurement."""
+        wrong, loss = wrong_choice(self.logs, self.total, change, self.margin)
+        return wrong, loss, wrong_choice(self.logs, self.scatter, scatter_change, self.margin)[0]
+
+    def after_round(self, kind: Kind, cell: int, together: tuple[int, ...]) -> Candidate:
+        """Return one more round of a cell as a candidate."""
+        after = self.joint.total_after(cell, together)[np.ix_(self.order, self.order)]
+        change = _reduction(self.total, after)
+        names = tuple(self.joint.places[k].name for k in together)
+        return Candidate(kind, names, self.joint.cells[cell], *self.outcome(change, change))
+
+    def after_probe(self, clone_error: float) -> Candidate:
+        """Return runs of a clone on the choice and its rivals, relative to the default, as a candidate."""
+        probed = [i for i, k in enumerate(self.order) if k != 0][: MOST_CANDIDATES - 1]
+        own = 2 * float(np.median(self.joint.spread.moderated)) / _PROBE_REPEATS
+        noise = (clone_error**2 + own) * np.eye(len(probed))
+
+        def change(covariance: Floats) -> Floats:
+            observed = covariance[:, probed]
+            inside = covariance[np.ix_(probed, probed)] + noise
+            return np.asarray(observed @ np.linalg.solve(inside, observed.T), dtype=np.float64)
+
+        names = (self.joint.places[0].name, *(self.joint.places[self.order[i]].name for i in probed))
+        return Candidate(Kind.PROBE, names, None, *self.outcome(change(self.total), change(self.scatter)))
 
 
-def _probed(
-    joint: JointPrediction, order: Sequence[int], logs: Floats, total: Floats, clone_error: float, margin: float
-) -> Candidate:
-    """Return runs of a clone on the choice and its rivals, relative to the default, as a candidate."""
-    from cephfit.core.values.workload_clone import MOST_CANDIDATES
-
-    probed = [i for i, k in enumerate(order) if k != 0][: MOST_CANDIDATES - 1]
-    scatter = 2 * float(np.median(joint.spread.moderated)) / _PROBE_REPEATS
-    observed = total[:, probed]
-    noise = (clone_error**2 + scatter) * np.eye(len(probed))
-    change = observed @ np.linalg.solve(total[np.ix_(probed, probed)] + noise, observed.T)
-    wrong, loss = wrong_choice(logs, total, change, margin)
-    names = (joint.places[0].name, *(joint.places[order[i]].name for i in probed))
-    return Candidate(Kind.PROBE, names, None, wrong, loss)
-
-
-def _reduction(before: Floats, after: Floats) -> NDArray[np.float64]:
+def _reduction(before: Floats, after: Floats) -> Floats:
     """Return the part of a covariance that a measurement removes, without negative eigenvalues.
 
     These appear where the estimate is not the most precise one, and the measurement makes it less precise.

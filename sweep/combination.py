@@ -1,7 +1,8 @@
 """Combine configurations, and write small sweep files that measure chosen configurations. Pure.
 
 Two configurations can be combined if their settings do not conflict: the same setting with different values, the
-same option in two sections that apply to the same daemons, or two placements of the data.
+same option in two sections that apply to the same daemons, or two placements of the data. Configurations that
+share a setting are not combined either: the effect of that setting would count twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,9 +55,7 @@ class Combinations:
 
 
 def possible_combinations(singles: Sequence[Configuration]) -> Combinations:
-    """Return all pairs without a conflict, and the largest set that joins them one after the other.
-
-    A configuration whose settings another one has too adds nothing to it: the two are no pair.
+    """Return all pairs without a conflict, and the set to which each is added that conflicts with none in it.
 
     Args:
         singles: to be combined, the best first.
@@ -66,7 +65,7 @@ def possible_combinations(singles: Sequence[Configuration]) -> Combinations:
     for one, other in combinations(singles, 2):
         if reason := conflict_of(one, other):
             conflicts.append(Conflict((one.name, other.name), reason))
-        elif not _contains(one, other) and not _contains(other, one):
+        else:
             pairs.append((one, other))
     together: list[Configuration] = []
     for single in singles:
@@ -77,11 +76,13 @@ def possible_combinations(singles: Sequence[Configuration]) -> Combinations:
 
 
 def conflict_of(one: Configuration, other: Configuration) -> str:
-    """Return why two configurations cannot be combined; empty if they can."""
+    """Return why two configurations cannot be combined, or the effect cannot be expected; empty if they can."""
     for mine in one.settings:
         for theirs in other.settings:
             if reason := _conflict(mine, theirs):
                 return reason
+    if shared := [s for s in one.settings if s in other.settings]:
+        return f"both have {_listed(shared)}: how much of each effect is due to it is not known"
     placed = [[s for s in c.settings if _places(s)] for c in (one, other)]
     if all(placed) and {str(s) for s in placed[0]} != {str(s) for s in placed[1]}:
         return f"two pools: {_listed(placed[0])} and {_listed(placed[1])} both determine where the data is stored"
@@ -94,7 +95,13 @@ def conflict_of(one: Configuration, other: Configuration) -> str:
         if any((s.scope, s.key) == ("volume", TYPE) for s in typed.settings):
             own = [s for s in pooled.settings if s.partition is Partition.POOL and s.scope == "pool"]
             if own:
-                return f"two pools: the volume type of {typed.name} selects an existing pool, without {_listed(own)}"
+                return (
+                    f"two pools: the volume type of {typed.name} selects an existing pool, without {_listed(own)}"
+                )
+    for placed_one, tuned in ((one, other), (other, one)):
+        device_class = _device_class(placed_one)
+        if device_class and tuned.settings and all(_of_another_class(s, device_class) for s in tuned.settings):
+            return f"{placed_one.name} stores on {device_class}, where {_listed(tuned.settings)} has no effect"
     return fault_of_configuration(merged([one, other]))
 
 
@@ -139,8 +146,24 @@ def _places(setting: Setting) -> bool:
     )
 
 
-def _contains(one: Configuration, other: Configuration) -> bool:
-    return set(other.settings) <= set(one.settings)
+_CLASSES = ("hdd", "ssd")
+"""Device classes with options of their own, such as ``bluestore_max_blob_size_hdd``."""
+
+
+def _device_class(configuration: Configuration) -> str:
+    """Return the class of the disks that hold all data; empty if that is not known.
+
+    A CRUSH rule counts as one of a class if it has the name of the class, as those of the lab have.
+    """
+    keys = ("crush_rule", "devices.class")
+    found = {s.value for s in configuration.settings if s.scope == "pool" and s.key in keys}
+    is_mixed = any(s.key.startswith("primary.") for s in configuration.settings)
+    return next((name for name in _CLASSES if found == {name} and not is_mixed), "")
+
+
+def _of_another_class(setting: Setting, device_class: str) -> bool:
+    ending = setting.key.rpartition("_")[2]
+    return setting.partition is Partition.CEPH and ending in _CLASSES and ending != device_class
 
 
 def _listed(settings: Iterable[Setting]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.run import Run, is_another_cluster
-from cephfit.core.values.sample import OWN_LOAD, Sample
+from cephfit.core.values.sample import OWN_LOAD
 from cephfit.results.statistics.loads import LoadShape, shapes_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
@@ -60,9 +60,7 @@ def _refuse_another_cluster(run: Run, other: Run, where: str) -> None:
         )
 
 
-def _load_names(
-    known: Mapping[str, LoadShape], added: Mapping[str, LoadShape], run_id: str
-) -> Mapping[str, str]:
+def _load_names(known: Mapping[str, LoadShape], added: Mapping[str, LoadShape], run_id: str) -> Mapping[str, str]:
     """Return the name of each load of a further run in the first one; a new name for a new load."""
     by_shape = {_shape(shape): name for name, shape in known.items()}
     return {name: by_shape.get(_shape(shape), f"{name or 'own'} of {run_id}") for name, shape in added.items()}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_SINGLES = 6
 _MOST_COMBINATIONS = 4
+_SHOWN_CONFLICTS = 5
 _LEAST_GAIN = 1.0
 """Points above the best single improvement that the optimistic end has at least: less cannot be shown."""
 
@@ -131,10 +132,10 @@ def _sweep(
 
 def _why(gain: CombinedGain, predictions: PredictionSet) -> str:
     return (
-        f"{' and '.join(gain.names)} together: expected {gain.pessimistic:.0f} to {gain.optimistic:.0f} (default = "
-        f"100), {100 * predictions.confidence:g} % interval {_range(gain.pessimistic_low, gain.optimistic_high)}: "
-        f"from the better single one ({gain.better_single}) to independent effects, whose ratios multiply in every "
-        "cell"
+        f"{' and '.join(gain.names)} together: expected {gain.pessimistic:.0f} to {gain.optimistic:.0f} "
+        f"(default = 100), {100 * predictions.confidence:g} % interval "
+        f"{_range(gain.pessimistic_low, gain.optimistic_high)}: from the better single one ({gain.better_single}) "
+        "to independent effects, whose ratios multiply in every cell"
     )
 
 
@@ -204,7 +205,7 @@ def _sentence(chances: dict[str, float], gains: tuple[CombinedGain, ...], chosen
     if len(chances) == 1:
         return f"Nothing to combine: only {next(iter(chances))} is likely better than the default"
     if not gains:
-        return f"Nothing to combine: the settings of {', '.join(chances)} conflict, or contain each other"
+        return f"Nothing to combine: the settings of {', '.join(chances)} conflict or overlap"
     if not chosen:
         return "Nothing worth combining: even independent effects would gain nothing over the best single one"
     best = chosen[0]
@@ -216,7 +217,12 @@ def _sentence(chances: dict[str, float], gains: tuple[CombinedGain, ...], chosen
 
 def _lines(document: dict[str, Any]) -> list[str]:
     """Return what a sweep file does not say itself, as lines."""
-    lines = [f"not combined: {' and '.join(c['configurations'])}: {c['reason']}" for c in document["conflicts"]]
+    conflicts = document["conflicts"]
+    lines = [
+        f"not combined: {' and '.join(c['configurations'])}: {c['reason']}" for c in conflicts[:_SHOWN_CONFLICTS]
+    ]
+    if len(conflicts) > _SHOWN_CONFLICTS:
+        lines.append(f"not combined: {len(conflicts) - _SHOWN_CONFLICTS} more pairs (--json names all)")
     left = [" and ".join(c["configurations"]) for c in document["combinations"] if not c["measured"]]
     lines += [f"not worth a test, or one too many: {', '.join(left)}"] if left else []
     if document["expected_seconds"] is not None:

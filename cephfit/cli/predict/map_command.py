@@ -46,7 +46,7 @@ _MOVED_POINTS = 0.5
     multiple=True,
     metavar="RUN",
     shell_complete=runs,
-    help="Also use this run of the same cluster, such as one that --next proposed: its repeats are further rounds.",
+    help="Also use this run of the same cluster, such as one that --next proposed, as further rounds.",
 )
 @click.option(
     "--next", "next_step", is_flag=True, help="Show the single measurement that would change the answer most."

@@ -89,9 +89,7 @@ def show_next(
         click.echo(sweep.text, nl=False)
 
 
-def _sweep(
-    candidate: Candidate, measured: MeasuredRun | None, load: str, profile: Profile
-) -> Sweep | None:
+def _sweep(candidate: Candidate, measured: MeasuredRun | None, load: str, profile: Profile) -> Sweep | None:
     """Return the sweep that makes a measurement; None for a probe, and where the sweep is unknown."""
     from cephfit.sweep.combination import sweep_of
 
@@ -116,9 +114,7 @@ def _sweep(
     )
 
 
-def _document(
-    found: NextMeasurement, profile: Profile, sweeps: dict[Candidate, Sweep | None]
-) -> dict[str, Any]:
+def _document(found: NextMeasurement, profile: Profile, sweeps: dict[Candidate, Sweep | None]) -> dict[str, Any]:
     from cephfit.mapper.next_measurement import MARGIN
 
     rows = [
@@ -128,6 +124,7 @@ def _document(
             "cell": None if c.cell is None else str(c.cell),
             "wrong": c.wrong,
             "loss": c.loss,
+            "scatter_wrong": c.scatter_wrong,
             "minutes": _minutes(c, sweeps[c]),
         }
         for c in sweeps
@@ -139,6 +136,7 @@ def _document(
         "margin": MARGIN,
         "wrong": found.wrong,
         "loss": found.loss,
+        "scatter_wrong": found.scatter_wrong,
         "next": rows[0] if found.best is not None else None,
         "candidates": rows,
         "sentence": _sentence(found, _minutes(found.best, sweeps[found.best]) if found.best else None),
@@ -165,7 +163,9 @@ def _sentence(found: NextMeasurement, minutes: float | None) -> str:
     best = found.best
     if not found.rivals:
         return f"Nothing to measure: {found.choice} is the best, and no other configuration is likely to be better"
-    wrong = f"{found.choice}, the highest prediction, is a wrong choice with a probability of {_percent(found.wrong)}"
+    wrong = (
+        f"{found.choice}, the highest prediction, is a wrong choice with a probability of {_percent(found.wrong)}"
+    )
     if best is None:
         lowest = min((c.wrong for c in found.candidates), default=found.wrong)
         return (
@@ -198,20 +198,40 @@ def _print_table(found: NextMeasurement, document: dict[str, Any]) -> None:
     if document["candidates"]:
         click.echo()
         print_table(
-            ("measurement", "cell", "configurations", "takes", "wrong choice after it", "expected loss"),
-            [("none", "", "", "", _percent(found.wrong), _percent(found.loss)), *map(_row, document["candidates"])],
-            right=(3, 4, 5),
+            (
+                "measurement",
+                "cell",
+                "configurations",
+                "takes",
+                "wrong choice",
+                "expected loss",
+                "wrong by scatter alone",
+            ),
+            [
+                ("none", "", "", "", _percent(found.wrong), _percent(found.loss), _percent(found.scatter_wrong)),
+                *map(_row, document["candidates"]),
+            ],
+            right=(3, 4, 5, 6),
         )
     click.echo(
         f"A choice is wrong if another configuration is more than {100 * document['margin']:g} % better. "
-        "The probabilities contain the model's own error, which only a probe reduces"
+        "Both probabilities are those after the measurement; the first contains the model's own error, which only "
+        "a probe reduces"
     )
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:
     time = "unknown" if row["minutes"] is None else format_seconds(60 * row["minutes"])
     names = ", ".join(row["configurations"])
-    return (row["kind"], row["cell"] or "", names, time, _percent(row["wrong"]), _percent(row["loss"]))
+    return (
+        row["kind"],
+        row["cell"] or "",
+        names,
+        time,
+        _percent(row["wrong"]),
+        _percent(row["loss"]),
+        _percent(row["scatter_wrong"]),
+    )
 
 
 def _commands(best: Candidate, measured: MeasuredRun, profile_file: Path, output: Path | None) -> list[str]:

@@ -35,7 +35,9 @@ def baselines_with(location: str, run_id: str | None, further: Sequence[str], lo
         raise InputError("a CSV file has no further runs", where=location, remedy="leave out --with-run")
     with Store.open(location) as store:
         run, others = store.run(run_id), [store.run(other) for other in further]
-        settings = {c.name: c.settings for c in parse_sweep(run.sweep_text, file=run.run_id, stored=True).configurations}
+        settings = {
+            c.name: c.settings for c in parse_sweep(run.sweep_text, file=run.run_id, stored=True).configurations
+        }
         for other in others:
             for c in parse_sweep(other.sweep_text, file=other.run_id, stored=True).configurations:
                 if settings.setdefault(c.name, c.settings) != c.settings:
