@@ -185,7 +185,7 @@ class JointPrediction:
         together = weights.sum(axis=2)
         shared = spread.applied + (np.zeros(len(spread.n)) if spread.alone is None else spread.alone)
         found += np.einsum("kjr,ljr,j->kl", together, together, shared, optimize=True)
-        return found * np.outer(growth := self._growth(), growth)
+        return np.asarray(found * np.outer(growth := self._growth(), growth))
 
     def _growth(self) -> Floats:
         """Root of df / (df - 2) of each prediction, shape (places,)."""
@@ -203,7 +203,7 @@ class JointPrediction:
         df = max(self.error.df, _LEAST_DF)
         growth = 1.0 if math.isinf(df) else df / (df - 2)
         scales = [0.0, *(self.error.scale(place.mixture.relative) for place in self.places[1:])]
-        return growth * np.array(scales) ** 2
+        return np.asarray(growth * np.array(scales) ** 2)
 
     def total(self) -> Floats:
         """Covariance of the true logs around the predictions: scatter, lacking cells and the model's error."""

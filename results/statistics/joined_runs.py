@@ -51,6 +51,8 @@ def _refuse_another_cluster(run: Run, other: Run, where: str) -> None:
     """Raises:
     InputError: the rates of the two runs are not of the same cluster.
     """
+    if run.is_simulated and other.is_simulated:
+        return  # the cluster is always the same; only its noise and faults are options
     if other.target != run.target or is_another_cluster(run.facts, other.facts):
         raise InputError(
             f"run {other.run_id} measured {other.target}, and run {run.run_id} measured {run.target}, or the "
