@@ -59,6 +59,7 @@ class JointPrediction:
         cell_variance: of the log ratio to the default in a cell that a configuration lacks, around the mean of its
             other cells: the mean of such variances over the configurations. 0 if no configuration lacks a cell.
         directly: the cells that were measured. The rates of others follow from them (``completed_rates``).
+        growth: root of df / (df - 2) of each prediction's scatter, shape (places,).
     """
 
     question: Question
@@ -70,6 +71,7 @@ class JointPrediction:
     error: ModelError
     cell_variance: float
     directly: frozenset[Cell | LoadedCell]
+    growth: Floats
 
     @classmethod
     def of(cls, predictor: MixPredictor, profile: Profile, baselines: Baselines) -> "JointPrediction":
@@ -123,7 +125,18 @@ class JointPrediction:
         variance = squares / degrees if partial and degrees else 0.0
         found = baselines.loaded if question.by_load else baselines.cells
         directly = frozenset(cell for name, cell in found if name == baselines.default)
-        return cls(question, table, spread, used, default, tuple(places), error, variance, directly)
+        return cls(
+            question,
+            table,
+            spread,
+            used,
+            default,
+            tuple(places),
+            error,
+            variance,
+            directly,
+            _growth(places, spread),
+        )
 
     @property
     def cells(self) -> tuple[Cell | LoadedCell, ...]:
@@ -181,18 +194,12 @@ class JointPrediction:
             weights: shape (places, J, C, rounds).
         """
         spread = self.spread
-        found = np.einsum("kjcr,ljcr,jc->kl", weights, weights, spread.moderated, optimize=True)
+        of_used = weights[:, :, self.used]  # all others are 0
+        found = np.einsum("kjcr,ljcr,jc->kl", of_used, of_used, spread.moderated[:, self.used], optimize=True)
         together = weights.sum(axis=2)
         shared = spread.applied + (np.zeros(len(spread.n)) if spread.alone is None else spread.alone)
         found += np.einsum("kjr,ljr,j->kl", together, together, shared, optimize=True)
-        return np.asarray(found * np.outer(growth := self._growth(), growth))
-
-    def _growth(self) -> Floats:
-        """Root of df / (df - 2) of each prediction, shape (places,)."""
-        df = [self.spread.variance_of(w)[1] if w.any() else math.inf for w in self.weights()]
-        return np.array(
-            [1.0 if math.isinf(d) else math.sqrt(max(d, _LEAST_DF) / (max(d, _LEAST_DF) - 2)) for d in df]
-        )
+        return np.asarray(found * np.outer(self.growth, self.growth))
 
     def measured_cells(self) -> tuple[int, ...]:
         """Indices of the used cells that were measured; another round of the others changes nothing."""
@@ -237,3 +244,12 @@ def _partial(question: Question, baselines: Baselines, names: Sequence[str]) -> 
         if its and clients == [question.measured[baselines.default, c].n_clients for c in its]:
             found.append(name)
     return found
+
+
+def _growth(places: Sequence[Place], spread: Spread) -> Floats:
+    found = []
+    for place in places:
+        weights = place.paired.weights(place.mixture.gradient, place.mixture.default_gradient)
+        df = max(spread.variance_of(weights)[1], _LEAST_DF) if weights.any() else math.inf
+        found.append(1.0 if math.isinf(df) else math.sqrt(df / (df - 2)))
+    return np.array(found)

@@ -101,8 +101,7 @@ def test_the_covariance_is_that_of_many_sweeps() -> None:
     for _ in range(150):
         joint = JointPrediction.of(time_model(), profiles()[0], baselines_of(np.exp(draw(rng, truth, noise, 3))))
         logs.append(joint.logs()[1:])
-        growth = joint._growth()
-        expected.append((joint.covariance(joint.weights()) / np.outer(growth, growth))[1:, 1:])
+        expected.append((joint.covariance(joint.weights()) / np.outer(joint.growth, joint.growth))[1:, 1:])
     found = np.cov(np.array(logs).T)
     assert found == pytest.approx(np.mean(expected, axis=0), rel=0.35)
     assert found[0, 1] > 0, "they share the default's scatter"
