@@ -181,7 +181,7 @@ class MixPredictor:
         question = self.question_of(self.name, profile, baselines)
         error = self.errors.get(question.model, NO_ERROR).of_answer(by_load=question.by_load)
         mix, cells = question.mix, question.mix.cells
-        compared, notes = _complete(question.measured, baselines, cells)
+        compared, notes = comparable(question.measured, baselines, cells)
         default = mean_rates(question.measured, baselines.default, cells)
         notes += question.notes
         if not question.by_load:
@@ -399,7 +399,7 @@ def mean_rates(
     return np.array([math.fsum(iops) / len(iops) for iops in repeats])
 
 
-def _complete(
+def comparable(
     measured: Mapping[Any, Baseline], baselines: Baselines, cells: Sequence[Measured]
 ) -> tuple[list[str], list[str]]:
     """Return the configurations that can be compared with the default, and a note on each one that cannot.

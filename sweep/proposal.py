@@ -314,7 +314,10 @@ _ASYNCHRONOUS = ("libaio", "io_uring", "posixaio", "rbd")
 
 
 def as_yaml(measurement: Measurement) -> str:
-    """Return a measurement without mix and rates as the section of a sweep file, with a line feed at the end."""
+    """Return a measurement as the section of a sweep file, with a line feed at the end.
+
+    Mix, rates and clients of further loads are not written: a proposal has none.
+    """
     lines = [
         "measurement:",
         f"  cells: {_flow(str(cell) for cell in measurement.cells)}",
@@ -323,7 +326,11 @@ def as_yaml(measurement: Measurement) -> str:
         f"  repeats: {measurement.repeats}",
         f"  ramp_seconds: {measurement.ramp_seconds:.12g}",
         f"  run_seconds: {measurement.run_seconds:.12g}",
+        *([] if measurement.engine == FIO else [f"  engine: {measurement.engine}"]),
         f"  ioengine: {measurement.ioengine}",
+        *([] if measurement.read_pct is None else [f"  read_pct: {measurement.read_pct}"]),
+        *([] if measurement.rate_iops is None else [f"  rate_iops: {measurement.rate_iops}"]),
+        *([] if measurement.rate_nbytes_per_s is None else [f"  rate: {measurement.rate_nbytes_per_s}"]),
         *_shape_lines("  ", measurement.iodepth, measurement.align_nbytes or None, measurement.sync or None),
         f"  direct: {str(measurement.direct).lower()}",
         f"  cache: {measurement.cache.value}",

@@ -16,7 +16,9 @@ from cephfit.cli.options.common_options import (
     predicted_clients_option,
     run_option,
 )
+from cephfit.cli.options.completers import runs
 from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.terminal.written_files import OUTPUT_FILE
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
 
@@ -44,6 +46,19 @@ _MOVED_POINTS = 0.5
 @click.option(
     "--commands", "all_commands", is_flag=True, help="Print all commands that apply the best one, and undo it."
 )
+@click.option(
+    "--with-run",
+    "further_runs",
+    multiple=True,
+    metavar="RUN",
+    shell_complete=runs,
+    help="Also use this run of the same cluster, such as one that --next proposed, as further rounds.",
+)
+@click.option(
+    "--next", "next_step", is_flag=True, help="Show the single measurement that would change the answer most."
+)
+@click.option("--combine", is_flag=True, help="Write the sweep that tests combinations of the improvements.")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="With --next or --combine: write FILE, a sweep file.")
 @json_option
 def command(
     profile_file: Path,
@@ -55,6 +70,10 @@ def command(
     confidence: float,
     save: bool | None,
     all_commands: bool,
+    further_runs: tuple[str, ...],
+    next_step: bool,
+    combine: bool,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """Rank the configurations of a sweep for the workload in PROFILE, best to worst, the default = 100.
@@ -62,7 +81,10 @@ def command(
     PROFILE comes from `cephfit trace profile`, or is a bundled example, such as
     `example:pgbench`; STORE comes from `cephfit sweep run`. A CSV has the columns configuration, size, pattern,
     client, run, iops, and may have iodepth, clients, sync, align, load.
+
+    With --next or --combine it proposes what to measure next instead, and saves nothing.
     """
+    from cephfit.cli.predict.measured_run import MeasuredRun, baselines_with
     from cephfit.core.profile_files import read_profile
     from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor
@@ -70,10 +92,17 @@ def command(
     from cephfit.mapper.supply import supply_or_reason
     from cephfit.operations.client_counts import ranked_for_clients
     from cephfit.operations.recommended import echo_use, if_applicable
-    from cephfit.results import open_baselines
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
 
+    if next_step and combine:
+        raise click.UsageError("--next and --combine are two questions: give one of them")
+    if (next_step or combine) and save:
+        raise click.UsageError("--next and --combine save no predictions: leave out --save")
+    if output is not None and not (next_step or combine):
+        raise click.UsageError("-o writes a sweep file: add --next or --combine")
+    if clients is not None and (next_step or combine or further_runs):
+        raise click.UsageError("--clients cannot be combined with --next, --combine or --with-run")
     model_predictor = predictor(model, confidence=confidence, with_error=True)
     profile = read_profile(profile_file)
     stored = is_store(location)
@@ -85,7 +114,21 @@ def command(
     run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
     with may_be_unfinished(measured):
         if clients is None:
-            baselines = open_baselines(location, run_id, load)
+            baselines = baselines_with(location, run_id, further_runs, load)
+        if next_step or combine:
+            its_run = MeasuredRun.of(location, run_id)
+            if next_step:
+                from cephfit.cli.predict.map_next import show_next
+
+                show_next(
+                    profile_file, profile, baselines, its_run, model, confidence, load, output, as_json=as_json
+                )
+                return
+            from cephfit.cli.predict.map_combine import show_combinations
+
+            show_combinations(profile, baselines, its_run, location, model, confidence, output, as_json=as_json)
+            return
+        if clients is None:
             predictions = ranked(model_predictor, profile, baselines)
             document = predictions.to_json()
         else:
