@@ -49,7 +49,7 @@ def test_the_notebooks_are_in_percent_format() -> None:
 
 def test_the_code_of_the_page_runs_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / "python.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     (tmp_path / "docs").symlink_to(DOCS)
     said = run(tmp_path, "-c", "\n".join(blocks))
     assert "ssd journaling" in said
