@@ -15,6 +15,7 @@ from cephfit.cli.options.common_options import (
     model_option,
     run_option,
 )
+from cephfit.cli.predict.objective_output import Wanted, answers_of, objective_options, print_answers
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
@@ -35,6 +36,7 @@ _MOVED_POINTS = 0.5
 @load_option
 @model_option
 @confidence_option
+@objective_options
 @click.option(
     "--save/--no-save", default=None, help="Store the profile and the predictions with the run.  [default: save]"
 )
@@ -46,6 +48,10 @@ def command(
     load: str,
     model: str,
     confidence: float,
+    objectives: tuple[str, ...],
+    reads_matter: float | None,
+    prices: tuple[str, ...],
+    placements: tuple[str, ...],
     save: bool | None,
     as_json: bool,
 ) -> None:
@@ -62,6 +68,7 @@ def command(
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
 
+    wanted = Wanted.of(objectives, reads_matter, prices, placements)
     model_predictor = predictor(model, confidence=confidence, with_error=True)
     profile = read_profile(profile_file)
     stored = is_store(location)
@@ -72,14 +79,17 @@ def command(
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
     with may_be_unfinished(measured):
-        predictions = ranked(model_predictor, profile, open_baselines(location, run_id, load))
+        baselines = open_baselines(location, run_id, load)
+        predictions = ranked(model_predictor, profile, baselines)
+        answers = answers_of(wanted, model, confidence, profile, baselines, location, run_id, load)
     if stored and save is not False and (not_saved := _save(location, run_id, load, profile, predictions)):
         click.echo(
             f"the prediction is not saved: {not_saved}; give `cephfit report` the profile with --profile", err=True
         )
     if as_json:
-        print_json({**predictions.to_json(), "measured": measured})
+        print_json({**predictions.to_json(), "measured": measured, **answers.to_json()})
     else:
+        print_answers(answers, confidence)
         _print(predictions, run_notes(measured))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,7 @@ def command(
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import worse_than
-    from cephfit.mapper.pool_choice import choose_pool
+    from cephfit.mapper.pool_choice import PoolStatus, choose_pool
     from cephfit.results import open_baselines
     from cephfit.results.report.formatting import level
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
@@ -83,7 +83,7 @@ def command(
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
     baselines = open_baselines(location, run_id, load)
-    spaces = _spaces(location, run_id, (*former_placements, *placements))
+    spaces = pool_spaces(location, run_id, (*former_placements, *placements), baselines.configurations)
     by_class = parse_prices(prices, spaces)
     choices: list[tuple[PredictionSet, PoolChoice]] = []
     for path in profiles:
@@ -93,7 +93,13 @@ def command(
         rivals = spaces or {p.configuration: None for p in predictions.predictions}
         costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
         behind = worse_than(model_predictor, profile, baselines, predictions)
-        choices.append((predictions, choose_pool(predictions, costs, behind, at_least=at_least)))
+        choice = choose_pool(predictions, costs, behind, at_least=at_least)
+        if prices or (spaces and at_least is not None):
+            good = (PoolStatus.CHOSEN, PoolStatus.AS_GOOD)
+            refuse_unknown_costs(
+                [c.configuration for c in choice.candidates if c.status in good and c.cost is None], spaces
+            )
+        choices.append((predictions, choice))
     if as_json:
         print_json(
             {
@@ -120,23 +126,78 @@ def command(
     )
 
 
-def _spaces(location: str, run_id: str | None, placements: tuple[str, ...]) -> dict[str, Space | None]:
-    """Return the candidate pools and the space that each takes; empty for a CSV file, which has no settings."""
+def pool_spaces(
+    location: str,
+    run_id: str | None,
+    placements: tuple[str, ...],
+    measured: Sequence[str],
+    *,
+    only_pools: bool = True,
+) -> dict[str, Space | None]:
+    """Return the configurations and the space that data takes in the pool of each; None where it is not known.
+
+    The space comes from ``--placement``, else from the sweep, else from the layout of the cluster in the facts of
+    the run.
+
+    Args:
+        location: of a store or a CSV file; the latter has no settings.
+        run_id: of the run in a store.
+        placements: values of ``--placement``.
+        measured: names of the configurations that were measured.
+        only_pools: only those that differ by pool and images; empty for a CSV file without ``placements``.
+    """
     from cephfit.results.tables.baseline_csv import is_store
 
     if not is_store(location):
-        return {}
+        named = dict(parse_placement(text, set(measured)) for text in placements)
+        return {name: named.get(name) for name in measured} if named or not only_pools else {}
     from cephfit.ceph.pools.pool_plan import only_pool_settings, same_pool, space_of
+    from cephfit.ceph.pools.rule_layout import RuleLayout
     from cephfit.cli.sweep.sweep_stopping import known_of
     from cephfit.results.store.sample_store import Store
 
     with Store.open(location) as store:
-        sweep = known_of(store, store.run(run_id)).sweep
+        run = store.run(run_id)
+        sweep = known_of(store, run).sweep
     first = same_pool(sweep.configurations)
-    rivals = [c for c in sweep.configurations if only_pool_settings(c) and first[c.name] == c.name]
+    rivals = [
+        c
+        for c in sweep.configurations
+        if not only_pools or (only_pool_settings(c) and first[c.name] == c.name)
+    ]
     given = dict(parse_placement(text, {c.name for c in rivals}) for text in placements)
     measured_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
-    return {c.name: given.get(c.name) or space_of(c, measured_nbytes) for c in rivals}
+    layout = RuleLayout.from_facts(run.facts)
+    return {c.name: given.get(c.name) or space_of(c, measured_nbytes, layout) for c in rivals}
+
+
+def refuse_unknown_costs(names: Sequence[str], spaces: Mapping[str, Space | None]) -> None:
+    """Refuse pools without a cost, because one of unknown cost is neither cheaper nor dearer than another.
+
+    Args:
+        names: pools without a cost; nothing happens without any.
+        spaces: of all pools.
+
+    Raises:
+        InputError: asks for the layout of a pool, or for the price of a device class.
+    """
+    from cephfit.core.errors import InputError
+
+    unknown = [name for name in names if spaces.get(name) is None]
+    if unknown:
+        which = " ".join(f"--placement {name}=CLASS:COPIES" for name in unknown)
+        raise InputError(
+            f"the device class and copies of {', '.join(unknown)} are not known, so costs cannot be compared",
+            where="cost",
+            remedy=f"give {which}, such as {unknown[0]}=hdd:3",
+        )
+    if names:
+        every = {name: space for name in names if (space := spaces.get(name))}
+        raise InputError(
+            f"the costs of {', '.join(every)} are not known: a device class has no price",
+            where="--price",
+            remedy=f"give a price for each of {', '.join(sorted({c for space in every.values() for c in space}))}",
+        )
 
 
 def parse_placement(text: str, known: set[str]) -> tuple[str, Space]:
