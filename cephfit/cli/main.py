@@ -40,6 +40,7 @@ _COMMANDS = {
         "Workload traces: capture, workload, profile, show, plot, compare, convert, jobs, replay.",
     ),
     "map": ("cephfit.cli.predict.map_command", "Predict every configuration for a workload profile."),
+    "balance": ("cephfit.cli.predict.balance_command", "Find one configuration for several workloads."),
     "place": ("cephfit.cli.predict.place_command", "Recommend one of the measured pools for each workload."),
     "evaluate": ("cephfit.cli.predict.evaluate_command", "Run several real workloads on every configuration."),
     "verify": ("cephfit.cli.predict.verify_command", "Run a real workload and compare it with the prediction."),
