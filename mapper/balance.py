@@ -151,22 +151,24 @@ def balanced(
     kept = [
         p.configuration
         for p in next(iter(predictions.values())).predictions
-        if all(any(q.configuration == p.configuration for q in found.predictions) for found in predictions.values())
+        if all(
+            any(q.configuration == p.configuration for q in found.predictions) for found in predictions.values()
+        )
     ]
     compared = _Compared(workloads, baselines, chosen, predictions)
     rows = [_row(name, kept, weights, compared) for name in kept]
     rows.sort(key=lambda b: -b.weighted.value)
     best, best_worst = rows[0], max(rows, key=lambda b: (b.worst.value, b.weighted.value))
-    ratios = {b.configuration: _product(compared.ratios(b.configuration, best.configuration), weights) for b in rows}
+    ratios = {
+        b.configuration: _product(compared.ratios(b.configuration, best.configuration), weights) for b in rows
+    }
     return Balance(
         weights,
         tuple(rows),
         best.configuration,
         tuple(b.configuration for b in rows if b is not best and ratios[b.configuration].high >= 100),
         best_worst.configuration,
-        tuple(
-            b.configuration for b in rows if b is not best_worst and b.worst.high >= best_worst.worst.low
-        ),
+        tuple(b.configuration for b in rows if b is not best_worst and b.worst.high >= best_worst.worst.low),
         tuple(dict.fromkeys(f"{n}: {note}" for n, found in predictions.items() for note in found.notes)),
     )
 
@@ -202,7 +204,9 @@ class _Compared:
         # Where ratios depend on the default only the intervals against it exist.
         own, other = found.of(configuration), found.of(reference)
         low = 100 * max(0.0, own.low) / other.high if math.isfinite(other.high) else 0.0
-        return Estimate(100 * own.relative / other.relative, low, 100 * own.high / other.low if other.low > 0 else math.inf)
+        return Estimate(
+            100 * own.relative / other.relative, low, 100 * own.high / other.low if other.low > 0 else math.inf
+        )
 
     def ratios(self, configuration: str, reference: str) -> dict[str, Estimate]:
         return {name: self.ratio(name, configuration, reference) for name in self.predictions}

@@ -77,7 +77,9 @@ def percentile_speeds(
     counts = _counts(profile, baselines)
     found = {
         place: {
-            r: clients for r, clients in rounds.items() if all(any(m.latency_percentiles_ns.values()) for m in clients)
+            r: clients
+            for r, clients in rounds.items()
+            if all(any(m.latency_percentiles_ns.values()) for m in clients)
         }
         for place, rounds in _rounds(samples, load).items()
     }
@@ -184,7 +186,9 @@ def _rounds(samples: Iterable[Sample], load: str) -> dict[tuple[str, Cell], dict
 
 def _by_little(baselines: Baselines, name: str, cell: Cell) -> dict[int, float]:
     own = baselines.cells[name, cell]
-    depth = min((c.iodepth for (n, c), b in baselines.loaded.items() if n == name and b.iops == own.iops), default=1)
+    depth = min(
+        (c.iodepth for (n, c), b in baselines.loaded.items() if n == name and b.iops == own.iops), default=1
+    )
     return {r: own.n_clients * depth / iops for r, iops in zip(own.rounds, own.iops, strict=True)}
 
 

@@ -218,9 +218,7 @@ class _Judge:
         found = ranked(chosen, whole, speeds)
         slower = worse_than(chosen, whole, speeds, found)
         notes = (*_of_the_whole(found), _LATENCY_NOTE, *([] if samples is not None else [_LITTLE_NOTE]))
-        return Judged(
-            objective, replace(found, notes=notes), slower, "ms", milliseconds(speeds, self.confidence)
-        )
+        return Judged(objective, replace(found, notes=notes), slower, "ms", milliseconds(speeds, self.confidence))
 
     def _by_cost(self) -> Judged:
         from cephfit.ceph.pools.pool_plan import cost_of

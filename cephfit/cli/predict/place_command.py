@@ -17,16 +17,19 @@ from cephfit.cli.options.common_options import (
     model_option,
     run_option,
 )
+from cephfit.cli.predict.joint_place import joint_options
+from cephfit.cli.predict.workload_arguments import counted_profile
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from cephfit.ceph.pools.pool_plan import Space
+    from cephfit.cli.predict.volume_types import ImageChange
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.mapper.pool_choice import PoolChoice
 
 
 @click.command("place", short_help="Recommend a pool for each workload.")
-@click.argument("profiles", metavar="PROFILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("workloads", metavar="PROFILE[:COUNT]...", nargs=-1, required=True)
 @baselines_option
 @run_option
 @load_option
@@ -50,9 +53,20 @@ if TYPE_CHECKING:
     help="Device class and number of copies for a configuration that does not state them. Repeatable.",
 )
 @click.option("--lies", "former_placements", multiple=True, hidden=True, help="Former name of --placement.")
+@joint_options
+@click.option(
+    "--type", "type_names", multiple=True, metavar="POOL=NAME", help="Volume type of a pool. Repeatable."
+)
+@click.option(
+    "--properties",
+    "properties_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="YAML file that maps image properties and tags to workloads: print the commands that set volume types.",
+)
 @json_option
 def command(
-    profiles: tuple[Path, ...],
+    workloads: tuple[str, ...],
     location: str,
     run_id: str | None,
     load: str,
@@ -62,6 +76,13 @@ def command(
     prices: tuple[str, ...],
     placements: tuple[str, ...],
     former_placements: tuple[str, ...],
+    capacities: tuple[str, ...],
+    volumes: tuple[str, ...],
+    fill: str | None,
+    budget: float | None,
+    split: bool,
+    type_names: tuple[str, ...],
+    properties_file: Path | None,
     as_json: bool,
 ) -> None:
     """Recommend one of the measured pools for the workload in each PROFILE.
@@ -69,9 +90,13 @@ def command(
     If the samples cannot distinguish pools from the fastest one (or, with --at-least, if several are certainly
     fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
     tier counts with the share of the measured data that it had capacity for.
+
+    With --space, --fill or --budget all workloads are placed together, with COUNT virtual machines each. The cost is
+    minimised where --at-least is given, else the performance is maximised.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
-    from cephfit.core.profile_files import read_profile
+    from cephfit.cli.predict.joint_place import Candidate, parse_capacities, placed_jointly, print_jointly
+    from cephfit.cli.predict.volume_types import declared_types, image_changes, parse_types, read_rules
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import worse_than
     from cephfit.mapper.pool_choice import PoolStatus, choose_pool
@@ -85,45 +110,95 @@ def command(
     baselines = open_baselines(location, run_id, load)
     spaces = pool_spaces(location, run_id, (*former_placements, *placements), baselines.configurations)
     by_class = parse_prices(prices, spaces)
-    choices: list[tuple[PredictionSet, PoolChoice]] = []
-    for path in profiles:
-        profile = read_profile(path)
+    profiles = [counted_profile(text) for text in workloads]
+    names = [profile.name for profile, _ in profiles]
+    pools = list(spaces or baselines.configurations)
+    given = parse_capacities(capacities, fill, budget, volumes, split=split, pools=pools, workloads=names)
+    types = {**declared_types(location, run_id), **parse_types(type_names, pools)}
+    rules = read_rules(properties_file, names) if properties_file is not None else ()
+    candidates = []
+    for profile, count in profiles:
         with may_be_unfinished(measured):
             predictions = model_predictor.predict(profile, baselines)
-        rivals = spaces or {p.configuration: None for p in predictions.predictions}
-        costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
         behind = worse_than(model_predictor, profile, baselines, predictions)
-        choice = choose_pool(predictions, costs, behind, at_least=at_least)
+        candidates.append(Candidate(profile, count, predictions, behind))
+    document = {
+        "model": model,
+        "confidence": confidence,
+        "at_least": at_least,
+        "prices": by_class,
+        "measured": measured,
+    }
+    if given.are_given:
+        answer = placed_jointly(candidates, baselines, spaces, by_class, given, at_least)
+        chosen = {name: list(its) for name, its in answer.placement.machines.items()}
+        changes = image_changes(rules, chosen, types)
+        if as_json:
+            print_json({**document, "joint": answer.to_json(types), **_changes_json(changes)})
+            return
+        print_jointly(answer, types)
+        _print_changes(changes)
+        for note in (*run_notes(measured), *(n for c in candidates for n in c.predictions.notes)):
+            click.echo(f"Note: {note}")
+        return
+    choices: list[tuple[PredictionSet, PoolChoice]] = []
+    for c in candidates:
+        rivals = spaces or {p.configuration: None for p in c.predictions.predictions}
+        costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
+        choice = choose_pool(c.predictions, costs, c.slower, at_least=at_least)
         if prices or (spaces and at_least is not None):
             good = (PoolStatus.CHOSEN, PoolStatus.AS_GOOD)
             refuse_unknown_costs(
-                [c.configuration for c in choice.candidates if c.status in good and c.cost is None], spaces
+                [one.configuration for one in choice.candidates if one.status in good and one.cost is None], spaces
             )
-        choices.append((predictions, choice))
+        choices.append((c.predictions, choice))
+    changes = image_changes(
+        rules, {choice.profile: [choice.chosen] for _, choice in choices if choice.chosen}, types
+    )
     if as_json:
         print_json(
             {
-                "model": model,
-                "confidence": confidence,
-                "at_least": at_least,
-                "prices": by_class,
-                "measured": measured,
+                **document,
                 "placements": [
-                    {**choice.to_json(), **_space_json(choice, spaces), "notes": list(predictions.notes)}
+                    {
+                        **choice.to_json(),
+                        **_space_json(choice, spaces),
+                        "volume_type": types.get(choice.chosen),
+                        "notes": list(predictions.notes),
+                    }
                     for predictions, choice in choices
                 ],
+                **_changes_json(changes),
             }
         )
         return
     for warning in run_notes(measured):
         click.echo(warning)
     for predictions, choice in choices:
-        _print(choice, spaces, predictions.notes, priced=bool(prices))
+        _print(choice, spaces, predictions.notes, types, priced=bool(prices))
+    _print_changes(changes)
     click.echo(
         f"{level(confidence)} intervals, joint over all configurations; the default pool = 100; "
         f"model {model}. Fast enough holds at this level, and so does slower, over all pairs of pools. The "
         "default may therefore be as good as a pool whose interval is above 100."
     )
+
+
+def _changes_json(changes: Sequence[ImageChange]) -> dict[str, object]:
+    return {"images": [change.to_json() for change in changes]} if changes else {}
+
+
+def _print_changes(changes: Sequence[ImageChange]) -> None:
+    """Print the commands for images, and those that undo them."""
+    if not changes:
+        return
+    click.echo("Set the volume type of the images; Cinder uses it for new volumes from them:")
+    for change in changes:
+        click.echo(f"  {change.command}   # {change.rule.workload}")
+    click.echo("Undo:")
+    for undo in dict.fromkeys(change.undo for change in changes):
+        click.echo(f"  {undo}")
+    click.echo()
 
 
 def pool_spaces(
@@ -161,9 +236,7 @@ def pool_spaces(
         sweep = known_of(store, run).sweep
     first = same_pool(sweep.configurations)
     rivals = [
-        c
-        for c in sweep.configurations
-        if not only_pools or (only_pool_settings(c) and first[c.name] == c.name)
+        c for c in sweep.configurations if not only_pools or (only_pool_settings(c) and first[c.name] == c.name)
     ]
     given = dict(parse_placement(text, {c.name for c in rivals}) for text in placements)
     measured_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
@@ -276,7 +349,14 @@ def _space_json(choice: PoolChoice, spaces: dict[str, Space | None]) -> dict[str
     return {"bytes_on_disks_per_byte": dict(space) if space else None}
 
 
-def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[str], *, priced: bool) -> None:
+def _print(
+    choice: PoolChoice,
+    spaces: dict[str, Space | None],
+    notes: Sequence[str],
+    types: Mapping[str, str],
+    *,
+    priced: bool,
+) -> None:
     click.echo(f"{choice.profile}: {choice.chosen or 'no pool'}, {choice.why}")
     rows = []
     for c in choice.candidates:
@@ -297,6 +377,8 @@ def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[
     what = "price of a byte" if priced else "bytes on disks"
     indented = [(f"  {row[0]}", *row[1:]) for row in rows]
     print_table(("  pool", "relative", "interval", "takes", what, ""), indented, right=(1, 2, 4))
+    if choice.chosen in types:
+        click.echo(f"  Volume type: {types[choice.chosen]}")
     for note in notes:
         click.echo(f"  Note: {note}")
     click.echo()
