@@ -2,8 +2,8 @@
 
 The weighted performance is the geometric mean of the workloads' performances relative to the default, each to the
 power of its weight. It is the only mean of ratios whose order of configurations does not depend on the reference
-(Fleming and Wallace 1986, "How not to lie with statistics", Communications of the ACM 29:3, 218). An arithmetic mean
-would favour whatever is fast for the workload with the largest ratios.
+(Fleming and Wallace 1986, "How not to lie with statistics", Communications of the ACM 29:3, 218). An arithmetic
+mean would favour whatever is fast for the workload with the largest ratios.
 """
 
 import math
@@ -229,13 +229,13 @@ def _row(name: str, kept: Sequence[str], weights: Mapping[str, float], compared:
 
 
 def _product(values: Mapping[str, Estimate], weights: Mapping[str, float]) -> Estimate:
-    """Return the weighted geometric mean of figures, with the box that the intervals span."""
+    """Return the weighted geometric mean of figures, with the box that the intervals span; of 100s it is 100."""
 
     def mean(end: str) -> float:
         found = {name: float(getattr(value, end)) for name, value in values.items()}
         if any(v == 0 for v in found.values()):
             return 0.0
-        return math.exp(math.fsum(weights[name] * math.log(v) for name, v in found.items()))
+        return 100 * math.exp(math.fsum(weights[name] * math.log(v / 100) for name, v in found.items()))
 
     value = mean("value")
     return Estimate(value, min(value, mean("low")), max(value, mean("high")))

@@ -1,7 +1,7 @@
 """Assign workloads to pools jointly, under limits of space, time and money, as a mixed integer program. Pure.
 
-Solved by HiGHS (``scipy.optimize.milp``). Of assignments that are equally cheap the one that performs best is chosen,
-and of those that perform equally well the cheapest.
+Solved by HiGHS (``scipy.optimize.milp``). Of assignments that are equally cheap the one that performs best is
+chosen, and of those that perform equally well the cheapest.
 """
 
 import math

@@ -122,7 +122,7 @@ def reads_weighted(profile: Profile, weight: float) -> Profile:
         raise InputError(
             f"{weight:g} is not a weight of reads",
             where="--reads-matter",
-            remedy=f"give a number from {1 / MOST_WEIGHT:g} to {MOST_WEIGHT:g}; 3 counts the time of reads three times",
+            remedy=f"give a number from {1 / MOST_WEIGHT:g} to {MOST_WEIGHT:g}; 3 counts reads three times",
         )
     share = Fraction(weight).limit_denominator(round(MOST_WEIGHT))
     factors = {Op.READ: share.numerator, Op.WRITE: share.denominator}

@@ -79,8 +79,8 @@ def _print(found: Balance) -> None:
     if found.as_good:
         click.echo(f"Not distinguishable from {best.configuration}: {', '.join(found.as_good)}")
     click.echo(
-        f"Best in the worst case: {worst.configuration}; {worst.worst_workload} keeps {_ends(worst.worst)} % of its "
-        "own best"
+        f"Best in the worst case: {worst.configuration}; {worst.worst_workload} keeps {_ends(worst.worst)} % of "
+        "its own best"
     )
     if found.as_good_worst:
         click.echo(f"Not distinguishable from it: {', '.join(found.as_good_worst)}")

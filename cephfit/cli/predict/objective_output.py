@@ -237,8 +237,8 @@ class _Judge:
 
 
 _LATENCY_NOTE = (
-    "latencies are those under the load of the sweep, not at the depth of the workload; intervals have the scatter "
-    "of the measurements, not an error of a model"
+    "latencies are those under the load of the sweep, not at the depth of the workload; intervals have the "
+    "scatter of the measurements, not an error of a model"
 )
 _LITTLE_NOTE = "a CSV file has no latencies: they are clients x depth / rate (Little's law)"
 

@@ -17,7 +17,7 @@ from cephfit.cli.options.common_options import (
     model_option,
     run_option,
 )
-from cephfit.cli.predict.joint_place import joint_options
+from cephfit.cli.predict.placement_limits import joint_options
 from cephfit.cli.predict.workload_arguments import counted_profile
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 
@@ -91,11 +91,12 @@ def command(
     fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
     tier counts with the share of the measured data that it had capacity for.
 
-    With --space, --fill or --budget all workloads are placed together, with COUNT virtual machines each. The cost is
-    minimised where --at-least is given, else the performance is maximised.
+    With --space, --fill or --budget all workloads are placed together, with COUNT virtual machines each. The cost
+    is minimised where --at-least is given without --budget, else the performance is maximised.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
-    from cephfit.cli.predict.joint_place import Candidate, parse_capacities, placed_jointly, print_jointly
+    from cephfit.cli.predict.joint_place import Candidate, placed_jointly, print_jointly
+    from cephfit.cli.predict.placement_limits import parse_capacities
     from cephfit.cli.predict.volume_types import declared_types, image_changes, parse_types, read_rules
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import worse_than

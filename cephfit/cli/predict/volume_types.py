@@ -67,7 +67,7 @@ class ImageRule:
 
 
 def read_rules(path: Path, workloads: Sequence[str]) -> tuple[ImageRule, ...]:
-    """Read which images run which workload: ``properties`` (``KEY=VALUE: WORKLOAD``) and ``tags`` (``TAG: WORKLOAD``).
+    """Read which images run which workload: ``properties`` (``KEY=VALUE: NAME``) and ``tags`` (``TAG: NAME``).
 
     Raises:
         InputError: the file cannot be read, or names an unknown workload.
