@@ -19,7 +19,7 @@ from cephfit.core.units import GIB
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.joint_placement import JointPlacement, JointWorkload, Limit, Option, place_jointly
 from cephfit.mapper.many_profiles import predict_many
-from cephfit.results.statistics.workload_rate import workload_rates
+from cephfit.results.statistics.workload_rate import RateSpreads, workload_rates
 
 T = TypeVar("T")
 ROUNDS = 3
@@ -44,13 +44,16 @@ def main() -> None:
         found = predict_many(profiles, baselines, "time", with_error=True)
         lows = found.low if given.cheapest else found.relative
         kept = {
-            p.name: {n: float(found.relative[i, j]) for j, n in enumerate(found.configurations) if lows[i, j] >= 90}
+            p.name: {
+                n: float(found.relative[i, j]) for j, n in enumerate(found.configurations) if lows[i, j] >= 90
+            }
             for i, p in enumerate(profiles)
         }
-        return kept, [_rates(profile, names) for profile in profiles]
+        spreads = RateSpreads.of(baselines)
+        return kept, [_rates(profile, names, spreads) for profile in profiles]
 
-    def _rates(profile: Profile, names: tuple[str, ...]) -> dict[str, float]:
-        found = workload_rates(profile, baselines)
+    def _rates(profile: Profile, names: tuple[str, ...], spreads: RateSpreads) -> dict[str, float]:
+        found = workload_rates(profile, baselines, spreads=spreads)
         return {name: found[name].accesses_per_s.mean for name in names}
 
     predicting, (relative, supplies) = _timed(predict)

@@ -53,8 +53,30 @@ class WorkloadRate:
         return (self.accesses_per_s.mean,) * self.n_rounds
 
 
+@dataclass(frozen=True, slots=True)
+class RateSpreads:
+    """What the rates of all workloads have in common: computed once for many of them.
+
+    Attributes:
+        against: ratios to the default.
+        absolute: spread of absolute figures; None without repeats.
+    """
+
+    against: AgainstDefault
+    absolute: Absolute | None
+
+    @classmethod
+    def of(cls, baselines: Baselines) -> "RateSpreads":
+        against = AgainstDefault.of(baselines)
+        return cls(against, Absolute.of(against.table))
+
+
 def workload_rates(
-    profile: Profile, baselines: Baselines, *, confidence: float = CONFIDENCE
+    profile: Profile,
+    baselines: Baselines,
+    *,
+    confidence: float = CONFIDENCE,
+    spreads: RateSpreads | None = None,
 ) -> dict[str, WorkloadRate]:
     """Return the rate of every configuration that was measured in all cells that the workload uses.
 
@@ -69,6 +91,7 @@ def workload_rates(
 
     Args:
         confidence: level of each interval by itself.
+        spreads: of these baselines; computed here if None.
     """
     used = {cell: n for cell, n in profile.cell_counts().items() if n > 0}
     if not used or baselines.measured_load.read_pct is not None:
@@ -83,8 +106,8 @@ def workload_rates(
     }
     total = math.fsum(counts.values())
     nbytes = math.fsum(n * cell.size.benchmark_nbytes for cell, n in counts.items())
-    against = AgainstDefault.of(baselines)
-    absolute = Absolute.of(against.table)
+    spreads = spreads or RateSpreads.of(baselines)
+    against, absolute = spreads.against, spreads.absolute
     rates = {}
     for name, cells in complete.items():
         iops = {cell: _iops(against, name, cell) for cell in cells}

@@ -212,9 +212,10 @@ def _times(
     """
     from cephfit.core.errors import InputError
     from cephfit.core.values.supply import Estimate, WorkloadDemand
-    from cephfit.results.statistics.workload_rate import rate_notes, workload_rates
+    from cephfit.results.statistics.workload_rate import RateSpreads, rate_notes, workload_rates
 
     times: dict[str, dict[str, Estimate]] = {}
+    spreads = RateSpreads.of(baselines)
     for c in candidates:
         demand = WorkloadDemand.of(c.profile)
         if demand is None:
@@ -225,7 +226,7 @@ def _times(
                     remedy="make it from a trace with `cephfit trace profile`, or leave out --fill",
                 )
             return {}, [f"the time of the pools is not limited: the profile {c.profile.name} states no duration"]
-        rates = workload_rates(c.profile, baselines)
+        rates = workload_rates(c.profile, baselines, spreads=spreads)
         times[c.profile.name] = {}
         for pool in pools:
             if pool in rates:
