@@ -2,7 +2,7 @@
 
 Rates and workloads are drawn by a fixed seed, with a scatter of 3 %. Each pool has space for 1.3 times its equal
 share of all data and 80 % of its time, of which all workloads on the mean pool would take half: the limits decide.
-Times on the wall, the best of three.
+Times on the wall, the better of two.
 
 Run with: .venv/bin/python benchmarks/joint_placement.py [--workloads 500] [--pools 8] [--split] [--cheapest]
 """
@@ -22,7 +22,7 @@ from cephfit.mapper.many_profiles import predict_many
 from cephfit.results.statistics.workload_rate import RateSpreads, workload_rates
 
 T = TypeVar("T")
-ROUNDS = 3
+ROUNDS = 2
 FILL = 0.8
 
 

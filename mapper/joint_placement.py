@@ -19,7 +19,7 @@ _TIE = 1e-4
 """Weight of the second goal: it decides between assignments that differ by less than that in the first one."""
 _SCALE = 1e4
 """HiGHS ends at an absolute distance of 1e-6 to the bound; of the goal itself that is then 1e-10."""
-_SECONDS = 4.0
+_SECONDS = 3.0
 """Longest search; the answer then states the distance to the bound that remains."""
 _UNFINISHED = 1
 """``OptimizeResult.status`` of a search that reached its time limit."""
