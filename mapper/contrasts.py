@@ -35,7 +35,7 @@ def worse_than(
     """
 
     def behind(reference: str) -> frozenset[str]:
-        compared = _against(reference, model_predictor, profile, baselines, predictions)
+        compared = against_reference(reference, model_predictor, profile, baselines, predictions)
         if compared is None:
             low = predictions.of(reference).low
             return frozenset(p.configuration for p in predictions.predictions if p.high < low)
@@ -50,7 +50,7 @@ def better_than(
     """Return a function that names the configurations faster than a reference; see ``worse_than``."""
 
     def ahead(reference: str) -> frozenset[str]:
-        compared = _against(reference, model_predictor, profile, baselines, predictions)
+        compared = against_reference(reference, model_predictor, profile, baselines, predictions)
         if compared is None:
             high = predictions.of(reference).high
             return frozenset(p.configuration for p in predictions.predictions if p.low > high)
@@ -59,7 +59,7 @@ def better_than(
     return ahead
 
 
-def _against(
+def against_reference(
     reference: str, model_predictor: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet
 ) -> PredictionSet | None:
     """Compare all with one reference, in the default's cells like the predictions, jointly with all other pairs.

@@ -20,6 +20,7 @@ import numpy as np
 from cephfit import __version__
 from cephfit.ceph.options.option_catalogue import nearest_option
 from cephfit.ceph.options.option_history import histories, history_of, is_gone
+from cephfit.ceph.pools.rule_layout import LAYOUT, RuleLayout
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Applied, Client, Health, Target
 from cephfit.core.units import NS_PER_S
@@ -37,7 +38,7 @@ from cephfit.targets.abilities import (
     JudgesConfigurations,
     WarnsOfSettings,
 )
-from cephfit.targets.simulated_storage import Access, effect_of, iops
+from cephfit.targets.simulated_storage import CLASSES_OF_RULES, DEFAULT_COPIES, Access, effect_of, iops
 
 
 def true_iops(
@@ -149,6 +150,7 @@ class SimulatedTarget(
             "warning": SIMULATED,
             "simulation": settings,
             "versions": {"cephfit": __version__},
+            LAYOUT: RuleLayout("hdd", DEFAULT_COPIES, CLASSES_OF_RULES).to_json(),
         }
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:

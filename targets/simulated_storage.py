@@ -114,11 +114,13 @@ LAB = Parameters(
 """Fitted to the one-machine lab: two hosts, each with one throttled OSD of either class. Chosen without a fit:
 ``write_object`` of ssd, ``sequential`` and the last three."""
 
-_COPIES = 2
+DEFAULT_COPIES = 2
 _OBJECT_NBYTES = 4 * MIB
 _BLOB_NBYTES = 64 * KIB
 _CACHE_DIRTY_NBYTES = 24 * MIB
 """Defaults of the pool's ``size``, RBD's object size, ``bluestore_max_blob_size`` and ``rbd_cache_max_dirty``."""
+CLASSES_OF_RULES = {"hdd": ("hdd",), "ssd": ("ssd",), "hybrid": ("ssd", "hdd")}
+"""CRUSH rules of the simulated cluster: device class of all copies, or of the first one and of the others."""
 _SMALL_CACHE_NBYTES = 64 * MIB
 _MISSES = 1.8
 """Work of reads up to 32K where ``bluestore_cache_size`` is below 64 MiB. Not measured: assumed."""
@@ -188,7 +190,7 @@ class Storage:
     object_nbytes: int = _OBJECT_NBYTES
     stripe_nbytes: int = _OBJECT_NBYTES
     stripe_count: int = 1
-    copies: float = _COPIES
+    copies: float = DEFAULT_COPIES
     misses: float = 1.0
     write_factor: float = 1.0
     dirty_nbytes: int = 0
@@ -236,7 +238,7 @@ def storage_of(configuration: Configuration, parameters: Parameters = LAB) -> St
         object_nbytes=object_nbytes,
         stripe_nbytes=min(object_nbytes, int(number("stripe_unit", default=object_nbytes))),
         stripe_count=int(number("stripe_count", default=1)),
-        copies=number("size", default=_COPIES),
+        copies=number("size", default=DEFAULT_COPIES),
         misses=_MISSES if number("bluestore_cache_size", default=math.inf) < _SMALL_CACHE_NBYTES else 1.0,
         write_factor=parameters.journaling if is_journalled else 1.0,
         dirty_nbytes=int(dirty) if is_cached else 0,
@@ -332,7 +334,7 @@ class _Cost:
         device = storage.writes
         # Every copy is written, so that a write occupies as many OSDs as there are copies.
         self._servers = max(1.0, parameters.n_osds / storage.copies)
-        factor = storage.write_factor * (0.4 + 0.6 * storage.copies / _COPIES)
+        factor = storage.write_factor * (0.4 + 0.6 * storage.copies / DEFAULT_COPIES)
         self._latency = factor * (device.write_latency + (parts.objects - 1) * device.write_object)
         self._work = factor * (
             position * parts.pieces * device.write_piece

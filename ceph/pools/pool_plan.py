@@ -8,6 +8,7 @@ from enum import StrEnum
 from cephfit.ceph.crush.data_placement import Placement, placement_of
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.ceph.pools.pool_keys import CACHE_MODES, CLASSES, PLAIN_KEYS, TIER_KEYS
+from cephfit.ceph.pools.rule_layout import RuleLayout
 from cephfit.core.errors import InputError
 from cephfit.core.units import parse_nbytes
 from cephfit.core.values.configuration import Configuration, Partition, Setting
@@ -216,6 +217,8 @@ def data_pool_name(configuration: Configuration) -> str | None:
     return data_pool_of(pool_name(configuration)) if is_coded else None
 
 
+_UNKNOWN_LAYOUT = RuleLayout()
+
 Space = Mapping[str, float]
 """Device class to bytes on its disks per byte of clients' data."""
 
@@ -225,7 +228,9 @@ def only_pool_settings(configuration: Configuration) -> bool:
     return all(s.partition is Partition.POOL for s in configuration.settings)
 
 
-def space_of(configuration: Configuration, measured_nbytes: int) -> Space | None:
+def space_of(
+    configuration: Configuration, measured_nbytes: int, layout: RuleLayout = _UNKNOWN_LAYOUT
+) -> Space | None:
     """Return the space that data takes in a configuration's pools, at the measured speed.
 
     A cache tier counts by the share of the measured data that it could hold: more data in the same cache would be
@@ -234,18 +239,19 @@ def space_of(configuration: Configuration, measured_nbytes: int) -> Space | None
     Args:
         configuration: of a sweep.
         measured_nbytes: all volumes of the sweep together.
+        layout: of the cluster, for what the configuration does not state.
 
     Returns:
-        None if the configuration does not state the class of its pools, or the number of copies.
+        None if the class of a pool, or the number of copies, is not known.
     """
     settings = {s.key: as_ceph_writes(s.value) for s in configuration.within(Partition.POOL) if s.scope == "pool"}
     plans = plan_pools("pool", settings, {}, where=f"configuration {configuration.name}")
     data = next((p for p in plans if p.role is Role.DATA), plans[0])
-    shares = _shares(data)
+    shares = _shares(data, layout)
     if shares is None:
         return None
     for cache in (p for p in plans if p.role is Role.CACHE):
-        copies = _shares(cache)
+        copies = _shares(cache, layout)
         if copies is None or "target_max_bytes" not in cache.values:
             return None
         held = min(1.0, int(cache.values["target_max_bytes"]) / measured_nbytes)
@@ -267,18 +273,25 @@ def same_pool(configurations: Sequence[Configuration]) -> Mapping[str, str]:
     return {c.name: first.setdefault(tuple(map(str, c.settings)), c.name) for c in configurations}
 
 
-def _shares(plan: PoolPlan) -> dict[str, float] | None:
+def _shares(plan: PoolPlan, layout: RuleLayout) -> dict[str, float] | None:
     placement = plan.placement
-    if placement is None or not placement.devices.device_class:
+    if placement is None:
+        if plan.erasure:
+            classes = layout.classes.get(plan.values.get("crush_rule", ""), ())
+            return {classes[0]: plan.size / int(plan.erasure["k"])} if len(classes) == 1 else None
+        copies = int(plan.values["size"]) if "size" in plan.values else None
+        return layout.shares(plan.values.get("crush_rule", ""), copies)
+    if not placement.devices.device_class:
         return None
     if plan.erasure:
         return {placement.devices.device_class: plan.size / int(plan.erasure["k"])}
-    if "size" not in plan.values:
+    if "size" not in plan.values and layout.default_copies is None:
         return None
+    size = int(plan.values.get("size", layout.default_copies or 0))
     if placement.primary is None:
-        return {placement.devices.device_class: float(plan.size)}
+        return {placement.devices.device_class: float(size)}
     if not placement.primary.device_class:
         return None
     shares = {placement.primary.device_class: 1.0}
-    shares[placement.devices.device_class] = shares.get(placement.devices.device_class, 0.0) + plan.size - 1
+    shares[placement.devices.device_class] = shares.get(placement.devices.device_class, 0.0) + size - 1
     return shares

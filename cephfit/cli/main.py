@@ -48,6 +48,7 @@ _COMMANDS = {
         "Show what all images of a cluster ask for, and which to trace.",
     ),
     "map": ("cephfit.cli.predict.map_command", "Predict every configuration for a workload profile."),
+    "balance": ("cephfit.cli.predict.balance_command", "Find one configuration for several workloads."),
     "place": ("cephfit.cli.predict.place_command", "Recommend one of the measured pools for each workload."),
     "capacity": (
         "cephfit.cli.predict.capacity_command",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from cephfit.core.values.baseline import Baselines, MeasuredLoad
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.omitted_cells import omitted_cells
 from cephfit.core.values.profile import Profile
+from cephfit.core.variance import Floats
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import AgainstDefault, spread_as_of
 from cephfit.results.statistics.scaling import Level
@@ -54,8 +55,37 @@ class WorkloadRate:
         return (self.accesses_per_s.mean,) * self.n_rounds
 
 
+@dataclass(frozen=True, slots=True)
+class RateSpreads:
+    """What the rates of all workloads have in common: computed once for many of them.
+
+    Attributes:
+        against: ratios to the default.
+        absolute: spread of absolute figures; None without repeats.
+    """
+
+    against: AgainstDefault
+    absolute: Absolute | None
+    _known: dict[tuple[str, Cell], tuple[float, Floats]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, baselines: Baselines) -> "RateSpreads":
+        against = AgainstDefault.of(baselines)
+        return cls(against, Absolute.of(against.table))
+
+    def of_cell(self, name: str, cell: Cell) -> tuple[float, Floats]:
+        """Return the rate of a cell, and the weights of its log measurements in the log of that, shape (J, R)."""
+        if (name, cell) not in self._known:
+            self._known[name, cell] = _iops(self.against, name, cell), self.against.weights(name, cell)
+        return self._known[name, cell]
+
+
 def workload_rates(
-    profile: Profile, baselines: Baselines, *, confidence: float = CONFIDENCE
+    profile: Profile,
+    baselines: Baselines,
+    *,
+    confidence: float = CONFIDENCE,
+    spreads: RateSpreads | None = None,
 ) -> dict[str, WorkloadRate]:
     """Return the rate of every configuration that was measured in all cells that the workload uses.
 
@@ -70,6 +100,7 @@ def workload_rates(
 
     Args:
         confidence: level of each interval by itself.
+        spreads: of these baselines; computed here if None.
     """
     used = {cell: n for cell, n in profile.cell_counts().items() if n > 0}
     if not used or baselines.measured_load.read_pct is not None:
@@ -84,11 +115,11 @@ def workload_rates(
     }
     total = math.fsum(counts.values())
     nbytes = math.fsum(n * cell.size.benchmark_nbytes for cell, n in counts.items())
-    against = AgainstDefault.of(baselines)
-    absolute = Absolute.of(against.table)
+    spreads = spreads or RateSpreads.of(baselines)
+    against, absolute = spreads.against, spreads.absolute
     rates = {}
     for name, cells in complete.items():
-        iops = {cell: _iops(against, name, cell) for cell in cells}
+        iops = {cell: spreads.of_cell(name, cell)[0] for cell in cells}
         mean = _rate(counts, iops)
         n_rounds = len(set.intersection(*(set(b.rounds) for b in cells.values())))
         spread = interval = None
@@ -97,7 +128,7 @@ def workload_rates(
             for cell, n in counts.items():
                 # To first order, a cell's weight is its share of the time.
                 part = (n / iops[cell]) * mean / total
-                weights[:, against.table.cells.index(cell)] = part * against.weights(name, cell)
+                weights[:, against.table.cells.index(cell)] = part * spreads.of_cell(name, cell)[1]
             spread = spread_as_of(absolute, weights, n_rounds)
             interval = summary_statistics.level_interval((mean,) * n_rounds, spread, confidence=confidence)
         rates[name] = WorkloadRate(Level(mean, interval), nbytes / total, n_rounds, spread, omitted.cells)

@@ -23,6 +23,7 @@ from cephfit.ceph.pools.declared_pools import DeclaredPools
 from cephfit.ceph.pools.osd_capacity import MEMORY_TARGET, memory_targets
 from cephfit.ceph.pools.pool_plan import POOL_PREFIX
 from cephfit.ceph.pools.pool_readback import PoolPortrait, survey
+from cephfit.ceph.pools.rule_layout import LAYOUT, read_layout
 from cephfit.ceph.volumes import Volume, Volumes, image_name
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import ClusterError, InputError
@@ -189,7 +190,9 @@ class CephTarget(
 
     def facts(self) -> Mapping[str, Any]:
         way = self._around.delivery.way
-        return {**facts_of(self._admin), **({"options_by": way.value} if way is not None else {})}
+        layout = read_layout(self._admin, self._around.pool_defaults, self.only_pool).to_json()
+        by = {"options_by": way.value} if way is not None else {}
+        return {**facts_of(self._admin), LAYOUT: layout, **by}
 
     def declared_pools(self) -> DeclaredPools:
         """Return the pools declared for this cluster; they have their own journal and remain after ``reset``.

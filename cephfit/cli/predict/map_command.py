@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,20 +15,21 @@ from cephfit.cli.options.common_options import (
     predicted_clients_option,
     run_option,
 )
-from cephfit.cli.options.completers import runs
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.options.completers import runs, stores
+from cephfit.cli.predict.objective_output import Wanted, answers_of, objective_options, print_answers
+from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
 
 if TYPE_CHECKING:
-    from cephfit.core.values.prediction import Prediction, PredictionSet
-    from cephfit.core.values.profile import Profile
-    from cephfit.core.values.supply import SupplySet
+    from collections.abc import Sequence
 
-_SHOWN_CELLS = 6
-_SHOWN_MOVES = 3
-_MOVED_POINTS = 0.5
+    from cephfit.core.errors import InputError
+    from cephfit.core.protocols import Predictor
+    from cephfit.core.values.baseline import Baselines
+    from cephfit.core.values.prediction import PredictionSet
+    from cephfit.core.values.profile import Profile
 
 
 @click.command("map", short_help="Predict every configuration for a workload profile.")
@@ -40,6 +40,21 @@ _MOVED_POINTS = 0.5
 @predicted_clients_option
 @model_option
 @confidence_option
+@objective_options
+@click.option(
+    "--learn-from",
+    "lessons",
+    metavar="STORE|FOLDER",
+    shell_complete=stores,
+    help="Correct the model by what it missed on workloads that were run on several configurations: a store with "
+    "verified runs, or an evaluation folder.",
+)
+@click.option(
+    "--sensitivity",
+    "is_varied",
+    is_flag=True,
+    help="Also predict with other randomness thresholds, each phase alone, and without each kind of access.",
+)
 @click.option(
     "--save/--no-save", default=None, help="Store the profile and the predictions with the run.  [default: save]"
 )
@@ -68,6 +83,12 @@ def command(
     clients: int | None,
     model: str,
     confidence: float,
+    objectives: tuple[str, ...],
+    reads_matter: float | None,
+    prices: tuple[str, ...],
+    placements: tuple[str, ...],
+    lessons: str | None,
+    is_varied: bool,
     save: bool | None,
     all_commands: bool,
     further_runs: tuple[str, ...],
@@ -84,30 +105,44 @@ def command(
 
     With --next or --combine it proposes what to measure next instead, and saves nothing.
     """
-    from cephfit.cli.predict.measured_run import MeasuredRun, baselines_with
+    from cephfit.cli.predict.map_text import print_predictions
+    from cephfit.cli.predict.measured_run import baselines_with
+    from cephfit.cli.predict.sensitivity_table import print_sensitivity
     from cephfit.core.profile_files import read_profile
     from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
+    from cephfit.mapper.sensitivity import sensitivity_of
     from cephfit.mapper.supply import supply_or_reason
     from cephfit.operations.client_counts import ranked_for_clients
     from cephfit.operations.recommended import echo_use, if_applicable
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
 
-    if next_step and combine:
-        raise click.UsageError("--next and --combine are two questions: give one of them")
-    if (next_step or combine) and save:
-        raise click.UsageError("--next and --combine save no predictions: leave out --save")
-    if output is not None and not (next_step or combine):
-        raise click.UsageError("-o writes a sweep file: add --next or --combine")
-    if clients is not None and (next_step or combine or further_runs):
-        raise click.UsageError("--clients cannot be combined with --next, --combine or --with-run")
-    model_predictor = predictor(model, confidence=confidence, with_error=True)
-    profile = read_profile(profile_file)
     stored = is_store(location)
+    _refuse_contradictions(
+        proposals=[name for name, given in (("--next", next_step), ("--combine", combine)) if given],
+        unsaved=[
+            name
+            for name, given in (("--learn-from", lessons), ("--next", next_step), ("--combine", combine))
+            if given
+        ],
+        for_clients=clients is not None,
+        without_clients=[
+            name for name, given in (("--with-run", further_runs), ("--objective", objectives)) if given
+        ],
+        output=output,
+        save=save,
+    )
     if save and not stored:
         raise click.UsageError("--save needs a store; predictions cannot be saved in a CSV file")
+    wanted = Wanted.of(objectives, reads_matter, prices, placements)
+    profile = read_profile(profile_file)
+    model_predictor = (
+        predictor(model, confidence=confidence, with_error=True)
+        if lessons is None
+        else _learned(lessons, model, confidence)
+    )
     if save:
         _refuse_read_only(location)
     measured = run_document(location, run_id)
@@ -115,20 +150,21 @@ def command(
     with may_be_unfinished(measured):
         if clients is None:
             baselines = baselines_with(location, run_id, further_runs, load)
-        if next_step or combine:
-            its_run = MeasuredRun.of(location, run_id)
-            if next_step:
-                from cephfit.cli.predict.map_next import show_next
-
-                show_next(
-                    profile_file, profile, baselines, its_run, model, confidence, load, output, as_json=as_json
+            if next_step or combine:
+                _propose(
+                    profile_file,
+                    profile,
+                    baselines,
+                    location,
+                    run_id,
+                    model,
+                    confidence,
+                    load,
+                    output,
+                    combine=combine,
+                    as_json=as_json,
                 )
                 return
-            from cephfit.cli.predict.map_combine import show_combinations
-
-            show_combinations(profile, baselines, its_run, location, model, confidence, output, as_json=as_json)
-            return
-        if clients is None:
             predictions = ranked(model_predictor, profile, baselines)
             document = predictions.to_json()
         else:
@@ -137,19 +173,110 @@ def command(
             if answer.load is None and save:
                 raise click.UsageError("--save: predictions by the scaling law belong to no load of the run")
             save, load = (False, load) if answer.load is None else (save, answer.load)
+        answers = answers_of(wanted, model, confidence, profile, baselines, location, run_id, load)
     supply = supply_or_reason(profile, baselines, confidence=confidence)
-    if stored and save is not False and (not_saved := _save(location, run_id, load, profile, predictions)):
+    varied = sensitivity_of(model_predictor, profile, baselines, predictions) if is_varied else None
+    saved = stored and save is not False and lessons is None
+    if saved and (not_saved := _save(location, run_id, load, profile, predictions)):
         click.echo(
             f"the prediction is not saved: {not_saved}; give `cephfit report` the profile with --profile", err=True
         )
     use = if_applicable(predictions.best, location, run_id)
     if as_json:
-        further = {"fit": fit_of(supply).to_json(), "use": use.to_json() if use else None}
-        print_json({**document, "measured": measured, **supply.to_json(), **further})
+        document |= {
+            "measured": measured,
+            **supply.to_json(),
+            "fit": fit_of(supply).to_json(),
+            **answers.to_json(),
+        }
+        document |= {} if varied is None else {"sensitivity": varied.to_json()}
+        print_json({**document, "use": use.to_json() if use else None})
         return
-    _print(predictions, run_notes(measured), supply)
+    print_answers(answers, confidence)
+    print_predictions(predictions, run_notes(measured), supply)
+    if varied is not None:
+        print_sensitivity(varied)
     if use is not None:
         echo_use(use, click.echo, all_commands=all_commands)
+
+
+def _refuse_contradictions(
+    *,
+    proposals: Sequence[str],
+    unsaved: Sequence[str],
+    for_clients: bool,
+    without_clients: Sequence[str],
+    output: Path | None,
+    save: bool | None,
+) -> None:
+    """Raises:
+    UsageError: options contradict each other.
+    """
+    if len(proposals) > 1:
+        raise click.UsageError("--next and --combine are two questions: give one of them")
+    if output is not None and not proposals:
+        raise click.UsageError("-o writes a sweep file: add --next or --combine")
+    if save and unsaved:
+        raise click.UsageError(f"with {unsaved[0]} nothing is saved: omit --save, or {unsaved[0]}")
+    if for_clients and (alone := [*proposals, *without_clients]):
+        raise click.UsageError(f"--clients cannot be combined with {alone[0]}")
+
+
+def _propose(
+    profile_file: Path,
+    profile: Profile,
+    baselines: Baselines,
+    location: str,
+    run_id: str | None,
+    model: str,
+    confidence: float,
+    load: str,
+    output: Path | None,
+    *,
+    combine: bool,
+    as_json: bool,
+) -> None:
+    """Show what to measure next, instead of predictions."""
+    from cephfit.cli.predict.map_combine import show_combinations
+    from cephfit.cli.predict.map_next import show_next
+    from cephfit.cli.predict.measured_run import MeasuredRun
+
+    its_run = MeasuredRun.of(location, run_id)
+    if combine:
+        show_combinations(profile, baselines, its_run, location, model, confidence, output, as_json=as_json)
+    else:
+        show_next(profile_file, profile, baselines, its_run, model, confidence, load, output, as_json=as_json)
+
+
+def _learned(location: str, model: str, confidence: float) -> Predictor:
+    """Raises:
+    UsageError: the model cannot be corrected.
+    """
+    from cephfit.cli.predict.assess_command import read_evaluation
+    from cephfit.mapper.learned_correction import LearnedPredictor, lessons_from
+
+    if not model_called(model).adds_time:
+        raise click.UsageError(f"--learn-from corrects models that add up time, not {model}")
+    evaluation = read_evaluation(location)
+    if not evaluation.workloads:
+        raise _nothing_to_learn(location, evaluation.refused)
+    # Where a profile lacks waiting times, the other model answers.
+    asked = dict.fromkeys((model, "time"))
+    return LearnedPredictor.of(
+        {kind: lesson for name in asked for kind, lesson in lessons_from(evaluation.workloads, name).items()},
+        confidence,
+        model,
+    )
+
+
+def _nothing_to_learn(location: str, refused: Sequence[InputError]) -> InputError:
+    from cephfit.core.errors import InputError
+
+    return InputError(
+        f"there is no workload to learn from{f': {refused[0].what}' if refused else ''}",
+        where=location,
+        remedy="run real workloads on all configurations with `cephfit verify --configurations`",
+    )
 
 
 def _refuse_read_only(location: str) -> None:
@@ -172,107 +299,3 @@ def _save(location: str, run_id: str | None, load: str, profile: Profile, predic
         store.put_document(run.run_id, kind_of(PROFILE_DOCUMENT, load), profile.to_json())
         store.put_document(run.run_id, kind_of(PREDICTIONS_DOCUMENT, load), predictions.to_json())
     return ""
-
-
-def _print(predictions: PredictionSet, warnings: list[str], supply: SupplySet | None = None) -> None:
-    from cephfit.core.values.fit import fit_of
-
-    if supply is not None:
-        click.echo(f"{predictions.profile}: {fit_of(supply).text}")
-    click.echo(f"Workload {predictions.profile}, baselines from {predictions.baselines}")
-    for warning in warnings:
-        click.echo(warning)
-    click.echo(f"Model {predictions.model}: {model_called(predictions.model).sentence}")
-    click.echo()
-    click.echo(_answer(predictions))
-    click.echo()
-    errs = any(p.error_share is not None for p in predictions.predictions)
-    columns = ["configuration", "relative", f"{predictions.confidence * 100:g} % interval", "verdict", "moved by"]
-    rows = [_row(p) for p in predictions.predictions]
-    right = [1, 2]
-    if supply is not None and supply.supplies:
-        columns[3:3] = ["serves per second", "headroom"] if supply.demand else ["serves per second"]
-        right = list(range(1, 3 + len(columns) - 5))
-        for row, p in zip(rows, predictions.predictions, strict=True):
-            row[3:3] = supply.texts_of(p.configuration)[: len(columns) - 5]
-    if errs:
-        columns.insert(3, "by the model")
-        for row, p in zip(rows, predictions.predictions, strict=True):
-            row.insert(3, "" if p.error_share is None else f"{100 * p.error_share:.0f} %")
-        right.append(right[-1] + 1)
-    print_table(columns, rows, right=right)
-    if errs:
-        click.echo(
-            "By the model: the part of the squared width that is the model's own error; the rest is scatter"
-        )
-    click.echo()
-    _print_weights(predictions)
-    for note in dict.fromkeys((*predictions.notes, *(supply.notes if supply else ()))):
-        click.echo(f"Note: {note}")
-
-
-def _answer(predictions: PredictionSet) -> str:
-    from cephfit.core.values.prediction import Verdict
-
-    default = next(p.configuration for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
-    alike = [p.configuration for p in predictions.predictions if p.verdict is Verdict.INDISTINGUISHABLE]
-    best = f"Best: {predictions.best}, {_against(predictions, predictions.best)}"
-    worst = f"Worst: {predictions.worst}, {_against(predictions, predictions.worst)}"
-    lines = [
-        best
-        if predictions.best != default
-        else f"Best: {default}, the default: nothing is distinguishably better",
-        *_as_good(predictions),
-        worst
-        if predictions.worst != default
-        else f"Worst: {default}, the default: nothing is distinguishably worse",
-        f"Not distinguishable from {default}: {', '.join(alike) or 'none'}",
-    ]
-    if math.isfinite(predictions.noise_floor):
-        lines.append(f"Noise floor: this sweep cannot show differences below {predictions.noise_floor:.1f} points")
-    return "\n".join(lines)
-
-
-def _as_good(predictions: PredictionSet) -> list[str]:
-    if not predictions.as_good:
-        return []
-    return [f"Not distinguishable from {predictions.best}, the best: {', '.join(predictions.as_good)}"]
-
-
-def _against(predictions: PredictionSet, name: str) -> str:
-    p = predictions.of(name)
-    # An end is open where the load's limit was reached, or nothing was repeated.
-    if not math.isfinite(p.high) and p.low > 0:
-        return f"at least {p.low - 100:+.1f} % against the default"
-    if p.low <= 0 and math.isfinite(p.high):
-        return f"{p.high - 100:+.1f} % against the default, or worse"
-    return f"{p.relative - 100:+.1f} % against the default ({p.low - 100:+.1f} to {p.high - 100:+.1f})"
-
-
-def _row(p: Prediction) -> list[str]:
-    interval = f"{p.low:.1f} to {p.high:.1f}"
-    if not math.isfinite(p.high):
-        interval = f"above {p.low:.1f}" if p.low > 0 else "unknown"
-    moved = [f"{r.cell} {r.points:+.1f}" for r in p.reasons[:_SHOWN_MOVES] if abs(r.points) >= _MOVED_POINTS]
-    return [p.configuration, f"{p.relative:.1f}", interval, p.verdict.value, ", ".join(moved)]
-
-
-def _print_weights(predictions: PredictionSet) -> None:
-    """Print the cells that carry the workload, and each configuration's rate in them."""
-    from cephfit.core.values.prediction import Verdict
-
-    default = next(p for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
-    heaviest = sorted(default.reasons, key=lambda r: -r.weight)[:_SHOWN_CELLS]
-    measure = "the default's time" if model_called(predictions.model).adds_time else "the accesses"
-    click.echo(f"The cells that matter most (share of {measure}), and the rate in each, default = 100:")
-    # Size above pattern: six full cell names are wider than most terminals.
-    rows = [["", *(r.cell.pattern.value for r in heaviest)]]
-    rows.append(["weight", *(f"{100 * r.weight:.1f} %" for r in heaviest)])
-    for p in predictions.predictions:
-        rates = {r.cell: r.relative for r in p.reasons}
-        rows.append([p.configuration, *(f"{rates[r.cell]:.0f}" for r in heaviest)])
-    print_table(["", *(r.cell.size.name for r in heaviest)], rows, right=range(1, len(heaviest) + 1))
-    left = len(default.reasons) - len(heaviest)
-    if left:
-        share = 100 * (1 - math.fsum(r.weight for r in heaviest))
-        click.echo(f"{left} more cells account for {share:.1f} % together")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,17 +17,20 @@ from cephfit.cli.options.common_options import (
     model_option,
     run_option,
 )
+from cephfit.cli.predict.placement_limits import joint_options
+from cephfit.cli.predict.workload_arguments import counted_profile
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from cephfit.ceph.pools.pool_plan import Space
+    from cephfit.cli.predict.volume_types import ImageChange
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.supply import SupplySet
     from cephfit.mapper.pool_choice import PoolChoice
 
 
 @click.command("place", short_help="Recommend a pool for each workload.")
-@click.argument("profiles", metavar="PROFILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("workloads", metavar="PROFILE[:COUNT]...", nargs=-1, required=True)
 @baselines_option
 @run_option
 @load_option
@@ -51,9 +54,20 @@ if TYPE_CHECKING:
     help="Device class and number of copies for a configuration that does not state them. Repeatable.",
 )
 @click.option("--lies", "former_placements", multiple=True, hidden=True, help="Former name of --placement.")
+@joint_options
+@click.option(
+    "--type", "type_names", multiple=True, metavar="POOL=NAME", help="Volume type of a pool. Repeatable."
+)
+@click.option(
+    "--properties",
+    "properties_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="YAML file that maps image properties and tags to workloads: print the commands that set volume types.",
+)
 @json_option
 def command(
-    profiles: tuple[Path, ...],
+    workloads: tuple[str, ...],
     location: str,
     run_id: str | None,
     load: str,
@@ -63,6 +77,13 @@ def command(
     prices: tuple[str, ...],
     placements: tuple[str, ...],
     former_placements: tuple[str, ...],
+    capacities: tuple[str, ...],
+    volumes: tuple[str, ...],
+    fill: str | None,
+    budget: float | None,
+    split: bool,
+    type_names: tuple[str, ...],
+    properties_file: Path | None,
     as_json: bool,
 ) -> None:
     """Recommend one of the measured pools for the workload in each PROFILE.
@@ -70,13 +91,18 @@ def command(
     If the samples cannot distinguish pools from the fastest one (or, with --at-least, if several are certainly
     fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
     tier counts with the share of the measured data that it had capacity for.
+
+    With --space, --fill or --budget all workloads are placed together, with COUNT virtual machines each. The cost
+    is minimised where --at-least is given without --budget, else the performance is maximised.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
-    from cephfit.core.profile_files import read_profile
+    from cephfit.cli.predict.joint_place import Candidate, placed_jointly, print_jointly
+    from cephfit.cli.predict.placement_limits import parse_capacities
+    from cephfit.cli.predict.volume_types import declared_types, image_changes, parse_types, read_rules
     from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import worse_than
-    from cephfit.mapper.pool_choice import choose_pool
+    from cephfit.mapper.pool_choice import PoolStatus, choose_pool
     from cephfit.mapper.supply import supply_or_reason
     from cephfit.operations.recommended import echo_use, if_applicable
     from cephfit.results import open_baselines
@@ -87,44 +113,78 @@ def command(
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
     baselines = open_baselines(location, run_id, load)
-    spaces = _spaces(location, run_id, (*former_placements, *placements))
+    spaces = pool_spaces(location, run_id, (*former_placements, *placements), baselines.configurations)
     by_class = parse_prices(prices, spaces)
-    choices: list[tuple[PredictionSet, PoolChoice, SupplySet]] = []
-    for path in profiles:
-        profile = read_profile(path)
+    profiles = [counted_profile(text) for text in workloads]
+    names = [profile.name for profile, _ in profiles]
+    pools = list(spaces or baselines.configurations)
+    given = parse_capacities(capacities, fill, budget, volumes, split=split, pools=pools, workloads=names)
+    types = {**declared_types(location, run_id), **parse_types(type_names, pools)}
+    rules = read_rules(properties_file, names) if properties_file is not None else ()
+    candidates = []
+    for profile, count in profiles:
         with may_be_unfinished(measured):
             predictions = model_predictor.predict(profile, baselines)
-        rivals = spaces or {p.configuration: None for p in predictions.predictions}
-        costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
         behind = worse_than(model_predictor, profile, baselines, predictions)
-        supply = supply_or_reason(profile, baselines, confidence=confidence)
-        choices.append((predictions, choose_pool(predictions, costs, behind, at_least=at_least), supply))
+        candidates.append(Candidate(profile, count, predictions, behind))
+    document = {
+        "model": model,
+        "confidence": confidence,
+        "at_least": at_least,
+        "prices": by_class,
+        "measured": measured,
+    }
+    if given.are_given:
+        answer = placed_jointly(candidates, baselines, spaces, by_class, given, at_least)
+        chosen = {name: list(its) for name, its in answer.placement.machines.items()}
+        changes = image_changes(rules, chosen, types)
+        if as_json:
+            print_json({**document, "joint": answer.to_json(types), **_changes_json(changes)})
+            return
+        print_jointly(answer, types)
+        _print_changes(changes)
+        for note in (*run_notes(measured), *(n for c in candidates for n in c.predictions.notes)):
+            click.echo(f"Note: {note}")
+        return
+    choices: list[tuple[PredictionSet, PoolChoice, SupplySet]] = []
+    for c in candidates:
+        rivals = spaces or {p.configuration: None for p in c.predictions.predictions}
+        costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
+        choice = choose_pool(c.predictions, costs, c.slower, at_least=at_least)
+        if prices or (spaces and at_least is not None):
+            good = (PoolStatus.CHOSEN, PoolStatus.AS_GOOD)
+            refuse_unknown_costs(
+                [one.configuration for one in choice.candidates if one.status in good and one.cost is None], spaces
+            )
+        choices.append((c.predictions, choice, supply_or_reason(c.profile, baselines, confidence=confidence)))
+    changes = image_changes(
+        rules, {choice.profile: [choice.chosen] for _, choice, _ in choices if choice.chosen}, types
+    )
     if as_json:
         print_json(
             {
-                "model": model,
-                "confidence": confidence,
-                "at_least": at_least,
-                "prices": by_class,
-                "measured": measured,
+                **document,
                 "placements": [
                     {
                         **choice.to_json(),
                         **_space_json(choice, spaces),
                         **supply.to_json(),
                         "fit": fit_of(supply, only=choice.chosen).to_json(),
+                        "volume_type": types.get(choice.chosen),
                         "notes": list(predictions.notes),
                         "use": use.to_json() if (use := if_applicable(choice.chosen, location, run_id)) else None,
                     }
                     for predictions, choice, supply in choices
                 ],
+                **_changes_json(changes),
             }
         )
         return
     for warning in run_notes(measured):
         click.echo(warning)
     for predictions, choice, supply in choices:
-        _print(choice, spaces, predictions.notes, supply, priced=bool(prices))
+        _print(choice, spaces, predictions.notes, supply, types, priced=bool(prices))
+    _print_changes(changes)
     for name in dict.fromkeys(choice.chosen for _, choice, _ in choices):
         if (use := if_applicable(name, location, run_id)) is not None:
             echo_use(use, click.echo)
@@ -135,23 +195,93 @@ def command(
     )
 
 
-def _spaces(location: str, run_id: str | None, placements: tuple[str, ...]) -> dict[str, Space | None]:
-    """Return the candidate pools and the space that each takes; empty for a CSV file, which has no settings."""
+def _changes_json(changes: Sequence[ImageChange]) -> dict[str, object]:
+    return {"images": [change.to_json() for change in changes]} if changes else {}
+
+
+def _print_changes(changes: Sequence[ImageChange]) -> None:
+    """Print the commands for images, and those that undo them."""
+    if not changes:
+        return
+    click.echo("Set the volume type of the images; Cinder uses it for new volumes from them:")
+    for change in changes:
+        click.echo(f"  {change.command}   # {change.rule.workload}")
+    click.echo("Undo:")
+    for undo in dict.fromkeys(change.undo for change in changes):
+        click.echo(f"  {undo}")
+    click.echo()
+
+
+def pool_spaces(
+    location: str,
+    run_id: str | None,
+    placements: tuple[str, ...],
+    measured: Sequence[str],
+    *,
+    only_pools: bool = True,
+) -> dict[str, Space | None]:
+    """Return the configurations and the space that data takes in the pool of each; None where it is not known.
+
+    The space comes from ``--placement``, else from the sweep, else from the layout of the cluster in the facts of
+    the run.
+
+    Args:
+        location: of a store or a CSV file; the latter has no settings.
+        run_id: of the run in a store.
+        placements: values of ``--placement``.
+        measured: names of the configurations that were measured.
+        only_pools: only those that differ by pool and images; empty for a CSV file without ``placements``.
+    """
     from cephfit.results.tables.baseline_csv import is_store
 
     if not is_store(location):
-        return {}
+        named = dict(parse_placement(text, set(measured)) for text in placements)
+        return {name: named.get(name) for name in measured} if named or not only_pools else {}
     from cephfit.ceph.pools.pool_plan import only_pool_settings, same_pool, space_of
+    from cephfit.ceph.pools.rule_layout import RuleLayout
     from cephfit.cli.sweep.sweep_stopping import known_of
     from cephfit.results.store.sample_store import Store
 
     with Store.open(location) as store:
-        sweep = known_of(store, store.run(run_id)).sweep
+        run = store.run(run_id)
+        sweep = known_of(store, run).sweep
     first = same_pool(sweep.configurations)
-    rivals = [c for c in sweep.configurations if only_pool_settings(c) and first[c.name] == c.name]
+    rivals = [
+        c for c in sweep.configurations if not only_pools or (only_pool_settings(c) and first[c.name] == c.name)
+    ]
     given = dict(parse_placement(text, {c.name for c in rivals}) for text in placements)
     measured_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
-    return {c.name: given.get(c.name) or space_of(c, measured_nbytes) for c in rivals}
+    layout = RuleLayout.from_facts(run.facts)
+    return {c.name: given.get(c.name) or space_of(c, measured_nbytes, layout) for c in rivals}
+
+
+def refuse_unknown_costs(names: Sequence[str], spaces: Mapping[str, Space | None]) -> None:
+    """Refuse pools without a cost, because one of unknown cost is neither cheaper nor dearer than another.
+
+    Args:
+        names: pools without a cost; nothing happens without any.
+        spaces: of all pools.
+
+    Raises:
+        InputError: asks for the layout of a pool, or for the price of a device class.
+    """
+    from cephfit.core.errors import InputError
+
+    unknown = [name for name in names if spaces.get(name) is None]
+    if unknown:
+        which = " ".join(f"--placement {name}=CLASS:COPIES" for name in unknown)
+        raise InputError(
+            f"the device class and copies of {', '.join(unknown)} are not known, so costs cannot be compared",
+            where="cost",
+            remedy=f"give {which}, such as {unknown[0]}=hdd:3",
+        )
+    if names:
+        every = {name: space for name in names if (space := spaces.get(name))}
+        raise InputError(
+            f"the costs of {', '.join(every)} are not known: a device class has no price",
+            where="--price",
+            remedy=f"give a price for each of {', '.join(sorted({c for space in every.values() for c in space}))}",
+        )
 
 
 def parse_placement(text: str, known: set[str]) -> tuple[str, Space]:
@@ -235,6 +365,7 @@ def _print(
     spaces: dict[str, Space | None],
     notes: Sequence[str],
     supply: SupplySet,
+    types: Mapping[str, str],
     *,
     priced: bool,
 ) -> None:
@@ -263,6 +394,8 @@ def _print(
     indented = [(f"  {row[0]}", *row[1:]) for row in rows]
     head = ("  pool", "relative", "interval", "serves per second", "headroom", "takes", what, "")
     print_table(head, indented, right=(1, 2, 3, 4, 6))
+    if choice.chosen in types:
+        click.echo(f"  Volume type: {types[choice.chosen]}")
     for note in notes:
         click.echo(f"  Note: {note}")
     click.echo()

@@ -1,0 +1,154 @@
+"""The capacities of a joint placement: options of `cephfit place`, and what they mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from cephfit.cli.options.common_options import Finite
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def joint_options(command: _Command) -> _Command:
+    """Adds the options of a joint placement; each has an effect only together with a capacity."""
+    for option in (
+        click.option("--split", is_flag=True, help="The machines of one workload may have different pools."),
+        click.option(
+            "--budget",
+            type=Finite(min=0, min_open=True),
+            metavar="COST",
+            help="Highest price of all data: sum of GiB x price. Place jointly for the best performance.",
+        ),
+        click.option(
+            "--fill",
+            metavar="PERCENT",
+            help="Highest share of a pool's time that the workloads may take. Place jointly.  [default: 100%]",
+        ),
+        click.option(
+            "--volume",
+            "volumes",
+            multiple=True,
+            metavar="[WORKLOAD=]SIZE",
+            help="Data of one virtual machine, of all workloads or of one; with --space and --budget. Repeatable.",
+        ),
+        click.option(
+            "--space",
+            "capacities",
+            multiple=True,
+            metavar="POOL=SIZE",
+            help="Capacity of a pool in bytes of data, such as ssd=10TiB. Place jointly. Repeatable.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Capacities:
+    """The limits that a user gave.
+
+    Attributes:
+        space: pool to bytes of data.
+        fill: highest share of a pool's time, > 0; None if it was not given.
+        budget: highest cost of all data, in GiB x price; None without one.
+        volumes: workload to bytes of data of one machine; the key "" is for all others.
+        split: the machines of a workload may have different pools.
+    """
+
+    space: Mapping[str, int]
+    fill: float | None
+    budget: float | None
+    volumes: Mapping[str, int]
+    split: bool
+
+    @property
+    def are_given(self) -> bool:
+        return bool(self.space) or self.fill is not None or self.budget is not None
+
+    def volume_of(self, workload: str) -> int | None:
+        return self.volumes.get(workload, self.volumes.get(""))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"space": dict(self.space), "fill": self.fill, "budget": self.budget, "volumes": dict(self.volumes)}
+
+
+def parse_capacities(
+    space: Sequence[str],
+    fill: str | None,
+    budget: float | None,
+    volumes: Sequence[str],
+    *,
+    split: bool,
+    pools: Sequence[str],
+    workloads: Sequence[str],
+) -> Capacities:
+    """Parse the options of a joint placement.
+
+    Raises:
+        InputError: one has another form, or names an unknown pool or workload; or two workloads have one name.
+    """
+    from cephfit.core.errors import InputError
+
+    given = Capacities(
+        {name: n for text in space for name, n in [_named_nbytes(text, "--space", pools)]},
+        None if fill is None else _share(fill),
+        budget,
+        {name: n for text in volumes for name, n in [_named_nbytes(text, "--volume", workloads, may_lack=True)]},
+        split,
+    )
+    if not given.are_given:
+        if volumes or split:
+            raise InputError(
+                "--volume and --split need a capacity", where="place", remedy="give --space, --fill or --budget"
+            )
+        return given
+    if twice := sorted({n for n in workloads if list(workloads).count(n) > 1}):
+        raise InputError(
+            f"several workloads have the name {', '.join(twice)}",
+            where="place",
+            remedy="give each profile once, with the sum of the machines, such as mail.json:40",
+        )
+    lacking = [n for n in workloads if given.volume_of(n) is None]
+    if lacking and (given.space or given.budget is not None):
+        raise InputError(
+            f"the size of a volume of {', '.join(lacking)} is not known",
+            where="--space" if given.space else "--budget",
+            remedy="give --volume 100GiB for all, or --volume WORKLOAD=100GiB for one",
+        )
+    return given
+
+
+def _named_nbytes(text: str, option: str, known: Sequence[str], *, may_lack: bool = False) -> tuple[str, int]:
+    from cephfit.core.errors import InputError
+    from cephfit.core.units import parse_nbytes
+    from cephfit.core.yaml_lines import nearest
+
+    name, equals, size = text.rpartition("=")
+    if (not equals and not may_lack) or not size:
+        raise InputError(f"{text!r} is not NAME=SIZE", where=option, remedy=f"write it like {known[0]}=10TiB")
+    if name and name not in known:
+        what = "pool" if option == "--space" else "workload"
+        raise InputError(f"there is no {what} {name!r}", where=option, remedy=nearest(name, known))
+    nbytes = parse_nbytes(size, where=option)
+    if nbytes <= 0:
+        raise InputError(f"{size!r} is no size", where=option, remedy="give more than 0 bytes")
+    return name, nbytes
+
+
+def _share(text: str) -> float:
+    from cephfit.core.errors import InputError
+
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = math.nan
+    if not 0 < share <= 1:
+        raise InputError(
+            f"{text!r} is not a share of time", where="--fill", remedy="write it like 80%, up to 100%"
+        )
+    return share
