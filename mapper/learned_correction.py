@@ -6,13 +6,14 @@ default's,
 
     log measured = p + gain x max(p, 0) + loss x min(p, 0) + error
 
-Two slopes, each with the prior of a normal distribution around 0, are all that is learned: without data, and for a
-configuration like the default, the prediction stays as it is. The error has Student's distribution, so a gross miss
-counts little. The order of configurations never changes.
+Two slopes, each with a normal prior around 0, are all that is learned: without data, and for a configuration like
+the default, the prediction stays as it is. The error has Student's distribution, so a gross miss counts little.
+The order of configurations never changes.
 
-A correction is used only if it is closer than the model without it on workloads left out, by more than the standard
-error of that difference, and no worse on configurations left out. Large effects are of few configurations: where one
-of them has all of the difference, it is not larger than its standard error, so that this is no condition there.
+A correction is used only if it is closer than the model without it on workloads left out, by more than the
+standard error of that difference, and no worse on configurations left out. Large effects are of few
+configurations: where one of them has all of the difference, it cannot exceed its standard error, so that this is
+no condition there.
 docs/evidence.md has what the correction gives on real workloads.
 """
 
@@ -61,7 +62,7 @@ class Slopes:
     Attributes:
         gain: added per unit of the log of a gain.
         loss: added per unit of the log of a loss.
-        covariance: of the two, ((gain, both), (both, loss)). Residuals of one configuration count as dependent.
+        covariance: of the two, ((gain, both), (both, loss)). See ``slopes_of``.
     """
 
     gain: float
@@ -79,29 +80,40 @@ class Slopes:
 
 
 def slopes_of(residuals: Sequence[Residual]) -> Slopes:
-    """Fit the slopes by expectation maximisation: Student's errors, normal priors. Nothing measured gives 0."""
+    """Fit the slopes. Nothing measured gives 0.
+
+    The covariance is the jackknife's over configurations, added to that of the fit: how far the slopes change
+    where one configuration is left out. A single configuration often has most of a large effect.
+    """
+    slopes, covariance = _fit(residuals)
+    names = dict.fromkeys(r.configuration for r in residuals)
+    if len(names) > 1:
+        without = np.array([_fit([r for r in residuals if r.configuration != name])[0] for name in names])
+        apart = without - without.mean(axis=0)
+        covariance = covariance + apart.T @ apart * ((len(names) - 1) / len(names))
+    gain, loss = (max(float(s), _LEAST_SLOPE) for s in slopes)
+    both = float(covariance[0, 1])
+    return Slopes(gain, loss, ((float(covariance[0, 0]), both), (both, float(covariance[1, 1]))))
+
+
+def _fit(residuals: Sequence[Residual]) -> tuple[Floats, Floats]:
+    """Return the slopes, shape (2,), and their covariance, by expectation maximisation.
+
+    Errors have Student's distribution and are independent; slopes have normal priors.
+    """
     x = np.array([_sides(r.predicted_log) for r in residuals]).reshape(-1, 2)
     y = np.array([r.log_error for r in residuals])
     weights, variance = np.ones(len(y)), _FIRST_SD**2
-    prior = np.eye(2) / _PRIOR_SD**2
-    for _ in range(_ROUNDS):
-        inverse = np.linalg.inv((x.T * (weights / variance)) @ x + prior)
-        slopes = inverse @ (x.T @ (weights * y)) / variance
-        if not len(y):
-            break
-        squares = (y - x @ slopes) ** 2 + np.einsum("ni,ij,nj->n", x, inverse, x)
+    slopes, covariance = np.zeros(2), np.eye(2) * _PRIOR_SD**2
+    for _ in range(_ROUNDS if len(y) else 0):
+        covariance = np.linalg.inv((x.T * (weights / variance)) @ x + np.eye(2) / _PRIOR_SD**2)
+        slopes = covariance @ (x.T @ (weights * y)) / variance
+        squares = (y - x @ slopes) ** 2 + ((x @ covariance) * x).sum(axis=1)
         weights = (_DF + 1) / (_DF + squares / variance)
         before, variance = variance, max(float((weights * squares).mean()), _LEAST_SD**2)
         if abs(variance / before - 1) < _STEADY:
             break
-    scores = x * ((y - x @ slopes) * weights / variance)[:, None]
-    names = [r.configuration for r in residuals]
-    of_each = np.array([scores[[n == name for n in names]].sum(axis=0) for name in dict.fromkeys(names)])
-    spread = of_each.T @ of_each * (len(of_each) / max(1, len(of_each) - 1)) if len(of_each) else 0.0
-    covariance = inverse @ (spread + prior) @ inverse
-    gain, loss = (max(float(s), _LEAST_SLOPE) for s in slopes)
-    both = float(covariance[0, 1])
-    return Slopes(gain, loss, ((float(covariance[0, 0]), both), (both, float(covariance[1, 1]))))
+    return slopes, covariance
 
 
 def _sides(log: float) -> tuple[float, float]:
@@ -193,9 +205,7 @@ def lesson_of(residuals: Sequence[Residual]) -> Lesson:
     if len(held) >= LEAST_RESIDUALS:
         columns = zip(*((r.log_error, r.predicted_log, r.scatter_sd) for r in held), strict=True)
         error = fitted(*(list(column) for column in columns))
-    return Lesson(
-        slopes_of(residuals), error, len(residuals), len({r.workload for r in residuals}), advantages
-    )
+    return Lesson(slopes_of(residuals), error, len(residuals), len({r.workload for r in residuals}), advantages)
 
 
 def _corrected(r: Residual, slopes: Slopes) -> Residual:
@@ -203,14 +213,13 @@ def _corrected(r: Residual, slopes: Slopes) -> Residual:
     log = slopes.corrected(r.predicted_log)
     stretch = log / r.predicted_log if r.predicted_log else 1.0
     scatter = math.hypot(stretch * r.scatter_sd, slopes.sd(r.predicted_log))
-    return replace(
-        r, log_error=r.log_error + r.predicted_log - log, predicted_log=log, scatter_sd=scatter
-    )
+    return replace(r, log_error=r.log_error + r.predicted_log - log, predicted_log=log, scatter_sd=scatter)
 
 
 def _advantage(before: Mapping[str, Sequence[Residual]], after: Mapping[str, Sequence[Residual]]) -> Advantage:
     means: list[Floats] = [
-        np.array([np.mean([abs(r.log_error) for r in found[name]]) for name in before]) for found in (before, after)
+        np.array([np.mean([abs(r.log_error) for r in found[name]]) for name in before])
+        for found in (before, after)
     ]
     if not len(before):
         return Advantage(0.0, 0.0, math.inf)
@@ -307,7 +316,9 @@ class LearnedPredictor:
                 if lesson is None
                 else f"a correction does not help reliably: {lesson.evidence()}"
             )
-            return replace(answer, notes=(*answer.notes, f"nothing learned is used, this is {answer.model}: {why}"))
+            return replace(
+                answer, notes=(*answer.notes, f"nothing learned is used, this is {answer.model}: {why}")
+            )
         before = replace(self.base, errors={}).predict(profile, baselines)
         return _learned(before, lesson, kind)
 
@@ -329,7 +340,7 @@ def _learned(before: PredictionSet, lesson: Lesson, kind: Kind) -> PredictionSet
 
 
 def _distinct(found: PredictionSet) -> list[str]:
-    """Return the configurations that the scatter distinguishes from the default, as far as their ends are known."""
+    """Return the configurations that the scatter distinguishes from the default, with known ends."""
     return [
         p.configuration
         for p in found.predictions

@@ -178,9 +178,7 @@ Without = Callable[[str, VerifiedPrediction], Predictor]
 """Returns a predictor that knows nothing of a workload (or configuration), for a prediction that does."""
 
 
-def errors_without(
-    name: str, found: Sequence[VerifiedPrediction], confidence: float, what: LeaveOut
-) -> Without:
+def errors_without(name: str, found: Sequence[VerifiedPrediction], confidence: float, what: LeaveOut) -> Without:
     """Return predictors of a model whose error was fitted without each workload, or each configuration.
 
     Args:
@@ -252,7 +250,10 @@ def _error_without(residuals: Sequence[Residual], left: str, what: LeaveOut) -> 
 
 
 def _joined(before: PredictionSet, by_left: Mapping[str, PredictionSet]) -> PredictionSet:
-    """Return predictions of which each configuration's comes from the fit without it."""
+    """Return predictions of which each configuration's comes from the fit without it.
+
+    The model's name is that of the given predictions only if no fit was answered by another.
+    """
     rows = tuple(
         by_left[p.configuration].of(p.configuration) if p.configuration in by_left else p
         for p in before.predictions
@@ -260,4 +261,11 @@ def _joined(before: PredictionSet, by_left: Mapping[str, PredictionSet]) -> Pred
     default = next(p.configuration for p in rows if p.verdict is Verdict.DEFAULT)
     better = [p.configuration for p in rows if p.scatter_low is not None and p.scatter_low > 100]
     worse = [p.configuration for p in rows if p.scatter_high is not None and p.scatter_high < 100]
-    return replace(before, predictions=rows, best=[*better, default][0], worst=[default, *worse][-1])
+    others = [p.model for p in by_left.values() if p.model != before.model]
+    return replace(
+        before,
+        model=[*others, before.model][0],
+        predictions=rows,
+        best=[*better, default][0],
+        worst=[default, *worse][-1],
+    )

@@ -219,9 +219,7 @@ def assess_models(
     answers: dict[str, list[tuple[EvaluatedWorkload, VerifiedPrediction]]] = {name: [] for name in models}
     refused: dict[str, InputError] = {str(error): error for error in evaluation.refused}
     # What is learned corrects the first model, whose answers are what it is left out from.
-    predictors = {
-        name: assessed_predictor(MODELS[0] if name == LEARNED else name, confidence) for name in models
-    }
+    predictors = {name: assessed_predictor(MODELS[0] if name == LEARNED else name, confidence) for name in models}
     needed = [name for name in models if name not in TRIVIAL] or models
     for one in evaluation.workloads:
         own: dict[str, VerifiedPrediction] = {}
@@ -290,6 +288,7 @@ def _substituted(found: Sequence[VerifiedPrediction]) -> list[str]:
                 else "for lack of waiting times or of rates by size and depth"
             )
             notes.append(
-                f"{model} left {len(others)} of {len(own)} answers to {others[0].predictions.model}, {why}: {names}"
+                f"{model} left {len(others)} of {len(own)} answers to {others[0].predictions.model}, {why}: "
+                f"{names}"
             )
     return notes

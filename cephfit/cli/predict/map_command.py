@@ -15,11 +15,16 @@ from cephfit.cli.options.common_options import (
     model_option,
     run_option,
 )
+from cephfit.cli.options.completers import stores
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cephfit.core.errors import InputError
+    from cephfit.core.protocols import Predictor
     from cephfit.core.values.prediction import Prediction, PredictionSet
     from cephfit.core.values.profile import Profile
 
@@ -36,6 +41,20 @@ _MOVED_POINTS = 0.5
 @model_option
 @confidence_option
 @click.option(
+    "--learn-from",
+    "lessons",
+    metavar="STORE|FOLDER",
+    shell_complete=stores,
+    help="Correct the model by what it missed on workloads that were run on several configurations: a store with "
+    "verified runs, or an evaluation folder.",
+)
+@click.option(
+    "--sensitivity",
+    "is_varied",
+    is_flag=True,
+    help="Also predict with other randomness thresholds, each phase alone, and without each kind of access.",
+)
+@click.option(
     "--save/--no-save", default=None, help="Store the profile and the predictions with the run.  [default: save]"
 )
 @json_option
@@ -46,6 +65,8 @@ def command(
     load: str,
     model: str,
     confidence: float,
+    lessons: str | None,
+    is_varied: bool,
     save: bool | None,
     as_json: bool,
 ) -> None:
@@ -55,15 +76,21 @@ def command(
     `example:pgbench`; STORE comes from `cephfit sweep run`. A CSV has the columns configuration, size, pattern,
     client, run, iops, and may have iodepth, clients, sync, align, load.
     """
+    from cephfit.cli.predict.sensitivity_table import print_sensitivity
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
+    from cephfit.mapper.sensitivity import sensitivity_of
     from cephfit.results import open_baselines
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
 
     model_predictor = predictor(model, confidence=confidence, with_error=True)
     profile = read_profile(profile_file)
+    if lessons is not None:
+        if save:
+            raise click.UsageError("--save stores what the model alone predicts; leave out --learn-from")
+        model_predictor, save = _learned(lessons, model, confidence), False
     stored = is_store(location)
     if save and not stored:
         raise click.UsageError("--save needs a store; predictions cannot be saved in a CSV file")
@@ -72,15 +99,52 @@ def command(
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
     with may_be_unfinished(measured):
-        predictions = ranked(model_predictor, profile, open_baselines(location, run_id, load))
+        baselines = open_baselines(location, run_id, load)
+        predictions = ranked(model_predictor, profile, baselines)
+    varied = sensitivity_of(model_predictor, profile, baselines, predictions) if is_varied else None
     if stored and save is not False and (not_saved := _save(location, run_id, load, profile, predictions)):
         click.echo(
             f"the prediction is not saved: {not_saved}; give `cephfit report` the profile with --profile", err=True
         )
     if as_json:
-        print_json({**predictions.to_json(), "measured": measured})
-    else:
-        _print(predictions, run_notes(measured))
+        of_variations = {} if varied is None else {"sensitivity": varied.to_json()}
+        print_json({**predictions.to_json(), "measured": measured, **of_variations})
+        return
+    _print(predictions, run_notes(measured))
+    if varied is not None:
+        print_sensitivity(varied)
+
+
+def _learned(location: str, model: str, confidence: float) -> Predictor:
+    """Raises:
+    UsageError: the model cannot be corrected.
+    """
+    from cephfit.cli.predict.assess_command import read_evaluation
+    from cephfit.core.values.prediction_model import model_called
+    from cephfit.mapper.learned_correction import LearnedPredictor, lessons_from
+
+    if not model_called(model).adds_time:
+        raise click.UsageError(f"--learn-from corrects models that add up time, not {model}")
+    evaluation = read_evaluation(location)
+    if not evaluation.workloads:
+        raise _nothing_to_learn(location, evaluation.refused)
+    # Where a profile lacks waiting times, the other model answers.
+    asked = dict.fromkeys((model, "time"))
+    return LearnedPredictor.of(
+        {kind: lesson for name in asked for kind, lesson in lessons_from(evaluation.workloads, name).items()},
+        confidence,
+        model,
+    )
+
+
+def _nothing_to_learn(location: str, refused: Sequence[InputError]) -> InputError:
+    from cephfit.core.errors import InputError
+
+    return InputError(
+        f"there is no workload to learn from{f': {refused[0].what}' if refused else ''}",
+        where=location,
+        remedy="run real workloads on all configurations with `cephfit verify --configurations`",
+    )
 
 
 def _refuse_read_only(location: str) -> None:

@@ -56,7 +56,7 @@ MODELS = (
 """The first model is the default."""
 
 LEARNED = "learned"
-"""Name of the model that corrects another one by verified runs; it is asked with their results, not by its name."""
+"""Name of the model that corrects another one by verified runs. It needs their results, so ``MODELS`` lacks it."""
 _LEARNED = Model(
     LEARNED,
     "gains and losses of the analytic model, corrected by what it missed on workloads that were really run",
