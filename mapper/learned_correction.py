@@ -30,9 +30,10 @@ from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.prediction_model import LEARNED
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import Floats
+from cephfit.mapper import predictor
 from cephfit.mapper.accuracy import VerifiedPrediction
 from cephfit.mapper.mix_predictor import Kind, Kinds, MixPredictor
-from cephfit.mapper.model_error import ERRORS, LEAST_RESIDUALS, NO_ERROR, ModelError, fitted
+from cephfit.mapper.model_error import LEAST_RESIDUALS, NO_ERROR, ModelError, fitted
 from cephfit.mapper.model_evaluation import (
     EvaluatedWorkload,
     LeaveOut,
@@ -289,7 +290,9 @@ class LearnedPredictor:
     @classmethod
     def of(cls, lessons: Mapping[Kind, Lesson], confidence: float, model: str = "waiting") -> "LearnedPredictor":
         """Return the predictor that corrects ``model``."""
-        return cls(MixPredictor(model, confidence, errors=ERRORS), lessons)
+        base = predictor(model, confidence=confidence, with_error=True)
+        assert isinstance(base, MixPredictor), "what is corrected are mixes"
+        return cls(base, lessons)
 
     @property
     def name(self) -> str:
