@@ -5,7 +5,7 @@ then are those that a new workload (or configuration) will see.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -174,36 +174,56 @@ def error_of(residuals: Sequence[Residual]) -> ModelError:
     )
 
 
+Without = Callable[[str, VerifiedPrediction], Predictor]
+"""Returns a predictor that knows nothing of a workload (or configuration), for a prediction that does."""
+
+
+def errors_without(name: str, found: Sequence[VerifiedPrediction], confidence: float, what: LeaveOut) -> Without:
+    """Return predictors of a model whose error was fitted without each workload, or each configuration.
+
+    Args:
+        name: of the model.
+        found: its predictions.
+        confidence: level of the intervals.
+        what: is left out.
+    """
+    residuals = residuals_of(found)
+    errors: dict[str, ModelError] = {}
+
+    def without(left: str, before: VerifiedPrediction) -> Predictor:
+        if left not in errors:
+            errors[left] = _error_without(residuals, left, what)
+        return assessed_predictor(name, confidence, dict.fromkeys((name, before.predictions.model), errors[left]))
+
+    return without
+
+
 def held_out(
     evaluated: Sequence[EvaluatedWorkload],
     name: str,
     found: Sequence[VerifiedPrediction],
-    confidence: float,
     what: LeaveOut,
+    without: Without,
 ) -> tuple[VerifiedPrediction, ...]:
-    """Predict each workload with a model error that was fitted without it, or without each configuration.
+    """Predict each workload by what was learned without it, or without each configuration.
 
     Args:
         evaluated: workloads.
-        name: of the model.
-        found: its predictions for them, in the same order.
-        confidence: level of the intervals.
+        name: of the model that is asked.
+        found: predictions for them, in the same order.
         what: is left out.
+        without: returns the predictor.
 
     Raises:
         InputError: too few workloads or configurations are left for a fit.
     """
-    residuals = residuals_of(found)
-    errors: dict[str, ModelError] = {}
-    left_out = {getattr(r, "workload" if what is LeaveOut.WORKLOADS else "configuration") for r in residuals}
-    for left in left_out:
-        errors[left] = _without(residuals, left, what)
+    left_out = {left_name(r, what) for r in residuals_of(found)}
     answers = []
     for one, before in zip(evaluated, found, strict=True):
         by_left = {
-            left: _with_error(one, name, before, confidence, errors[left])
+            left: without(left, before).predict(one.profile, one.baselines)
             for left in ([one.workload] if what is LeaveOut.WORKLOADS else sorted(left_out))
-            if left in errors
+            if left in left_out
         }
         if not by_left:
             continue  # nothing could be compared
@@ -212,8 +232,13 @@ def held_out(
     return tuple(answers)
 
 
-def _without(residuals: Sequence[Residual], left: str, what: LeaveOut) -> ModelError:
-    kept = [r for r in residuals if left != (r.workload if what is LeaveOut.WORKLOADS else r.configuration)]
+def left_name(residual: Residual, what: LeaveOut) -> str:
+    """Return the workload, or the configuration, of a residual."""
+    return residual.workload if what is LeaveOut.WORKLOADS else residual.configuration
+
+
+def _error_without(residuals: Sequence[Residual], left: str, what: LeaveOut) -> ModelError:
+    kept = [r for r in residuals if left_name(r, what) != left]
     try:
         return error_of(kept)
     except InputError as error:
@@ -224,15 +249,11 @@ def _without(residuals: Sequence[Residual], left: str, what: LeaveOut) -> ModelE
         ) from None
 
 
-def _with_error(
-    one: EvaluatedWorkload, name: str, before: VerifiedPrediction, confidence: float, error: ModelError
-) -> PredictionSet:
-    errors = {name: error, before.predictions.model: error}
-    return assessed_predictor(name, confidence, errors).predict(one.profile, one.baselines)
-
-
 def _joined(before: PredictionSet, by_left: Mapping[str, PredictionSet]) -> PredictionSet:
-    """Return predictions of which each configuration's comes from the fit without it."""
+    """Return predictions of which each configuration's comes from the fit without it.
+
+    The model's name is that of the given predictions only if no fit was answered by another.
+    """
     rows = tuple(
         by_left[p.configuration].of(p.configuration) if p.configuration in by_left else p
         for p in before.predictions
@@ -240,4 +261,11 @@ def _joined(before: PredictionSet, by_left: Mapping[str, PredictionSet]) -> Pred
     default = next(p.configuration for p in rows if p.verdict is Verdict.DEFAULT)
     better = [p.configuration for p in rows if p.scatter_low is not None and p.scatter_low > 100]
     worse = [p.configuration for p in rows if p.scatter_high is not None and p.scatter_high < 100]
-    return replace(before, predictions=rows, best=[*better, default][0], worst=[default, *worse][-1])
+    others = [p.model for p in by_left.values() if p.model != before.model]
+    return replace(
+        before,
+        model=[*others, before.model][0],
+        predictions=rows,
+        best=[*better, default][0],
+        worst=[default, *worse][-1],
+    )

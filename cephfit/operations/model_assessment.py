@@ -6,6 +6,7 @@ from typing import Any
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.assessment import AssessmentRow
+from cephfit.core.values.prediction_model import LEARNED
 from cephfit.core.values.run import SIMULATED
 from cephfit.mapper import MODELS
 from cephfit.mapper.accuracy import (
@@ -17,12 +18,14 @@ from cephfit.mapper.accuracy import (
     is_inside,
 )
 from cephfit.mapper.contrasts import ranked
+from cephfit.mapper.learned_correction import lessons_without
 from cephfit.mapper.model_error import ModelError
 from cephfit.mapper.model_evaluation import (
     EvaluatedWorkload,
     LeaveOut,
     assessed_predictor,
     error_of,
+    errors_without,
     held_out,
     residuals_of,
     verified,
@@ -32,8 +35,9 @@ from cephfit.mapper.trivial_predictors import TRIVIAL
 from cephfit.operations.evaluation_set import EvaluationSet
 from cephfit.results.report.run_notes import may_be_unfinished
 
-ASSESSED = (*MODELS, *TRIVIAL)
-"""The models, and the trivial ones that they are compared with."""
+ASSESSED = (*MODELS, LEARNED, *TRIVIAL)
+"""The models, and the trivial ones that they are compared with. ``LEARNED`` always learns from other workloads, or
+configurations, than those that it is judged on."""
 ASSESSED_CONFIDENCE = 0.90
 """Default level of the intervals whose coverage is assessed."""
 
@@ -214,7 +218,8 @@ def assess_models(
     """
     answers: dict[str, list[tuple[EvaluatedWorkload, VerifiedPrediction]]] = {name: [] for name in models}
     refused: dict[str, InputError] = {str(error): error for error in evaluation.refused}
-    predictors = {name: assessed_predictor(name, confidence) for name in models}
+    # What is learned corrects the first model, whose answers are what it is left out from.
+    predictors = {name: assessed_predictor(MODELS[0] if name == LEARNED else name, confidence) for name in models}
     needed = [name for name in models if name not in TRIVIAL] or models
     for one in evaluation.workloads:
         own: dict[str, VerifiedPrediction] = {}
@@ -240,13 +245,20 @@ def assess_models(
     found: list[VerifiedPrediction] = []
     errors: dict[str, ModelError] = {}
     for name, pairs in answers.items():
-        before = [v for _, v in pairs]
-        if leave_out is not None and before:
-            found += held_out([one for one, _ in pairs], name, before, confidence, leave_out)
+        workloads, own_answers = [one for one, _ in pairs], tuple(v for _, v in pairs)
+        if name == LEARNED and pairs:
+            what = leave_out or LeaveOut.WORKLOADS
+            own_answers = held_out(
+                workloads, name, own_answers, what, lessons_without(workloads, confidence, what)
+            )
+            found += own_answers
+        elif leave_out is not None and pairs:
+            without = errors_without(name, own_answers, confidence, leave_out)
+            found += held_out(workloads, name, own_answers, leave_out, without)
         else:
-            found += before
+            found += own_answers
         try:
-            errors[name] = error_of(residuals_of(before))
+            errors[name] = error_of(residuals_of(own_answers))
         except InputError:
             continue  # too few ratios; the figures show how many there are
     fullest = max(answers.values(), key=len)
@@ -270,8 +282,13 @@ def _substituted(found: Sequence[VerifiedPrediction]) -> list[str]:
         others = [v for v in own if v.predictions.model != model]
         if others:
             names = ", ".join(dict.fromkeys(v.assessment.workload for v in others))
+            why = (
+                "for what was learned without them does not help reliably"
+                if model == LEARNED
+                else "for lack of waiting times or of rates by size and depth"
+            )
             notes.append(
-                f"{model} left {len(others)} of {len(own)} answers to {others[0].predictions.model}, for lack of "
-                f"waiting times or of rates by size and depth: {names}"
+                f"{model} left {len(others)} of {len(own)} answers to {others[0].predictions.model}, {why}: "
+                f"{names}"
             )
     return notes

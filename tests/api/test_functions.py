@@ -10,8 +10,7 @@ from sqlalchemy import delete, update
 import cephfit
 from cephfit.cli.main import cephfit as command_line
 from cephfit.core.values.sample import State, WorkloadSample
-from cephfit.mapper import MODELS
-from cephfit.mapper.trivial_predictors import TRIVIAL
+from cephfit.operations.model_assessment import ASSESSED
 from cephfit.results.store import schema
 from cephfit.results.store.sample_store import Store as ResultsStore
 
@@ -179,7 +178,7 @@ def test_assess_reads_the_runs_that_verify_stored(store: Path) -> None:
                 sample = WorkloadSample(name, repeat, 0, State.OK, "tps", value, 0, 1)
                 results.add_workload_sample(run.run_id, "pgbench", sample)
     accuracy = cephfit.assess(store)
-    assert accuracy.models == (*MODELS, *TRIVIAL)
+    assert accuracy.models == ASSESSED
     frame = accuracy.of("time").to_frame().set_index("configuration")
     assert set(frame.index) == set(MEASURED)
     assert set(frame["workload"]) == {"pgbench"}

@@ -94,6 +94,6 @@ def test_the_summary_of_all_models_fits_a_terminal(store: Path) -> None:
     for word in ("meyer-sequential", "median", "spearman", "regret", "coverage"):
         assert word in said
     assert accuracy.summary().of("time").n_configurations == 2
-    names = "waiting, time, meyer, meyer-random, meyer-sequential"
+    names = "waiting, time, meyer, meyer-random, meyer-sequential, learned"
     trivial = "always the default, best on average over cells, nearest single cell"
-    assert repr(accuracy) == f"<Accuracy of {names}, {trivial}: 8 predictions>"
+    assert repr(accuracy) == f"<Accuracy of {names}, {trivial}: 9 predictions>"

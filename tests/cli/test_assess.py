@@ -18,9 +18,10 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 from cephfit.core.values.run import PROFILE_DOCUMENT, WORKLOAD_PROFILE_DOCUMENT, Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
-from cephfit.mapper import MODELS, model_error
+from cephfit.mapper import model_error
 from cephfit.mapper.trivial_predictors import TRIVIAL
 from cephfit.operations.evaluation_set import EvaluationSet, folder_files, read_folder
+from cephfit.operations.model_assessment import ASSESSED
 from cephfit.results.store.sample_store import Store, kind_of
 
 
@@ -80,7 +81,7 @@ def answer(*arguments: object) -> dict[str, Any]:
 def test_a_true_model_is_perfect_in_every_figure(folder: Path) -> None:
     found = answer(folder)
     by_model = {figures["model"]: figures for figures in found["models"]}
-    assert list(by_model) == [*MODELS, *TRIVIAL]
+    assert list(by_model) == list(ASSESSED)
     time = by_model["time"]
     assert time["median_error_pct"] == pytest.approx(0, abs=1e-6)
     assert time["spearman"] == pytest.approx(1)
@@ -96,7 +97,7 @@ def test_a_true_model_is_perfect_in_every_figure(folder: Path) -> None:
 def test_the_table_has_goals_noise_and_the_largest_errors(folder: Path) -> None:
     text = said(folder)
     lines = {line.split("  ")[0]: line for line in text.splitlines()}
-    assert {*MODELS, *TRIVIAL, "goal", "the other rounds"} <= lines.keys()
+    assert {*ASSESSED, "goal", "the other rounds"} <= lines.keys()
     assert lines["goal"].split()[1:3] == ["<=", "5"]
     assert "3 workloads, 15 ratios to the default, 3 of them of the default's settings under another name" in text
     assert "Largest errors of" in text
@@ -223,9 +224,9 @@ def test_the_page_shows_the_figures_without_loading_anything(folder: Path, tmp_p
     page = tmp_path / "page.html"
     assert f"Page: {page}" in said(folder, "-o", page)
     html = page.read_text()
-    assert html.count('<figure class="scatter') == len(MODELS) + len(TRIVIAL)
-    assert html.count('<g class="ratio">') == (len(MODELS) + len(TRIVIAL)) * len(WAITED) * (len(FACTORS) - 1)
-    assert html.count('class="heat errors"') == len(MODELS) + len(TRIVIAL)
+    assert html.count('<figure class="scatter') == len(ASSESSED)
+    assert html.count('<g class="ratio">') == len(ASSESSED) * len(WAITED) * (len(FACTORS) - 1)
+    assert html.count('class="heat errors"') == len(ASSESSED)
     assert "database on reads: predicted" in html
     assert "http" not in html.split("</style>")[1]
     assert "The largest errors of" in html

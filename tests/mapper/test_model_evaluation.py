@@ -43,7 +43,8 @@ def test_a_model_that_is_true_has_no_error_and_no_regret() -> None:
     assert waiting.coverage == 1
     assert (waiting.highest_mean_regret_pct, waiting.highest_in_top_2) == (0, 1)
     assert assessment.closest.model == "waiting"
-    assert not any("left" in note for note in assessment.notes)
+    assert not any("left" in note for note in assessment.notes if not note.startswith("learned"))
+    assert any(note.startswith("learned left 3 of 3 answers to waiting") for note in assessment.notes)
 
 
 def test_a_model_that_weighs_wrongly_is_found_out() -> None:

@@ -25,30 +25,50 @@ from cephfit.core.protocols import Predictor
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.core.values.prediction import PredictionSet, Verdict
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, LEARNED
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import MODELS, predictor
-from cephfit.mapper.model_evaluation import assessed_predictor
+from cephfit.mapper.learned_correction import Advantage, LearnedPredictor, Lesson, Slopes
+from cephfit.mapper.mix_predictor import Kind, MixPredictor
+from cephfit.mapper.model_error import ModelError
+from cephfit.mapper.model_evaluation import LeaveOut, assessed_predictor
 from cephfit.mapper.trivial_predictors import AVERAGE_CELL, NEAREST_CELL, TRIVIAL
 
 FACTORS = {"A": 1.0, "slow": 0.7, "nearly": 1.002, "fast": 1.3, "mixed": 1.1}
 ROUNDS = 3
 
 
-@pytest.fixture(params=MODELS)
+LESSON = Lesson(
+    Slopes(0.3, -0.1, ((1e-4, 0.0), (0.0, 1e-4))),
+    ModelError(1e-4, 0.0),
+    20,
+    4,
+    {what: Advantage(0.2, 0.1, 0.01) for what in LeaveOut},
+)
+"""Gains are larger than predicted, losses smaller; the error is so small that the same differences are found."""
+
+
+def predictor_of(name: str) -> Predictor:
+    """A model with its usual confidence; ``LEARNED`` has learned from runs without waiting times."""
+    if name == LEARNED:
+        return LearnedPredictor(MixPredictor("waiting"), {Kind("time", by_load=False, by_waiting=False): LESSON})
+    return assessed_predictor(name, DEFAULT_CONFIDENCE)
+
+
+@pytest.fixture(params=(*MODELS, LEARNED))
 def model_predictor(request: pytest.FixtureRequest) -> Predictor:
-    return predictor(request.param)
+    return predictor(request.param) if request.param in MODELS else predictor_of(request.param)
 
 
-@pytest.fixture(params=(*MODELS, AVERAGE_CELL, NEAREST_CELL))
+@pytest.fixture(params=(*MODELS, LEARNED, AVERAGE_CELL, NEAREST_CELL))
 def ranking_predictor(request: pytest.FixtureRequest) -> Predictor:
     """The models and the trivial predictors that distinguish configurations."""
-    return assessed_predictor(request.param, DEFAULT_CONFIDENCE)
+    return predictor_of(request.param)
 
 
-@pytest.fixture(params=(*MODELS, *TRIVIAL))
+@pytest.fixture(params=(*MODELS, LEARNED, *TRIVIAL))
 def any_predictor(request: pytest.FixtureRequest) -> Predictor:
-    return assessed_predictor(request.param, DEFAULT_CONFIDENCE)
+    return predictor_of(request.param)
 
 
 def measured(factors: Mapping[str, float] = FACTORS, *, rounds: int = ROUNDS, times: float = 1.0) -> Baselines:
@@ -94,7 +114,7 @@ def assert_same(one: PredictionSet, other: PredictionSet) -> None:
 
 def test_it_says_which_model_speaks_of_what(model_predictor: Predictor) -> None:
     answer = model_predictor.predict(workload(), measured())
-    assert model_predictor.name in MODELS
+    assert model_predictor.name in (*MODELS, LEARNED)
     # This profile has no waiting times, so the model that needs them leaves the answer to the one that does not.
     model = "time" if model_predictor.name == "waiting" else model_predictor.name
     assert (answer.model, answer.profile, answer.baselines) == (model, "shop", "run r1")
@@ -200,7 +220,7 @@ def test_it_is_pure(any_predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -
             *((time, name) for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter")),
         ):
             world.setattr(module, name, refuse)
-        again = assessed_predictor(any_predictor.name, DEFAULT_CONFIDENCE).predict(profile, baselines)
+        again = predictor_of(any_predictor.name).predict(profile, baselines)
     assert again == answer
     assert (profile, baselines) == before
 

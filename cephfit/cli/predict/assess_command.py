@@ -77,7 +77,7 @@ def command(
 
     if output is not None:
         refuse_lost_input(output)
-    evaluation = _read(location, run_ids, read_profiles(profile_files))
+    evaluation = read_evaluation(location, run_ids, read_profiles(profile_files))
     assessment = assess_models(
         evaluation, confidence=confidence, leave_out=LeaveOut(left_out) if left_out is not None else None
     )
@@ -95,7 +95,13 @@ def command(
         click.echo(f"Evaluation folder: {folder}")
 
 
-def _read(location: str, run_ids: Sequence[str], profiles: Sequence[Profile]) -> EvaluationSet:
+def read_evaluation(location: str, run_ids: Sequence[str] = (), profiles: Sequence[Profile] = ()) -> EvaluationSet:
+    """Read a store with verified runs, or an evaluation folder.
+
+    Raises:
+        InputError: a part of the folder is missing or wrong, or runs of a folder are chosen.
+        StoreError: there is no such store.
+    """
     from cephfit.core.errors import InputError
     from cephfit.operations.evaluation_set import read_folder, read_store
     from cephfit.results.store.sample_store import Store

@@ -120,20 +120,16 @@ def command(
     from cephfit.results.tables.baseline_csv import is_store
 
     stored = is_store(location)
-    _refuse_contradictions(
-        proposals=[name for name, given in (("--next", next_step), ("--combine", combine)) if given],
-        unsaved=[
-            name
-            for name, given in (("--learn-from", lessons), ("--next", next_step), ("--combine", combine))
-            if given
-        ],
-        for_clients=clients is not None,
-        without_clients=[
-            name for name, given in (("--with-run", further_runs), ("--objective", objectives)) if given
-        ],
-        output=output,
-        save=save,
-    )
+    options = {
+        "--next": next_step,
+        "--combine": combine,
+        "--learn-from": lessons,
+        "--with-run": further_runs,
+        "--objective": objectives,
+        "--reads-matter": reads_matter,
+    }
+    given = [name for name, value in options.items() if value]
+    _refuse_contradictions(given, for_clients=clients is not None, output=output, save=save)
     if save and not stored:
         raise click.UsageError("--save needs a store; predictions cannot be saved in a CSV file")
     wanted = Wanted.of(objectives, reads_matter, prices, placements)
@@ -201,24 +197,20 @@ def command(
 
 
 def _refuse_contradictions(
-    *,
-    proposals: Sequence[str],
-    unsaved: Sequence[str],
-    for_clients: bool,
-    without_clients: Sequence[str],
-    output: Path | None,
-    save: bool | None,
+    given: Sequence[str], *, for_clients: bool, output: Path | None, save: bool | None
 ) -> None:
     """Raises:
     UsageError: options contradict each other.
     """
+    proposals = [name for name in given if name in ("--next", "--combine")]
+    unsaved = [*proposals, *(name for name in given if name == "--learn-from")]
     if len(proposals) > 1:
         raise click.UsageError("--next and --combine are two questions: give one of them")
     if output is not None and not proposals:
         raise click.UsageError("-o writes a sweep file: add --next or --combine")
     if save and unsaved:
         raise click.UsageError(f"with {unsaved[0]} nothing is saved: omit --save, or {unsaved[0]}")
-    if for_clients and (alone := [*proposals, *without_clients]):
+    if for_clients and (alone := [name for name in given if name != "--learn-from"]):
         raise click.UsageError(f"--clients cannot be combined with {alone[0]}")
 
 

@@ -55,6 +55,14 @@ MODELS = (
 )
 """The first model is the default."""
 
+LEARNED = "learned"
+"""Name of the model that corrects another one by verified runs. It needs their results, so ``MODELS`` lacks it."""
+_LEARNED = Model(
+    LEARNED,
+    "gains and losses of the analytic model, corrected by what it missed on workloads that were really run",
+    adds_time=True,
+)
+
 DEFAULT_CONFIDENCE = 0.95
 """Default level of intervals."""
 
@@ -62,4 +70,4 @@ DEFAULT_CONFIDENCE = 0.95
 def model_called(name: str) -> Model:
     """Return the model of this name; a generic one for a name that a later version of cephfit stored."""
     unknown = Model(name, "a model that this version of cephfit does not know")
-    return next((model for model in MODELS if model.name == name), unknown)
+    return next((model for model in (*MODELS, _LEARNED) if model.name == name), unknown)
