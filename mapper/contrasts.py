@@ -22,7 +22,8 @@ def worse_than(
 
     The result holds jointly over all pairs at the predictions' confidence. Two intervals against the default both
     contain the default's noise, so two configurations may differ although their intervals overlap. Therefore all
-    are compared with the reference directly, as in races. The reference is mostly the fastest one observed, chosen
+    are compared with the reference directly, as in races. Those whose intervals do not even overlap differ in any
+    case: the direct comparison widens the model's error for all pairs, and may miss them. The reference is mostly the fastest one observed, chosen
     by the same samples. So the level is Bonferroni's for every pair of configurations, not only for those with
     the reference. Where the ratio of two configurations depends on the default (Formula 2.1), only the intervals
     against the default exist. The result is then conservative: it may name too few.
@@ -35,11 +36,12 @@ def worse_than(
     """
 
     def behind(reference: str) -> frozenset[str]:
+        low = predictions.of(reference).low
+        apart = frozenset(p.configuration for p in predictions.predictions if p.high < low)
         compared = against_reference(reference, model_predictor, profile, baselines, predictions)
         if compared is None:
-            low = predictions.of(reference).low
-            return frozenset(p.configuration for p in predictions.predictions if p.high < low)
-        return frozenset(p.configuration for p in compared.predictions if p.verdict is Verdict.WORSE)
+            return apart
+        return apart.union(p.configuration for p in compared.predictions if p.verdict is Verdict.WORSE)
 
     return behind
 
@@ -50,11 +52,12 @@ def better_than(
     """Return a function that names the configurations faster than a reference; see ``worse_than``."""
 
     def ahead(reference: str) -> frozenset[str]:
+        high = predictions.of(reference).high
+        apart = frozenset(p.configuration for p in predictions.predictions if p.low > high)
         compared = against_reference(reference, model_predictor, profile, baselines, predictions)
         if compared is None:
-            high = predictions.of(reference).high
-            return frozenset(p.configuration for p in predictions.predictions if p.low > high)
-        return frozenset(p.configuration for p in compared.predictions if p.verdict is Verdict.BETTER)
+            return apart
+        return apart.union(p.configuration for p in compared.predictions if p.verdict is Verdict.BETTER)
 
     return ahead
 
