@@ -182,7 +182,7 @@ def test_one_improvement_is_not_combined(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--next", "--combine"], "two questions"),
-        (["--next", "--save"], "save no predictions"),
+        (["--next", "--save"], "nothing is saved"),
         (["-o", "n.yaml"], "-o writes a sweep file"),
     ],
 )

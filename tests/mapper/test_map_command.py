@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cephfit.cli.main import cephfit
-from cephfit.cli.predict.map_command import _print
+from cephfit.cli.predict.map_text import print_predictions
 from cephfit.core.errors import InputError
 from cephfit.core.profile_files import read_profile
 from cephfit.core.values.baseline import Baseline, Baselines
@@ -19,6 +19,7 @@ from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
+from cephfit.mapper.supply import supply_or_reason
 from cephfit.results import open_baselines
 from cephfit.results.store.sample_store import Store
 
@@ -67,8 +68,9 @@ def test_formula_2_1_ranks_the_same_csv_the_other_way_and_says_that_it_adds_rate
 
 def test_a_prediction_by_a_model_of_a_later_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     baselines = open_baselines(str(EXAMPLES / "ranks-differ.csv"))
-    found = predictor().predict(read_profile(EXAMPLES / "half-and-half.json"), baselines)
-    _print(replace(found, model="later"), [])
+    profile = read_profile(EXAMPLES / "half-and-half.json")
+    found = predictor().predict(profile, baselines)
+    print_predictions(replace(found, model="later"), [], supply_or_reason(profile, baselines))
     assert "Model later: a model that this version of cephfit does not know" in capsys.readouterr().out
 
 

@@ -20,7 +20,6 @@ from cephfit.traces.capturing.capture import capture, capturing
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.xdist_group("lab"),  # the kernel has one tracing folder, and tests on the lab trace too
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
 ]
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")

@@ -119,7 +119,6 @@ def command(
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
 
-    stored = is_store(location)
     options = {
         "--next": next_step,
         "--combine": combine,
@@ -130,10 +129,11 @@ def command(
     }
     given = [name for name, value in options.items() if value]
     _refuse_contradictions(given, for_clients=clients is not None, output=output, save=save)
-    if save and not stored:
-        raise click.UsageError("--save needs a store; predictions cannot be saved in a CSV file")
     wanted = Wanted.of(objectives, reads_matter, prices, placements)
     profile = read_profile(profile_file)
+    stored = is_store(location)
+    if save and not stored:
+        raise click.UsageError("--save needs a store; predictions cannot be saved in a CSV file")
     model_predictor = (
         predictor(model, confidence=confidence, with_error=True)
         if lessons is None

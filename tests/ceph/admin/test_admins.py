@@ -57,8 +57,8 @@ def test_a_command_answers_parsed_json(admin: CephAdmin) -> None:
 
 
 def test_a_command_that_answers_nothing_gives_none(admin: CephAdmin) -> None:
-    assert admin.command("config set", who="osd", name="osd_max_scrubs", value="1") is None
-    assert admin.command("config rm", who="osd", name="osd_max_scrubs") is None
+    assert admin.command("config set", who="osd", name="osd_max_pgls", value="512") is None
+    assert admin.command("config rm", who="osd", name="osd_max_pgls") is None
 
 
 def test_maps_are_read_and_written_as_bytes(admin: CephAdmin) -> None:
@@ -79,9 +79,9 @@ def test_daemons_get_commands(admin: CephAdmin, lab_cluster: Lab, kind: str) -> 
     name = next(d.name for d in lab_cluster.status().daemons if d.name.startswith(kind))
     if isinstance(admin, RestAdmin) and kind != "osd":
         with pytest.raises(RefusedError, match="reaches only OSDs and the monitors as one"):
-            admin.tell(name, "config get", var="osd_max_scrubs")
+            admin.tell(name, "config get", var="osd_max_pgls")
         return
-    assert admin.tell(name, "config get", var="osd_max_scrubs") == {"osd_max_scrubs": "1"}
+    assert admin.tell(name, "config get", var="osd_max_pgls") == {"osd_max_pgls": "1024"}
 
 
 def test_a_flag_confirms(admin: CephAdmin) -> None:
@@ -105,20 +105,20 @@ def test_a_refusal_is_in_cephs_own_words(admin: CephAdmin) -> None:
 
 def test_a_daemon_that_is_not_there(admin: CephAdmin) -> None:
     with pytest.raises(ClusterError, match=r"osd\.77"):
-        admin.tell("osd.77", "config get", var="osd_max_scrubs")
+        admin.tell("osd.77", "config get", var="osd_max_pgls")
 
 
 def test_several_threads_may_ask_at_once(admin: CephAdmin) -> None:
     answers: list[object] = []
     threads = [
-        threading.Thread(target=lambda: answers.append(admin.command("config help", key="osd_max_scrubs")["name"]))
+        threading.Thread(target=lambda: answers.append(admin.command("config help", key="osd_max_pgls")["name"]))
         for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert answers == ["osd_max_scrubs"] * 4
+    assert answers == ["osd_max_pgls"] * 4
 
 
 def test_no_monitor_is_a_clear_error_within_a_bounded_time(
