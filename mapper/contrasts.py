@@ -23,10 +23,12 @@ def worse_than(
     The result holds jointly over all pairs at the predictions' confidence. Two intervals against the default both
     contain the default's noise, so two configurations may differ although their intervals overlap. Therefore all
     are compared with the reference directly, as in races. Those whose intervals do not even overlap differ in any
-    case: the direct comparison widens the model's error for all pairs, and may miss them. The reference is mostly the fastest one observed, chosen
-    by the same samples. So the level is Bonferroni's for every pair of configurations, not only for those with
-    the reference. Where the ratio of two configurations depends on the default (Formula 2.1), only the intervals
-    against the default exist. The result is then conservative: it may name too few.
+    case: the direct comparison widens the model's error for all pairs, and may miss them.
+
+    The reference is mostly the fastest one observed, chosen by the same samples. So the level is Bonferroni's for
+    every pair of configurations, not only for those with the reference. Where the ratio of two configurations
+    depends on the default (Formula 2.1), only the intervals against the default exist. The result is then
+    conservative: it may name too few.
 
     Args:
         model_predictor: the predictor that made ``predictions``.
