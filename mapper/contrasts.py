@@ -22,8 +22,7 @@ def worse_than(
 
     The result holds jointly over all pairs at the predictions' confidence. Two intervals against the default both
     contain the default's noise, so two configurations may differ although their intervals overlap. Therefore all
-    are compared with the reference directly, as in races. Those whose intervals do not even overlap differ in any
-    case: the direct comparison widens the model's error for all pairs, and may miss them.
+    are compared with the reference directly, as in races.
 
     The reference is mostly the fastest one observed, chosen by the same samples. So the level is Bonferroni's for
     every pair of configurations, not only for those with the reference. Where the ratio of two configurations
@@ -38,12 +37,11 @@ def worse_than(
     """
 
     def behind(reference: str) -> frozenset[str]:
-        low = predictions.of(reference).low
-        apart = frozenset(p.configuration for p in predictions.predictions if p.high < low)
         compared = against_reference(reference, model_predictor, profile, baselines, predictions)
         if compared is None:
-            return apart
-        return apart.union(p.configuration for p in compared.predictions if p.verdict is Verdict.WORSE)
+            low = predictions.of(reference).low
+            return frozenset(p.configuration for p in predictions.predictions if p.high < low)
+        return frozenset(p.configuration for p in compared.predictions if p.verdict is Verdict.WORSE)
 
     return behind
 
@@ -54,12 +52,11 @@ def better_than(
     """Return a function that names the configurations faster than a reference; see ``worse_than``."""
 
     def ahead(reference: str) -> frozenset[str]:
-        high = predictions.of(reference).high
-        apart = frozenset(p.configuration for p in predictions.predictions if p.low > high)
         compared = against_reference(reference, model_predictor, profile, baselines, predictions)
         if compared is None:
-            return apart
-        return apart.union(p.configuration for p in compared.predictions if p.verdict is Verdict.BETTER)
+            high = predictions.of(reference).high
+            return frozenset(p.configuration for p in predictions.predictions if p.low > high)
+        return frozenset(p.configuration for p in compared.predictions if p.verdict is Verdict.BETTER)
 
     return ahead
 

@@ -323,16 +323,16 @@ class LearnedPredictor:
                 answer, notes=(*answer.notes, f"nothing learned is used, this is {answer.model}: {why}")
             )
         before = replace(self.base, errors={}).predict(profile, baselines)
-        return _learned(before, lesson, kind)
+        return _learned(before, lesson, kind, self.base.error_level)
 
 
-def _learned(before: PredictionSet, lesson: Lesson, kind: Kind) -> PredictionSet:
-    """Return predictions whose intervals are of the scatter alone, corrected."""
+def _learned(before: PredictionSet, lesson: Lesson, kind: Kind, error_level: float) -> PredictionSet:
+    """Return predictions whose intervals are of the scatter alone, corrected; their error is at its own level."""
     error, slopes = lesson.error or NO_ERROR, lesson.slopes
-    rows = tuple(_row(p, slopes, error, before.confidence) for p in before.predictions)
+    rows = tuple(_row(p, slopes, error, error_level) for p in before.predictions)
     floor = before.noise_floor
     if math.isfinite(floor):
-        width = math.hypot(-math.log1p(-floor / 100), error.half_width(100.0, before.confidence))
+        width = math.hypot(-math.log1p(-floor / 100), error.half_width(100.0, error_level))
         distinct = [abs(p.relative - 100) for p in rows if p.configuration in _distinct(before)]
         floor = min([100 * -math.expm1(-width), *distinct])
     note = (

@@ -153,6 +153,7 @@ class MixPredictor:
         name: name of the model; a key of ``mixture.MIXERS``.
         confidence: level of the intervals. That of the measurements' scatter is joint over the configurations
             compared with the default; that of the model's error holds for each configuration.
+        error_confidence: level of the part that is the model's error; None: ``confidence``.
         spread_of: estimates the spread of the measurements; None where it cannot be estimated.
         errors: of the models by name; a model that is not in it has none.
         question_of: what a model, by its name, makes of a profile and baselines.
@@ -160,12 +161,18 @@ class MixPredictor:
 
     name: str
     confidence: float = DEFAULT_CONFIDENCE
+    error_confidence: float | None = None
     spread_of: Callable[[Table], Spread | None] = spread_of
     errors: Mapping[str, ModelError] = field(default_factory=dict)
     question_of: Callable[[str, Profile, Baselines], Question] = Question.of
 
     def at(self, confidence: float) -> "MixPredictor":
-        return replace(self, confidence=confidence)
+        return replace(self, confidence=confidence, error_confidence=self.error_level)
+
+    @property
+    def error_level(self) -> float:
+        """Level of the part of an interval that is the model's error."""
+        return self.confidence if self.error_confidence is None else self.error_confidence
 
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
         """Rank every configuration that has all the cells the workload uses.
@@ -213,7 +220,7 @@ class MixPredictor:
                     continue  # the true difference may be larger than the scatter shows
                 # The interval if the configuration were no better than the default.
                 floor = math.hypot(
-                    self._half_width(spread, paired, equals), error.half_width(100.0, self.confidence)
+                    self._half_width(spread, paired, equals), error.half_width(100.0, self.error_level)
                 )
                 floors.append(100 * -math.expm1(-floor))
 
@@ -301,7 +308,7 @@ class MixPredictor:
             growth = math.exp(width) if width < LARGEST_LOG else math.inf
             return bounds.widened(*question.omitted.widened(mixture.relative / growth, mixture.relative * growth))
 
-        low, high = interval(math.hypot(width, error.half_width(mixture.relative, self.confidence)))
+        low, high = interval(math.hypot(width, error.half_width(mixture.relative, self.error_level)))
         verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
         scatter_low, scatter_high = interval(width)
         return Prediction(

@@ -270,7 +270,7 @@ class Predictor(Protocol):
         """Name of the model, as ``--model`` takes it."""
 
     def at(self, confidence: float) -> Predictor:
-        """The same predictor with intervals at another level."""
+        """The same predictor, its scatter at another joint level; the error of the model keeps its own level."""
 
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
         """Rank the default and every configuration that has all cells of the profile.

@@ -92,7 +92,7 @@ def test_profile_and_predictions_are_kept_in_the_store_for_the_report(store: Pat
     document = json.loads(call(PGBENCH, "--baselines", str(store), "--json").output)
     assert document.pop("measured")["run"] == "r1", "the origin of the figures is stored too"
     with Store.open(store) as opened:
-        kept = {key: value for key, value in document.items() if key not in ("demand", "supply", "fit")}
+        kept = {key: value for key, value in document.items() if key not in ("demand", "supply", "fit", "use")}
         assert opened.document("r1", "predictions") == kept
         assert opened.document("r1", "profile")["name"] == "pgbench"
 
