@@ -13,7 +13,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.core.rbd_perf import MOST_IMAGES
 from cephfit.core.units import MIB, format_seconds
-from cephfit.core.values.image_io import FleetLoad, Reading, load_between
+from cephfit.core.values.image_io import SHORTEST_SECONDS, FleetLoad, Reading, load_between
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.target_choice import cluster_choice
 
@@ -251,7 +251,8 @@ def _between_files(scrapes: Sequence[tuple[str, "Scrape"]], interval_seconds: fl
         readings = [replace(s.reading, seconds=i * interval_seconds) for i, (_, s) in enumerate(scrapes)]
         return load_between(readings, source=source)
     if all(s.is_timed for _, s in scrapes):
-        return load_between(sorted((s.reading for _, s in scrapes), key=_time), source=source)
+        readings = sorted((s.reading for _, s in scrapes), key=_time)
+        return load_between(readings, source=source, shortest_seconds=SHORTEST_SECONDS)
     if len(scrapes) > 1 and not all(Path(name).is_file() for name, _ in scrapes):
         raise InputError(
             "the scrapes have no times",
@@ -261,7 +262,7 @@ def _between_files(scrapes: Sequence[tuple[str, "Scrape"]], interval_seconds: fl
     readings = [
         replace(s.reading, seconds=Path(name).stat().st_mtime if len(scrapes) > 1 else 0.0) for name, s in scrapes
     ]
-    fleet = load_between(sorted(readings, key=_time), source=source)
+    fleet = load_between(sorted(readings, key=_time), source=source, shortest_seconds=SHORTEST_SECONDS)
     note = (
         f"the scrapes have no times; the {format_seconds(fleet.seconds)} between them are those of the files' "
         "last changes: if the files were copied, give the seconds between two scrapes with --interval"

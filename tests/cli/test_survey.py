@@ -294,3 +294,43 @@ def test_a_wrong_number_of_classes_is_refused(value: str, scrapes: list[Path]) -
 def test_the_number_of_classes_can_be_given(scrapes: list[Path]) -> None:
     assert len(answer(*scrapes, "--classes", "2")["classes"]) == 2
     assert len(answer(*scrapes, "--classes", "auto")["classes"]) == 4
+
+
+def test_files_saved_in_the_same_moment_need_an_interval(scrapes: list[Path]) -> None:
+    """Counters that grew in ten minutes would be rates of milliseconds."""
+    for file, seconds in zip(scrapes, (1e9, 1e9 + 0.004), strict=True):
+        os.utime(file, (seconds, seconds))
+    error = error_of(*scrapes)
+    assert "0.004 s apart" in error.what
+    assert "--interval" in error.remedy
+    assert answer(*scrapes, "--interval", "600")["seconds"] == SECONDS
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1.0", "1e300"])
+def test_a_value_that_is_no_counter_is_named_with_its_line(value: str, scrapes: list[Path]) -> None:
+    lines = scrapes[1].read_text().splitlines()
+    number = next(n for n, line in enumerate(lines) if line.startswith("ceph_rbd_write_bytes{")) + 3
+    lines[number] = f"{lines[number].rpartition(' ')[0]} {value}"
+    scrapes[1].write_text("\n".join(lines) + "\n")
+    error = error_of(*scrapes, "--interval", "60")
+    assert error.where == f"{scrapes[1]}:{number + 1}"
+    assert "ceph_rbd_write_bytes" in error.what
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_saved_counters_must_be_counters(value: float, tmp_path: Path) -> None:
+    document = {
+        "timestamp": 1.0,
+        "pool_descriptors": {"0": "vms"},
+        "counter_descriptors": ["write_ops", "read_ops", "write_bytes", "read_bytes", "write_latency", "read_latency"],
+        "counters": [{"0/a": [value, 1, 1, 1, 1, 1]}],
+    }
+    files = [tmp_path / "1.json", tmp_path / "2.json"]
+    for i, file in enumerate(files):
+        file.write_text(json.dumps(document | {"timestamp": 60.0 * i}))
+    assert "a counter of image vms/a is not" in error_of(*files).what
+
+
+def test_an_interval_of_more_than_a_year_is_refused(scrapes: list[Path]) -> None:
+    assert survey(*scrapes, "--interval", "1e300").exit_code == 2
+    assert survey(*scrapes, "--interval", str(400 * 86_400)).exit_code == 2

@@ -18,7 +18,7 @@ from cephfit.cli.terminal.written_files import OUTPUT_FILE, write_whole
 from cephfit.core.errors import HostError
 from cephfit.core.units import KIB, MIB, format_seconds
 from cephfit.core.values.cells import Op
-from cephfit.core.values.image_io import FleetLoad, ImageLoad, IoCounts
+from cephfit.core.values.image_io import LONGEST_SECONDS, SHORTEST_SECONDS, FleetLoad, ImageLoad, IoCounts
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.progress_display import progress_display
 
@@ -61,12 +61,12 @@ def _number_of_classes(context: click.Context, parameter: click.Parameter, value
 )
 @click.option(
     "--seconds",
-    type=Finite(min=1),
+    type=Finite(1, LONGEST_SECONDS),
     help="How long to count on a cluster or a URL.  [default: 60]",
 )
 @click.option(
     "--interval",
-    type=Finite(min=0.1),
+    type=Finite(SHORTEST_SECONDS, LONGEST_SECONDS),
     help="Seconds between two readings; between two files, if they have no times.  [default: 10 on a cluster, "
     "15 on a URL, 5 between JSON documents]",
 )
