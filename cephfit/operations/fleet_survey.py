@@ -1,5 +1,6 @@
 """Read the I/O of a fleet of images from files, a URL or a live cluster."""
 
+import itertools
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -13,7 +14,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.core.rbd_perf import MOST_IMAGES
 from cephfit.core.units import MIB, format_seconds
-from cephfit.core.values.image_io import SHORTEST_SECONDS, FleetLoad, Reading, load_between
+from cephfit.core.values.image_io import SHORTEST_SECONDS, FleetLoad, IoCounts, Reading, load_between
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.target_choice import cluster_choice
 
@@ -249,7 +250,8 @@ def _between_files(scrapes: Sequence[tuple[str, "Scrape"]], interval_seconds: fl
     source = ", ".join(name for name, _ in scrapes)
     if interval_seconds is not None:
         readings = [replace(s.reading, seconds=i * interval_seconds) for i, (_, s) in enumerate(scrapes)]
-        return load_between(readings, source=source)
+        fleet = load_between(readings, source=source)
+        return replace(fleet, notes=(*fleet.notes, *_order_notes(readings)))
     if all(s.is_timed for _, s in scrapes):
         readings = sorted((s.reading for _, s in scrapes), key=_time)
         return load_between(readings, source=source, shortest_seconds=SHORTEST_SECONDS)
@@ -268,6 +270,20 @@ def _between_files(scrapes: Sequence[tuple[str, "Scrape"]], interval_seconds: fl
         "last changes: if the files were copied, give the seconds between two scrapes with --interval"
     )
     return replace(fleet, notes=(*fleet.notes, note))
+
+
+def _order_notes(readings: Sequence[Reading]) -> list[str]:
+    """Return a note on files in the wrong order, which looks like a reset of most counters."""
+    for before, after in itertools.pairwise(readings):
+        common = [name for name in after.images if before.images.get(name, IoCounts()).operations > 0]
+        n = sum(after.images[name].has_fallen(before.images[name]) for name in common)
+        if n > len(common) / 2:
+            return [
+                f"the counters of {n} of {len(common)} images fell between two files: if the manager did not "
+                "restart in between, the files are in the wrong order, and all rates are wrong: "
+                "give the older first"
+            ]
+    return []
 
 
 def _time(reading: Reading) -> float:

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -159,6 +160,7 @@ def test_map_and_show_accept_the_profiles(scrapes: list[Path], tmp_path: Path) -
     mapped = CliRunner().invoke(cephfit, ["map", profile, "--baselines", str(rates)])
     assert "Best: B" in mapped.output, mapped.exception
     assert "made from counters" in mapped.output
+    assert "one of 12 images of its class" in " ".join(mapped.output.split())
     assert "all count as sequential" in mapped.output
     shown = CliRunner().invoke(cephfit, ["trace", "show", profile])
     assert shown.exit_code == 0, shown.exception
@@ -322,7 +324,14 @@ def test_saved_counters_must_be_counters(value: float, tmp_path: Path) -> None:
     document = {
         "timestamp": 1.0,
         "pool_descriptors": {"0": "vms"},
-        "counter_descriptors": ["write_ops", "read_ops", "write_bytes", "read_bytes", "write_latency", "read_latency"],
+        "counter_descriptors": [
+            "write_ops",
+            "read_ops",
+            "write_bytes",
+            "read_bytes",
+            "write_latency",
+            "read_latency",
+        ],
         "counters": [{"0/a": [value, 1, 1, 1, 1, 1]}],
     }
     files = [tmp_path / "1.json", tmp_path / "2.json"]
@@ -334,3 +343,21 @@ def test_saved_counters_must_be_counters(value: float, tmp_path: Path) -> None:
 def test_an_interval_of_more_than_a_year_is_refused(scrapes: list[Path]) -> None:
     assert survey(*scrapes, "--interval", "1e300").exit_code == 2
     assert survey(*scrapes, "--interval", str(400 * 86_400)).exit_code == 2
+
+
+def test_the_next_step_judges_all_images_of_each_class(scrapes: list[Path], tmp_path: Path) -> None:
+    """The classes are those of the fleet: 12 databases, 5 backups, 15 web servers, 5 logs."""
+    printed = survey(*scrapes, "-o", tmp_path / "my demand").output
+    line = next(line.strip() for line in printed.splitlines() if "cephfit capacity" in line)
+    words = shlex.split(line)
+    files, counts = words[2 : words.index("--baselines")], words[words.index("--clients-from") + 1]
+    numbers = {name: int(n) for name, _, n in (pair.partition("=") for pair in counts.split(","))}
+    profiles = [read_profile(Path(file)) for file in files]
+    assert {p.name: p.description["images"]["n"] for p in profiles} == numbers
+    assert sorted(numbers.values()) == [5, 5, 12, 15]
+
+
+def test_swapped_files_hint_at_their_order(scrapes: list[Path]) -> None:
+    swapped = " ".join(answer(*reversed(scrapes), "--interval", "600")["notes"])
+    assert "of 37 images fell" in swapped and "give the older first" in swapped
+    assert not answer(*scrapes, "--interval", "600")["notes"]

@@ -259,7 +259,7 @@ def _classes(
     from cephfit.operations.capacity_fleet import WorkloadClass
 
     names = [profile.name for profile in profiles]
-    counts, notes = _counts(counts_text, names)
+    counts, notes = _counts(counts_text, profiles)
     of_rates = {
         name: _number(value, f"--rate {name}")
         for name, value in _pairs(rates, names, "--rate", "name=120").items()
@@ -281,11 +281,16 @@ def _classes(
     return tuple(found), notes
 
 
-def _counts(text: str | None, names: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+def _counts(text: str | None, profiles: Sequence[Profile]) -> tuple[dict[str, int], list[str]]:
     from cephfit.core.errors import InputError
+    from cephfit.mapper.contrasts import n_images
+
+    names = [profile.name for profile in profiles]
 
     if text is None:
-        return dict.fromkeys(names, 1), []
+        several = ",".join(f"{p.name}={n}" for p in profiles if (n := n_images(p)) > 1)
+        note = f"each class counts as one image, but profiles stand for more: give --clients-from {several}"
+        return dict.fromkeys(names, 1), [note] if several else []
     first, _, cloud = text.partition(":")
     if first == _OPENSTACK and "=" not in text:
         from cephfit.cli.options.common_options import connected

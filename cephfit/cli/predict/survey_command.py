@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,8 +102,9 @@ def command(
     from cephfit.operations.fleet_survey import SurveyTimes, fleet_load
     from cephfit.traces.counters.load_classes import classes_of, to_trace
 
-    if each_image and output is None:
-        raise click.UsageError("--images needs a folder: give it with -o")
+    for option, is_given in (("--images", each_image), ("--random", random_percent is not None)):
+        if is_given and output is None:
+            raise click.UsageError(f"{option} needs a folder: give it with -o")
     with progress_display() as progress:
         fleet = fleet_load(sources, cluster, SurveyTimes(seconds, interval), progress)
     classes = classes_of(fleet.images, fleet.seconds, n_classes=n_classes)
@@ -168,8 +170,11 @@ def _print(
     )
     for line in _how_to_trace([image for _, image, _ in traced]):
         click.echo(line)
-    for file in written[:1]:
-        click.echo(f"{_n(len(written), 'profile')} written; next: cephfit map {file} --baselines STORE")
+    if written:
+        click.echo(f"{_n(len(written), 'profile')} written; next, for all images of each class:")
+        click.echo(f"  {_capacity_command(classes, written)}")
+        click.echo("or, for the mean image of a class:")
+        click.echo(f"  cephfit map {shlex.quote(written[0])} --baselines STORE")
     for note in fleet.notes:
         click.echo(f"Note: {note}")
 
@@ -220,6 +225,13 @@ def _figures(images: Sequence[ImageLoad], fleet: FleetLoad) -> dict[str, Any]:
         "share_of_operations": counts.operations / total.operations,
         "share_of_nbytes": counts.nbytes / total.nbytes if total.nbytes else 0.0,
     }
+
+
+def _capacity_command(classes: Sequence[LoadClass], written: Sequence[str]) -> str:
+    """Return the command that judges the whole fleet; the first profiles are those of the classes."""
+    files = [shlex.quote(file) for file in written[: len(classes)]]
+    counts = ",".join(f"{one.name}={len(one.images)}" for one in classes)
+    return f"cephfit capacity {' '.join(files)} --baselines STORE --clients-from {counts}"
 
 
 def _how_to_trace(images: Sequence[ImageLoad]) -> list[str]:
@@ -277,6 +289,7 @@ def _document(
             for one in classes
         ],
         "written": list(written),
+        "next": _capacity_command(classes, written) if written else None,
         "notes": list(fleet.notes),
     }
 
