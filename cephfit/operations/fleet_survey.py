@@ -69,6 +69,7 @@ def fleet_load(
             where=(live or urls)[0],
             remedy="give it alone, or only files",
         )
+    _refuse_unused(live, urls, options, times)
     if live:
         found = _live(live[0], options, times, progress)
     elif urls:
@@ -76,6 +77,28 @@ def fleet_load(
     else:
         found = _saved(sources, times)
     return _checked(found)
+
+
+def _refuse_unused(live: Sequence[str], urls: Sequence[str], options: ClusterOptions, times: SurveyTimes) -> None:
+    """Refuse options that the source does not use.
+
+    Raises:
+        InputError: an option of the command line is one of them.
+    """
+    is_ceph = any(text.partition(":")[0] == "ceph" for text in live)
+    unused = [] if is_ceph else list(options.given())
+    if not live and not urls and times.seconds is not None:
+        unused.insert(0, "--seconds")
+    if not unused:
+        return
+    kind = "the lab" if live else "a URL" if urls else "saved files"
+    raise InputError(
+        f"{', '.join(unused)} has no effect on {kind}",
+        where="the command line",
+        remedy="leave it out"
+        + ("; --interval gives the seconds between two files" if "--seconds" in unused else "")
+        + ("; connection options are for the source `ceph`" if unused != ["--seconds"] else ""),
+    )
 
 
 def _checked(fleet: FleetLoad) -> FleetLoad:
@@ -223,6 +246,10 @@ def _saved(sources: Sequence[str], times: SurveyTimes) -> FleetLoad:
 def _text_of(source: str) -> str:
     from cephfit.traces.files.stream import TraceStream
 
+    if Path(source).is_dir():
+        raise InputError(
+            "this is a folder", where=source, remedy="give the files in it, the older first: FOLDER/1.prom ..."
+        )
     if source != "-" and not Path(source).is_file():
         raise InputError(
             "there is no such file",

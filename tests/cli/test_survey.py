@@ -361,3 +361,26 @@ def test_swapped_files_hint_at_their_order(scrapes: list[Path]) -> None:
     swapped = " ".join(answer(*reversed(scrapes), "--interval", "600")["notes"])
     assert "of 37 images fell" in swapped and "give the older first" in swapped
     assert not answer(*scrapes, "--interval", "600")["notes"]
+
+
+def test_a_folder_is_called_a_folder(tmp_path: Path) -> None:
+    error = error_of(tmp_path)
+    assert "folder" in error.what and "files" in error.remedy
+
+
+@pytest.mark.parametrize("option", ["--seconds 60", "--conf x.conf", "--id x", "--admin ceph"])
+def test_options_without_effect_on_files_are_refused(option: str, scrapes: list[Path]) -> None:
+    error = error_of(*scrapes, *option.split())
+    assert option.split()[0] in error.what and "saved files" in error.what
+    assert survey(*scrapes, "--random", "80").exit_code == 2
+
+
+def test_a_url_needs_no_connection_to_a_cluster() -> None:
+    assert "--id has no effect on a URL" in error_of("http://127.0.0.1:1/metrics", "--id", "x").what
+
+
+def test_options_of_the_environment_do_not_concern_files(
+    scrapes: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CEPHFIT_ID", "survey")
+    assert answer(*scrapes)["seconds"] == SECONDS
