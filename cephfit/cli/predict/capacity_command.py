@@ -56,7 +56,11 @@ _OPENSTACK = "openstack"
     metavar="NAME=N",
     help="Accesses per second of one VM, in place of the profile's. Repeatable.",
 )
-@click.option("--growth", metavar="PCT/month", help="Growth of the number of VMs, such as 5%/month or 60%/year.")
+@click.option(
+    "--growth",
+    metavar="PCT/month",
+    help="Growth of the number of VMs, such as 5%/month or 60%/year; 5% is per month.",
+)
 @click.option(
     "--space", "spaces", multiple=True, metavar="NAME=SIZE", help="Space that one VM of a class takes. Repeatable."
 )
@@ -146,6 +150,8 @@ def command(
     today = datetime.now(UTC).date()
     summary = summary_of(judged, asked, today)
     bad = any(_is_bad(pool, free, within) for pool in judged)
+    if growth is not None and "/" not in growth:
+        counted = [*counted, f"--growth {growth} names no period: taken as per month"]
     notes = [*counted, *run_notes(measured), *pool_notes(found)]
     if csv_file is not None:
         from cephfit.results.tables.sample_csv import csv_text
