@@ -267,6 +267,11 @@ def test_names_in_the_data_are_escaped_on_the_page(make_store: MakeStore, tmp_pa
         (("--demand", "busiest-minute"), "does not tell the rate of its busiest minute"),
         (("--warn-below", "120%"), "'120%' is not a share"),
         (("--within", "3"), "--within needs --growth"),
+        (("--space", "reader=10G"), "--space and --pool-space need each other"),
+        (("--pool-space", "A=1T"), "--space and --pool-space need each other"),
+        (("--demand", "busiest-minute", "--rate", "reader=5"), "--demand busiest-minute has no effect"),
+        (("--clients-from", "reader=1e9"), "a whole number, such as reader=12"),
+        (("--csv", "nowhere/x.csv"), "give another path with --csv"),
     ],
 )
 def test_wrong_input_is_refused_with_its_reason(

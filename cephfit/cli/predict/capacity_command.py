@@ -145,6 +145,8 @@ def command(
     levels = _levels(location, measured["run"] or run_id)  # the newest now, even if another run begins meanwhile
     pools = _pools(levels, named, location)
     asked = PlanInput(classes, limit, confidence, per_month, _sizes(pool_spaces, pools, "--pool-space"))
+    if bool(spaces) != bool(pool_spaces):
+        raise click.UsageError("--space and --pool-space need each other: the space of a VM, and that of the pool")
     found = plan_pools(levels, pools, asked, where=location)
     judged = [p for p in found if p.pool in named] or found[:1]
     today = datetime.now(UTC).date()
@@ -270,6 +272,8 @@ def _classes(
         name: _number(value, f"--rate {name}")
         for name, value in _pairs(rates, names, "--rate", "name=120").items()
     }
+    if demand != "mean" and all(name in of_rates for name in names):
+        raise click.UsageError(f"--demand {demand} has no effect: --rate gives the rate of every class")
     of_spaces = _sizes(spaces, names, "--space")
     found = [
         WorkloadClass.of(
@@ -308,7 +312,11 @@ def _counts(text: str | None, profiles: Sequence[Profile]) -> tuple[dict[str, in
     counts = dict.fromkeys(names, 0)
     for name, value in pairs.items():
         if not value.isdecimal():
-            raise InputError(f"{value!r} is not a number of virtual machines", where=f"--clients-from {name}")
+            raise InputError(
+                f"{value!r} is not a number of virtual machines",
+                where=f"--clients-from {name}",
+                remedy=f"give a whole number, such as {name}=12",
+            )
         counts[name] = int(value)
     if missing := [name for name in names if name not in pairs]:
         raise InputError(
@@ -335,7 +343,7 @@ def _pairs(texts: Sequence[str], names: Sequence[str], where: str, example: str)
         if name not in names:
             raise InputError(f"nothing is called {name!r}", where=where, remedy=f"there are {', '.join(names)}")
         if name in found:
-            raise InputError(f"{name} is given twice", where=where)
+            raise InputError(f"{name} is given twice", where=where, remedy="give it once")
         found[name] = value
     return found
 
