@@ -106,7 +106,10 @@ def print_plan(
     heads = ["pool", "fits", *(f"headroom by {name}" for name in resources)]
     if asked.growth is not None:
         for row, pool in zip(rows, found, strict=True):
-            row += [_month(pool.months.get(name), today) for name in resources]
+            row += [
+                "unknown" if pool.is_unknown and name == IOPS else _month(pool.months.get(name), today)
+                for name in resources
+            ]
         heads += [f"full by {name}" for name in resources]
     print_table(heads, rows)
     click.echo()
