@@ -1,7 +1,7 @@
 """Compare configurations with a reference other than the default."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from cephfit.core.errors import InputError
@@ -104,10 +104,20 @@ def _of_counters(profile: Profile) -> list[str]:
     """Return a note on a profile that was made from counters."""
     if profile.description.get(COARSE) is not True:
         return []
+    n = n_images(profile)
+    one = f"the profile is of one of {n} images of its class, and so are all rates and shares here: "
     return [
+        *([f"{one}`cephfit capacity` judges all {n} together"] if n > 1 else []),
         "the profile was made from counters, so sizes other than the mean, the share of random accesses and the "
-        "number outstanding are unknown; the intervals do not contain that: trace a typical image"
+        "number outstanding are unknown; the intervals do not contain that: trace a typical image",
     ]
+
+
+def n_images(profile: Profile) -> int:
+    """Return the number of images of which a profile is the mean; 1 if it does not tell."""
+    images = profile.description.get("images")
+    n = images.get("n") if isinstance(images, Mapping) else None
+    return n if isinstance(n, int) and n > 0 else 1
 
 
 def _alike(extreme: str, differing_from: DirectComparison, predictions: PredictionSet) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from cephfit.mapper.access_weights import counted_demands
 from cephfit.mapper.load_curve import Limit
 
 IOPS, BANDWIDTH, SPACE = "IOPS", "bandwidth", "space"
+_SAME = 1.001
+"""Ratio up to which two headrooms count as those of the same measurement."""
 MEAN, BUSIEST_MINUTE, BUSIEST_SECOND = "mean", "busiest-minute", "busiest-second"
 
 
@@ -170,6 +172,18 @@ class PoolCapacity:
         return self.least.value >= 1
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether it may fit after all: only lower bounds do not suffice.
+
+        The highest measured bandwidth leaves at least the headroom by IOPS. If it leaves no more, both are the
+        rates of the same accesses at the same loads, and the bandwidth is a lower bound, too.
+        """
+        scarce = {name: found.value for name, found in self.headroom.items() if found.value < 1}
+        if not self.is_bound or IOPS not in scarce or SPACE in scarce:
+            return False
+        return scarce.get(BANDWIDTH, 0.0) <= scarce[IOPS] * _SAME
+
+    @property
     def is_certain(self) -> bool:
         """Whether the interval of the headroom agrees with ``fits``."""
         return self.least.low >= 1 if self.fits else self.least.high < 1
@@ -183,6 +197,7 @@ class PoolCapacity:
         return {
             "pool": self.pool,
             "fits": self.fits,
+            "unknown": self.is_unknown,
             "certain": self.is_certain,
             "scarcest": self.scarcest,
             "is_bound": self.is_bound,

@@ -1,10 +1,11 @@
 """The page of `cephfit capacity`: the answer, headroom over time, and the tables, as self-contained HTML."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cephfit import __version__
+from cephfit.core.values.run import SIMULATED
 from cephfit.core.values.supply import Estimate
 from cephfit.operations.capacity_fleet import ClassCapacity, PlanInput, PoolCapacity
 from cephfit.results.report import formatting
@@ -115,18 +116,29 @@ def _top(axis: Axis, value: float) -> float:
 
 def _number(found: Estimate) -> str:
     """Format an estimate: ``2.6 (2.3 to 3.0)``."""
+    return _estimate(found, formatting.number)
+
+
+def _whole(found: Estimate) -> str:
+    """Format a number of virtual machines: ``26 (23 to 30)``."""
+    return _estimate(found, lambda value: formatting.number(round(value)))
+
+
+def _estimate(found: Estimate, form: Callable[[float], str]) -> str:
     if math.isinf(found.value):
         return "unlimited"
-    text = formatting.number(found.value)
+    text = form(found.value)
     if found.low == found.high:
         return text
     if math.isinf(found.high):
-        return f"{text} (above {formatting.number(found.low)})" if found.low > 0 else text
-    return f"{text} ({formatting.number(found.low)} to {formatting.number(found.high)})"
+        return f"{text} (above {form(found.low)})" if found.low > 0 else text
+    return f"{text} ({form(found.low)} to {form(found.high)})"
 
 
 def _share(c: ClassCapacity) -> str:
-    return "none fits" if math.isinf(c.share) else formatting.per_cent(c.share)
+    if math.isinf(c.share):
+        return "none fits"
+    return f"{formatting.number(round(100 * c.share))} %" if c.share >= 10 else formatting.per_cent(c.share)
 
 
 def capacity_html(
@@ -152,12 +164,14 @@ def capacity_html(
     """
     resources = list(dict.fromkeys(name for pool in pools for name in pool.headroom))
     page = environment(autoescape=True)
-    page.filters.update(estimate=_number, share_of=_share)
+    page.filters.update(estimate=_number, whole_estimate=_whole, share_of=_share)
+    page.tests["finite"] = math.isfinite
     return page.get_template("capacity.html.j2").render(
         pools=pools,
         resources=resources,
         chart=chart_of(pools, asked.growth),
         growth=asked.growth,
+        warning=SIMULATED if SIMULATED in notes else "",
         summary=summary,
         limit=limit,
         notes=notes,

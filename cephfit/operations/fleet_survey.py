@@ -1,5 +1,6 @@
 """Read the I/O of a fleet of images from files, a URL or a live cluster."""
 
+import itertools
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -13,7 +14,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.core.rbd_perf import MOST_IMAGES
 from cephfit.core.units import MIB, format_seconds
-from cephfit.core.values.image_io import FleetLoad, Reading, load_between
+from cephfit.core.values.image_io import SHORTEST_SECONDS, FleetLoad, IoCounts, Reading, load_between
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.target_choice import cluster_choice
 
@@ -68,6 +69,7 @@ def fleet_load(
             where=(live or urls)[0],
             remedy="give it alone, or only files",
         )
+    _refuse_unused(live, urls, options, times)
     if live:
         found = _live(live[0], options, times, progress)
     elif urls:
@@ -75,6 +77,28 @@ def fleet_load(
     else:
         found = _saved(sources, times)
     return _checked(found)
+
+
+def _refuse_unused(live: Sequence[str], urls: Sequence[str], options: ClusterOptions, times: SurveyTimes) -> None:
+    """Refuse options that the source does not use.
+
+    Raises:
+        InputError: an option of the command line is one of them.
+    """
+    is_ceph = any(text.partition(":")[0] == "ceph" for text in live)
+    unused = [] if is_ceph else list(options.given())
+    if not live and not urls and times.seconds is not None:
+        unused.insert(0, "--seconds")
+    if not unused:
+        return
+    kind = "the lab" if live else "a URL" if urls else "saved files"
+    raise InputError(
+        f"{', '.join(unused)} has no effect on {kind}",
+        where="the command line",
+        remedy="leave it out"
+        + ("; --interval gives the seconds between two files" if "--seconds" in unused else "")
+        + ("; connection options are for the source `ceph`" if unused != ["--seconds"] else ""),
+    )
 
 
 def _checked(fleet: FleetLoad) -> FleetLoad:
@@ -222,6 +246,10 @@ def _saved(sources: Sequence[str], times: SurveyTimes) -> FleetLoad:
 def _text_of(source: str) -> str:
     from cephfit.traces.files.stream import TraceStream
 
+    if Path(source).is_dir():
+        raise InputError(
+            "this is a folder", where=source, remedy="give the files in it, the older first: FOLDER/1.prom ..."
+        )
     if source != "-" and not Path(source).is_file():
         raise InputError(
             "there is no such file",
@@ -249,9 +277,11 @@ def _between_files(scrapes: Sequence[tuple[str, "Scrape"]], interval_seconds: fl
     source = ", ".join(name for name, _ in scrapes)
     if interval_seconds is not None:
         readings = [replace(s.reading, seconds=i * interval_seconds) for i, (_, s) in enumerate(scrapes)]
-        return load_between(readings, source=source)
+        fleet = load_between(readings, source=source)
+        return replace(fleet, notes=(*fleet.notes, *_order_notes(readings)))
     if all(s.is_timed for _, s in scrapes):
-        return load_between(sorted((s.reading for _, s in scrapes), key=_time), source=source)
+        readings = sorted((s.reading for _, s in scrapes), key=_time)
+        return load_between(readings, source=source, shortest_seconds=SHORTEST_SECONDS)
     if len(scrapes) > 1 and not all(Path(name).is_file() for name, _ in scrapes):
         raise InputError(
             "the scrapes have no times",
@@ -261,12 +291,26 @@ def _between_files(scrapes: Sequence[tuple[str, "Scrape"]], interval_seconds: fl
     readings = [
         replace(s.reading, seconds=Path(name).stat().st_mtime if len(scrapes) > 1 else 0.0) for name, s in scrapes
     ]
-    fleet = load_between(sorted(readings, key=_time), source=source)
+    fleet = load_between(sorted(readings, key=_time), source=source, shortest_seconds=SHORTEST_SECONDS)
     note = (
         f"the scrapes have no times; the {format_seconds(fleet.seconds)} between them are those of the files' "
         "last changes: if the files were copied, give the seconds between two scrapes with --interval"
     )
     return replace(fleet, notes=(*fleet.notes, note))
+
+
+def _order_notes(readings: Sequence[Reading]) -> list[str]:
+    """Return a note on files in the wrong order, which looks like a reset of most counters."""
+    for before, after in itertools.pairwise(readings):
+        common = [name for name in after.images if before.images.get(name, IoCounts()).operations > 0]
+        n = sum(after.images[name].has_fallen(before.images[name]) for name in common)
+        if n > len(common) / 2:
+            return [
+                f"the counters of {n} of {len(common)} images fell between two files: if the manager did not "
+                "restart in between, the files are in the wrong order, and all rates are wrong: "
+                "give the older first"
+            ]
+    return []
 
 
 def _time(reading: Reading) -> float:

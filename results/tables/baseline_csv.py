@@ -92,6 +92,13 @@ def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
     Raises:
         InputError: it is not such a table, has no rows of this load, or has duplicate or missing rows.
     """
+    header = text.lstrip().partition("\n")[0].lower()
+    if not any(name in header for name in COLUMNS):
+        raise InputError(
+            "the file is neither a store nor a CSV of baselines",
+            where=where,
+            remedy=f"give the store that `cephfit sweep run` wrote, or a CSV file: {_remedy()}",
+        )
     every = list(_rows(text, where))
     rows = [row for row in every if row.way.load == load]
     if every and not rows:

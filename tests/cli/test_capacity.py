@@ -14,11 +14,13 @@ from queue_samples import queue_samples, sustainable
 
 from cephfit.cli.main import cephfit
 from cephfit.cli.predict.capacity_command import parse_growth
-from cephfit.cli.predict.capacity_text import month_after
+from cephfit.cli.predict.capacity_text import month_after, plain_figure, summary_of
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Pattern
 from cephfit.core.values.run import Run
 from cephfit.core.values.supply import Estimate
+from cephfit.mapper.load_curve import Limit
+from cephfit.operations.capacity_fleet import BANDWIDTH, IOPS, PlanInput, PoolCapacity
 from cephfit.operations.capacity_plan import months_until_full
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
@@ -265,6 +267,11 @@ def test_names_in_the_data_are_escaped_on_the_page(make_store: MakeStore, tmp_pa
         (("--demand", "busiest-minute"), "does not tell the rate of its busiest minute"),
         (("--warn-below", "120%"), "'120%' is not a share"),
         (("--within", "3"), "--within needs --growth"),
+        (("--space", "reader=10G"), "--space and --pool-space need each other"),
+        (("--pool-space", "A=1T"), "--space and --pool-space need each other"),
+        (("--demand", "busiest-minute", "--rate", "reader=5"), "--demand busiest-minute has no effect"),
+        (("--clients-from", "reader=1e9"), "a whole number, such as reader=12"),
+        (("--csv", "nowhere/x.csv"), "give another path with --csv"),
     ],
 )
 def test_wrong_input_is_refused_with_its_reason(
@@ -324,3 +331,53 @@ def test_the_capacity_sweep_on_the_simulated_cluster_finds_its_true_rate(tmp_pat
     in_flight = 2 + (0.06 - latency(2)) / slope
     assert rate["low"] <= in_flight / 0.06 <= rate["high"]
     assert rate["value"] == pytest.approx(in_flight / 0.06, rel=0.05)
+
+
+def test_a_lower_bound_below_the_demand_leaves_the_answer_open(
+    make_store: MakeStore, reader: Path, tmp_path: Path
+) -> None:
+    """At 4 in flight the queue serves 800 accesses a second; 870 may fit at larger loads, by 1000 x 4 / 5."""
+    store = make_store(levels={"": (1, 1), "c4": (4, 1)})
+    done = call(reader, "--baselines", store, "--p99-ms", 1000, "--clients-from", "reader=29", "--pool", "A")
+    assert done.exit_code == 1
+    assert done.stdout.startswith("unknown: 29 VMs on A at p99 <= 1000 ms: headroom at least 0.92 times")
+    assert "so it may fit: measure larger loads" in done.stdout.splitlines()[0]
+    call(
+        reader, "--baselines", store, "--p99-ms", 1000, "--clients-from", "reader=29", "--csv", tmp_path / "t.csv"
+    )
+    assert [row["fits"] for row in csv.DictReader((tmp_path / "t.csv").open())] == ["unknown", "true"]
+
+
+def test_a_bandwidth_measured_with_other_accesses_is_no_lower_bound() -> None:
+    found = {IOPS: Estimate(0.08, 0.07, math.inf), BANDWIDTH: Estimate(0.5, 0.5, 0.5)}
+    pool = PoolCapacity("A", (), found, {}, True, ())
+    asked = PlanInput((), Limit(0.02), 0.95)
+    assert not pool.is_unknown
+    text = summary_of([pool], asked, date(2026, 1, 1))
+    assert text.startswith("does not fit") and text.endswith("by IOPS, 0.5 times by bandwidth")
+
+
+def test_figures_are_plain_digits() -> None:
+    assert [plain_figure(v) for v in (1040.2, 8.4231, 0.08431, 0.0000123, 2013.0)] == [
+        "1,040",
+        "8.42",
+        "0.0843",
+        "0.0000123",
+        "2,010",
+    ]
+
+
+def test_shares_of_a_lower_bound_are_upper_bounds(make_store: MakeStore, reader: Path, tmp_path: Path) -> None:
+    store, table, page = make_store(levels={"": (1, 1), "c4": (4, 1)}), tmp_path / "t.csv", tmp_path / "p.html"
+    done = call(reader, "--baselines", store, "--p99-ms", 1000, "--csv", table, "--report", page)
+    assert "<= 3.75 %" in done.stdout, "30 of 800 accesses a second"
+    assert [row["share_is_bound"] for row in csv.DictReader(table.open())] == ["true", "true"]
+    assert "at most 3.8 %" in page.read_text()
+    assert "at least 25</td>" in page.read_text(), "virtual machines are whole"
+
+
+def test_growth_without_a_period_is_noted(make_store: MakeStore, reader: Path) -> None:
+    store = make_store()
+    assert "taken as per month" in " ".join(plan(reader, "--baselines", store, "--growth", "5%")["notes"])
+    printed = call(reader, "--baselines", store, "--growth", "5%/month").stdout
+    assert "taken as per month" not in printed and "months)" in printed

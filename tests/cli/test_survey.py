@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -159,6 +160,7 @@ def test_map_and_show_accept_the_profiles(scrapes: list[Path], tmp_path: Path) -
     mapped = CliRunner().invoke(cephfit, ["map", profile, "--baselines", str(rates)])
     assert "Best: B" in mapped.output, mapped.exception
     assert "made from counters" in mapped.output
+    assert "one of 12 images of its class" in " ".join(mapped.output.split())
     assert "all count as sequential" in mapped.output
     shown = CliRunner().invoke(cephfit, ["trace", "show", profile])
     assert shown.exit_code == 0, shown.exception
@@ -294,3 +296,91 @@ def test_a_wrong_number_of_classes_is_refused(value: str, scrapes: list[Path]) -
 def test_the_number_of_classes_can_be_given(scrapes: list[Path]) -> None:
     assert len(answer(*scrapes, "--classes", "2")["classes"]) == 2
     assert len(answer(*scrapes, "--classes", "auto")["classes"]) == 4
+
+
+def test_files_saved_in_the_same_moment_need_an_interval(scrapes: list[Path]) -> None:
+    """Counters that grew in ten minutes would be rates of milliseconds."""
+    for file, seconds in zip(scrapes, (1e9, 1e9 + 0.004), strict=True):
+        os.utime(file, (seconds, seconds))
+    error = error_of(*scrapes)
+    assert "0.004 s apart" in error.what
+    assert "--interval" in error.remedy
+    assert answer(*scrapes, "--interval", "600")["seconds"] == SECONDS
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1.0", "1e300"])
+def test_a_value_that_is_no_counter_is_named_with_its_line(value: str, scrapes: list[Path]) -> None:
+    lines = scrapes[1].read_text().splitlines()
+    number = next(n for n, line in enumerate(lines) if line.startswith("ceph_rbd_write_bytes{")) + 3
+    lines[number] = f"{lines[number].rpartition(' ')[0]} {value}"
+    scrapes[1].write_text("\n".join(lines) + "\n")
+    error = error_of(*scrapes, "--interval", "60")
+    assert error.where == f"{scrapes[1]}:{number + 1}"
+    assert "ceph_rbd_write_bytes" in error.what
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_saved_counters_must_be_counters(value: float, tmp_path: Path) -> None:
+    document = {
+        "timestamp": 1.0,
+        "pool_descriptors": {"0": "vms"},
+        "counter_descriptors": [
+            "write_ops",
+            "read_ops",
+            "write_bytes",
+            "read_bytes",
+            "write_latency",
+            "read_latency",
+        ],
+        "counters": [{"0/a": [value, 1, 1, 1, 1, 1]}],
+    }
+    files = [tmp_path / "1.json", tmp_path / "2.json"]
+    for i, file in enumerate(files):
+        file.write_text(json.dumps(document | {"timestamp": 60.0 * i}))
+    assert "a counter of image vms/a is not" in error_of(*files).what
+
+
+def test_an_interval_of_more_than_a_year_is_refused(scrapes: list[Path]) -> None:
+    assert survey(*scrapes, "--interval", "1e300").exit_code == 2
+    assert survey(*scrapes, "--interval", str(400 * 86_400)).exit_code == 2
+
+
+def test_the_next_step_judges_all_images_of_each_class(scrapes: list[Path], tmp_path: Path) -> None:
+    """The classes are those of the fleet: 12 databases, 5 backups, 15 web servers, 5 logs."""
+    printed = survey(*scrapes, "-o", tmp_path / "my demand").output
+    line = next(line.strip() for line in printed.splitlines() if "cephfit capacity" in line)
+    words = shlex.split(line)
+    files, counts = words[2 : words.index("--baselines")], words[words.index("--clients-from") + 1]
+    numbers = {name: int(n) for name, _, n in (pair.partition("=") for pair in counts.split(","))}
+    profiles = [read_profile(Path(file)) for file in files]
+    assert {p.name: p.description["images"]["n"] for p in profiles} == numbers
+    assert sorted(numbers.values()) == [5, 5, 12, 15]
+
+
+def test_swapped_files_hint_at_their_order(scrapes: list[Path]) -> None:
+    swapped = " ".join(answer(*reversed(scrapes), "--interval", "600")["notes"])
+    assert "of 37 images fell" in swapped and "give the older first" in swapped
+    assert not answer(*scrapes, "--interval", "600")["notes"]
+
+
+def test_a_folder_is_called_a_folder(tmp_path: Path) -> None:
+    error = error_of(tmp_path)
+    assert "folder" in error.what and "files" in error.remedy
+
+
+@pytest.mark.parametrize("option", ["--seconds 60", "--conf x.conf", "--id x", "--admin ceph"])
+def test_options_without_effect_on_files_are_refused(option: str, scrapes: list[Path]) -> None:
+    error = error_of(*scrapes, *option.split())
+    assert option.split()[0] in error.what and "saved files" in error.what
+    assert survey(*scrapes, "--random", "80").exit_code == 2
+
+
+def test_a_url_needs_no_connection_to_a_cluster() -> None:
+    assert "--id has no effect on a URL" in error_of("http://127.0.0.1:1/metrics", "--id", "x").what
+
+
+def test_options_of_the_environment_do_not_concern_files(
+    scrapes: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CEPHFIT_ID", "survey")
+    assert answer(*scrapes)["seconds"] == SECONDS

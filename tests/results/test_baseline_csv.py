@@ -265,3 +265,9 @@ def test_open_baselines_tells_a_store_from_a_csv_by_content(tmp_path: Path, fini
         open_baselines(csv_file, "other")
     with pytest.raises(InputError, match="No such file"):
         open_baselines(tmp_path / "none")
+
+
+@pytest.mark.parametrize("text", ["", "\n", "abc\0def,\n", "x" * 200_000])
+def test_a_file_of_another_kind_is_called_so(text: str) -> None:
+    with pytest.raises(InputError, match="neither a store nor a CSV of baselines"):
+        baseline_csv.loads(text)

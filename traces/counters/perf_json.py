@@ -6,13 +6,22 @@ time, and rates or counters (src/pybind/mgr/rbd_support/perf.py). Latencies are 
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 from cephfit.core.errors import InputError
 from cephfit.core.rbd_perf import MOST_IMAGES, PERF_VALUES, counters_reading, image_values
-from cephfit.core.values.image_io import FleetLoad, ImageLoad, ImageName, IoCounts, load_between
+from cephfit.core.values.image_io import (
+    MOST_COUNTED,
+    SHORTEST_SECONDS,
+    FleetLoad,
+    ImageLoad,
+    ImageName,
+    IoCounts,
+    Reading,
+    load_between,
+)
 
 PERIOD_SECONDS = 5.0
 """Seconds of a rate: Ceph's default of ``mgr_stats_period``."""
@@ -64,8 +73,11 @@ def load_of(saved: Sequence[tuple[str, Any]], *, interval_seconds: float | None)
         )
     try:
         if kinds == {"counters"}:
-            return load_between([counters_reading(document) for _, document in saved], source=source)
+            readings = [_counters(document, where) for where, document in saved]
+            return load_between(readings, source=source, shortest_seconds=SHORTEST_SECONDS)
         return _load_of_rates([(where, _rates(document)) for where, document in saved], source, interval_seconds)
+    except InputError:
+        raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise InputError(
             f"this is not the output of `rbd perf image iostat`: {error!r:.100}", where=source, remedy=_REMEDY
@@ -82,6 +94,21 @@ def _kind(document: Any, where: str) -> str:
     raise InputError("this JSON is not the output of `rbd perf image iostat`", where=where, remedy=_REMEDY)
 
 
+def _counters(document: Any, where: str) -> Reading:
+    """Return the counters of a document.
+
+    Raises:
+        InputError: a value is not a counter.
+    """
+    found = counters_reading(document)
+    for image, counts in found.images.items():
+        if not all(0 <= value < MOST_COUNTED for value in astuple(counts)):
+            raise InputError(
+                f"a counter of image {image} is not a number from 0 to 2^64", where=where, remedy=_REMEDY
+            )
+    return found
+
+
 def _rates(document: Any) -> dict[ImageName, dict[str, float]]:
     if isinstance(document, dict):
         return image_values(document, "stat")
@@ -94,8 +121,8 @@ def _rates(document: Any) -> dict[ImageName, dict[str, float]]:
 
 
 def _counts(values: Mapping[str, float], factor: float) -> IoCounts:
-    if not all(math.isfinite(values[name]) and values[name] >= 0 for name in PERF_VALUES):
-        raise ValueError(f"a value is not a number of at least 0: {dict(values)}")
+    if not all(0 <= values[name] < MOST_COUNTED for name in PERF_VALUES):
+        raise ValueError(f"a value is not a number from 0 to 2^64: {dict(values)}")
     return IoCounts(*(factor * values[name] for name in PERF_VALUES))
 
 

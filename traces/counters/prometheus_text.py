@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from prometheus_client.parser import text_string_to_metric_families
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.image_io import ImageName, IoCounts, Reading
+from cephfit.core.values.image_io import MOST_COUNTED, ImageName, IoCounts, Reading
 
 _IMAGE = {
     "ceph_rbd_read_ops": "reads",
@@ -35,6 +35,7 @@ _OSD = {
     "ceph_osd_op_r_out_bytes": "read_nbytes",
     "ceph_osd_op_w_in_bytes": "written_nbytes",
 }
+_COUNTERS = frozenset((*_IMAGE, *_POOL, *_OSD))
 _NEEDED = ("ceph_rbd_read_ops", "ceph_rbd_write_ops", "ceph_rbd_read_bytes", "ceph_rbd_write_bytes")
 COUNT_IMAGES = 'ceph config set mgr mgr/prometheus/rbd_stats_pools "POOL1,POOL2"'
 """The command that makes the module count images; it names the pools to count."""
@@ -100,7 +101,7 @@ def _samples(text: str, where: str) -> Iterator[tuple[str, Mapping[str, str], fl
     """Yield name, labels, value and time in seconds of all samples.
 
     Raises:
-        InputError: the text is in another format.
+        InputError: the text is in another format, or the value of a counter is none.
     """
     try:
         for family in text_string_to_metric_families(text):
@@ -108,13 +109,34 @@ def _samples(text: str, where: str) -> Iterator[tuple[str, Mapping[str, str], fl
                 # The parser adds the suffix that OpenMetrics requires of counters.
                 name = sample.name.removesuffix("_total")
                 time = None if sample.timestamp is None else float(sample.timestamp)
-                yield name, sample.labels, float(sample.value), time
+                value = float(sample.value)
+                if name in _COUNTERS and not 0 <= value < MOST_COUNTED:
+                    raise _no_counter(name, value, text, where)
+                yield name, sample.labels, value, time
+    except InputError:
+        raise
     except (ValueError, KeyError, IndexError) as error:
         raise InputError(
             f"this is not the text format of Prometheus: {str(error) or repr(error):.200}",
             where=where,
             remedy="save a scrape of ceph-mgr: curl -s http://MGR:9283/metrics -o FILE",
         ) from None
+
+
+def _no_counter(name: str, value: float, text: str, where: str) -> InputError:
+    """Return the error on the first line with this value of a metric."""
+    lines = enumerate(text.splitlines(), start=1)
+    own = ((n, line) for n, line in lines if line.startswith(name) and line[len(name) :][:1] in ("{", " ", "\t"))
+    for number, line in own:
+        samples = [s for family in text_string_to_metric_families(line) for s in family.samples]
+        if any(str(float(s.value)) == str(value) for s in samples):
+            where = f"{where}:{number}"
+            break
+    return InputError(
+        f"{value:g} is not a value of the counter {name}: it is a number from 0 to 2^64",
+        where=where,
+        remedy="save the scrape again; if the file was made from recording rules, use the counters themselves",
+    )
 
 
 def _add(counts: dict[str, float], name: str, value: float) -> None:

@@ -56,7 +56,11 @@ _OPENSTACK = "openstack"
     metavar="NAME=N",
     help="Accesses per second of one VM, in place of the profile's. Repeatable.",
 )
-@click.option("--growth", metavar="PCT/month", help="Growth of the number of VMs, such as 5%/month or 60%/year.")
+@click.option(
+    "--growth",
+    metavar="PCT/month",
+    help="Growth of the number of VMs, such as 5%/month or 60%/year; 5% is per month.",
+)
 @click.option(
     "--space", "spaces", multiple=True, metavar="NAME=SIZE", help="Space that one VM of a class takes. Repeatable."
 )
@@ -141,11 +145,15 @@ def command(
     levels = _levels(location, measured["run"] or run_id)  # the newest now, even if another run begins meanwhile
     pools = _pools(levels, named, location)
     asked = PlanInput(classes, limit, confidence, per_month, _sizes(pool_spaces, pools, "--pool-space"))
+    if bool(spaces) != bool(pool_spaces):
+        raise click.UsageError("--space and --pool-space need each other: the space of a VM, and that of the pool")
     found = plan_pools(levels, pools, asked, where=location)
     judged = [p for p in found if p.pool in named] or found[:1]
     today = datetime.now(UTC).date()
     summary = summary_of(judged, asked, today)
     bad = any(_is_bad(pool, free, within) for pool in judged)
+    if growth is not None and "/" not in growth:
+        counted = [*counted, f"--growth {growth} names no period: taken as per month"]
     notes = [*counted, *run_notes(measured), *pool_notes(found)]
     if csv_file is not None:
         from cephfit.results.tables.sample_csv import csv_text
@@ -259,11 +267,13 @@ def _classes(
     from cephfit.operations.capacity_fleet import WorkloadClass
 
     names = [profile.name for profile in profiles]
-    counts, notes = _counts(counts_text, names)
+    counts, notes = _counts(counts_text, profiles)
     of_rates = {
         name: _number(value, f"--rate {name}")
         for name, value in _pairs(rates, names, "--rate", "name=120").items()
     }
+    if demand != "mean" and all(name in of_rates for name in names):
+        raise click.UsageError(f"--demand {demand} has no effect: --rate gives the rate of every class")
     of_spaces = _sizes(spaces, names, "--space")
     found = [
         WorkloadClass.of(
@@ -281,11 +291,16 @@ def _classes(
     return tuple(found), notes
 
 
-def _counts(text: str | None, names: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+def _counts(text: str | None, profiles: Sequence[Profile]) -> tuple[dict[str, int], list[str]]:
     from cephfit.core.errors import InputError
+    from cephfit.mapper.contrasts import n_images
+
+    names = [profile.name for profile in profiles]
 
     if text is None:
-        return dict.fromkeys(names, 1), []
+        several = ",".join(f"{p.name}={n}" for p in profiles if (n := n_images(p)) > 1)
+        note = f"each class counts as one image, but profiles stand for more: give --clients-from {several}"
+        return dict.fromkeys(names, 1), [note] if several else []
     first, _, cloud = text.partition(":")
     if first == _OPENSTACK and "=" not in text:
         from cephfit.cli.options.common_options import connected
@@ -297,7 +312,11 @@ def _counts(text: str | None, names: Sequence[str]) -> tuple[dict[str, int], lis
     counts = dict.fromkeys(names, 0)
     for name, value in pairs.items():
         if not value.isdecimal():
-            raise InputError(f"{value!r} is not a number of virtual machines", where=f"--clients-from {name}")
+            raise InputError(
+                f"{value!r} is not a number of virtual machines",
+                where=f"--clients-from {name}",
+                remedy=f"give a whole number, such as {name}=12",
+            )
         counts[name] = int(value)
     if missing := [name for name in names if name not in pairs]:
         raise InputError(
@@ -324,7 +343,7 @@ def _pairs(texts: Sequence[str], names: Sequence[str], where: str, example: str)
         if name not in names:
             raise InputError(f"nothing is called {name!r}", where=where, remedy=f"there are {', '.join(names)}")
         if name in found:
-            raise InputError(f"{name} is given twice", where=where)
+            raise InputError(f"{name} is given twice", where=where, remedy="give it once")
         found[name] = value
     return found
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from datetime import date
+from decimal import Decimal
 
 import click
 
@@ -16,12 +17,20 @@ def summary_of(judged: Sequence[PoolCapacity], asked: PlanInput, today: date) ->
     """Return the answer in one line: of the judged pool with the least headroom."""
     pool = min(judged, key=lambda p: p.least.value)
     n = sum(c.n_vms for c in asked.classes)
-    fleet = f"{n} VM{'s' if n != 1 else ''}"
+    fleet = f"{n:,} VM{'s' if n != 1 else ''}"
     limit = limit_text(asked)
-    doubt = "" if pool.is_certain else " (not certain: the interval includes 1)"
+    if pool.is_unknown:
+        iops = pool.headroom[IOPS]
+        least = f"at least {plain_figure(iops.value)} times{_interval(iops)} by {IOPS}"
+        return f"unknown: {fleet} on {pool.pool} at {limit}: headroom {least}, so it may fit: measure larger loads"
+    is_open = pool.least.low == 0 and math.isinf(pool.least.high)
+    doubt = " (not certain: the interval includes 1)"
+    doubt = " (not certain: the interval is from 0 to no upper end)" if is_open else doubt
+    doubt = "" if pool.is_certain else doubt
     if not pool.fits:
-        unknown = pool.is_bound and pool.scarcest == IOPS
-        doubt = " (not measured at larger loads)" if unknown else doubt
+        others = [(name, e) for name, e in pool.headroom.items() if name != pool.scarcest and e.value < 1]
+        if pool.is_bound and others:
+            doubt = "".join(f", {plain_figure(e.value)} times{_interval(e)} by {name}" for name, e in others)
         return (
             f"does not fit: {fleet} on {pool.pool} at {limit}: headroom {_times(pool)} by {pool.scarcest}{doubt}"
         )
@@ -39,15 +48,20 @@ def _times(pool: PoolCapacity) -> str:
     """Format the least headroom: ``2.6 times (2.3 to 3.0)``."""
     found = pool.least
     bound = "at least " if pool.is_bound and pool.scarcest == IOPS else ""
-    return f"{bound}{found.value:.3g} times{_interval(found, '.3g')}"
+    return f"{bound}{plain_figure(found.value)} times{_interval(found)}"
 
 
-def _interval(found: Estimate, form: str) -> str:
+def plain_figure(value: float) -> str:
+    """Format with three significant digits, never with an exponent: ``1,040``, ``8.42``, ``0.0843``."""
+    return f"{Decimal(f'{value:.3g}'):,f}" if math.isfinite(value) else "unlimited"
+
+
+def _interval(found: Estimate) -> str:
     if found.low == found.high:
         return ""
     if math.isinf(found.high):
-        return f" (above {found.low:{form}})" if found.low > 0 else ""
-    return f" ({found.low:{form}} to {found.high:{form}})"
+        return f" (above {plain_figure(found.low)})" if found.low > 0 else ""
+    return f" ({plain_figure(found.low)} to {plain_figure(found.high)})"
 
 
 def _when(months: Estimate, today: date) -> str:
@@ -55,11 +69,11 @@ def _when(months: Estimate, today: date) -> str:
         return "now"
     if math.isinf(months.value):
         return "never"
-    return f"in {months.value:.3g} months ({month_after(today, months.value)}{_ends(months)})"
+    return f"in {plain_figure(months.value)} months ({month_after(today, months.value)}{_ends(months)})"
 
 
 def _ends(months: Estimate) -> str:
-    text = _interval(months, ".3g").strip(" ()")
+    text = _interval(months).strip(" ()")
     return f"; {text}" if text else ""
 
 
@@ -88,13 +102,14 @@ def print_plan(
     click.echo()
     resources = list(found[0].headroom)
     resources += [name for pool in found for name in pool.headroom if name not in resources]
-    rows = [
-        [pool.pool, "yes" if pool.fits else "no", *(_headroom(pool, name) for name in resources)] for pool in found
-    ]
+    rows = [[pool.pool, fits_text(pool), *(_headroom(pool, name) for name in resources)] for pool in found]
     heads = ["pool", "fits", *(f"headroom by {name}" for name in resources)]
     if asked.growth is not None:
         for row, pool in zip(rows, found, strict=True):
-            row += [_month(pool.months.get(name), today) for name in resources]
+            row += [
+                "unknown" if pool.is_unknown and name == IOPS else _month(pool.months.get(name), today)
+                for name in resources
+            ]
         heads += [f"full by {name}" for name in resources]
     print_table(heads, rows)
     click.echo()
@@ -104,10 +119,10 @@ def print_plan(
             (
                 pool.pool,
                 c.of.name,
-                str(c.of.n_vms),
+                f"{c.of.n_vms:,}",
                 compact(c.of.demand),
                 _rate(c.sustainable, c.is_bound),
-                "none fits" if math.isinf(c.share) else f"{100 * c.share:.3g} %",
+                _share(c.share, pool.is_bound),
                 _count(c.more, pool.is_bound),
             )
             for pool in found
@@ -128,13 +143,23 @@ def _headroom(pool: PoolCapacity, resource: str) -> str:
     if found is None:
         return "unknown"
     bound = ">= " if pool.is_bound and resource == IOPS else ""
-    return f"{bound}{found.value:.3g}{_interval(found, '.3g')}"
+    return f"{bound}{plain_figure(found.value)}{_interval(found)}"
+
+
+def fits_text(pool: PoolCapacity) -> str:
+    return "unknown" if pool.is_unknown else "yes" if pool.fits else "no"
+
+
+def _share(share: float, is_bound: bool) -> str:
+    """Format a share of the pool; where the pool may serve more, it is an upper bound."""
+    return "none fits" if math.isinf(share) else f"{'<= ' if is_bound else ''}{plain_figure(100 * share)} %"
 
 
 def _month(found: Estimate | None, today: date) -> str:
     if found is None:
         return "unknown"
-    return "now" if found.value == 0 else f"{month_after(today, found.value)}{_interval(found, '.3g')}"
+    months = _interval(found).replace(")", " months)")
+    return "now" if found.value == 0 else f"{month_after(today, found.value)}{months}"
 
 
 def _rate(found: Estimate, is_bound: bool) -> str:
@@ -145,13 +170,22 @@ def _rate(found: Estimate, is_bound: bool) -> str:
 
 
 def _count(found: Estimate, is_bound: bool) -> str:
-    ends = "" if math.isinf(found.high) or found.low == found.high else f" ({found.low:.0f} to {found.high:.0f})"
-    return f"{'>= ' if is_bound else ''}{found.value:.0f}{ends}"
+    ends = "" if math.isinf(found.high) or found.low == found.high else f" ({found.low:,.0f} to {found.high:,.0f})"
+    return f"{'>= ' if is_bound else ''}{found.value:,.0f}{ends}"
 
 
 CSV_COLUMNS = (
     *("pool", "class", "vms", "needs_per_s", "sustainable_per_s", "sustainable_low", "sustainable_high"),
-    *("sustainable_is_bound", "share", "more_vms", "more_vms_low", "more_vms_high", "fits", "scarcest"),
+    *(
+        "sustainable_is_bound",
+        "share",
+        "share_is_bound",
+        "more_vms",
+        "more_vms_low",
+        "more_vms_high",
+        "fits",
+        "scarcest",
+    ),
     *("headroom", "headroom_low", "headroom_high", "months_until_full", "full_in"),
 )
 
@@ -163,10 +197,11 @@ def csv_rows(found: Sequence[PoolCapacity], today: date) -> list[tuple[object, .
     rows: list[tuple[object, ...]] = []
     for pool in found:
         full = pool.full
+        fits = "unknown" if pool.is_unknown else str(pool.fits).lower()
         months = ("", "") if full is None else (full.value, month_after(today, full.value))
         for c in pool.classes:
             share = "" if math.isinf(c.share) else c.share
             own = (pool.pool, c.of.name, c.of.n_vms, c.of.demand, *ends(c.sustainable), str(c.is_bound).lower())
-            of_pool = (str(pool.fits).lower(), pool.scarcest, *ends(pool.least), *months)
-            rows.append((*own, share, *ends(c.more), *of_pool))
+            of_pool = (fits, pool.scarcest, *ends(pool.least), *months)
+            rows.append((*own, share, str(pool.is_bound).lower(), *ends(c.more), *of_pool))
     return rows

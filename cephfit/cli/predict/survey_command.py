@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from cephfit.cli.terminal.written_files import OUTPUT_FILE, write_whole
 from cephfit.core.errors import HostError
 from cephfit.core.units import KIB, MIB, format_seconds
 from cephfit.core.values.cells import Op
-from cephfit.core.values.image_io import FleetLoad, ImageLoad, IoCounts
+from cephfit.core.values.image_io import LONGEST_SECONDS, SHORTEST_SECONDS, FleetLoad, ImageLoad, IoCounts
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.progress_display import progress_display
 
@@ -61,12 +62,12 @@ def _number_of_classes(context: click.Context, parameter: click.Parameter, value
 )
 @click.option(
     "--seconds",
-    type=Finite(min=1),
+    type=Finite(1, LONGEST_SECONDS),
     help="How long to count on a cluster or a URL.  [default: 60]",
 )
 @click.option(
     "--interval",
-    type=Finite(min=0.1),
+    type=Finite(SHORTEST_SECONDS, LONGEST_SECONDS),
     help="Seconds between two readings; between two files, if they have no times.  [default: 10 on a cluster, "
     "15 on a URL, 5 between JSON documents]",
 )
@@ -101,8 +102,9 @@ def command(
     from cephfit.operations.fleet_survey import SurveyTimes, fleet_load
     from cephfit.traces.counters.load_classes import classes_of, to_trace
 
-    if each_image and output is None:
-        raise click.UsageError("--images needs a folder: give it with -o")
+    for option, is_given in (("--images", each_image), ("--random", random_percent is not None)):
+        if is_given and output is None:
+            raise click.UsageError(f"{option} needs a folder: give it with -o")
     with progress_display() as progress:
         fleet = fleet_load(sources, cluster, SurveyTimes(seconds, interval), progress)
     classes = classes_of(fleet.images, fleet.seconds, n_classes=n_classes)
@@ -168,8 +170,11 @@ def _print(
     )
     for line in _how_to_trace([image for _, image, _ in traced]):
         click.echo(line)
-    for file in written[:1]:
-        click.echo(f"{_n(len(written), 'profile')} written; next: cephfit map {file} --baselines STORE")
+    if written:
+        click.echo(f"{_n(len(written), 'profile')} written; next, for all images of each class:")
+        click.echo(f"  {_capacity_command(classes, written)}")
+        click.echo("or, for the mean image of a class:")
+        click.echo(f"  cephfit map {shlex.quote(written[0])} --baselines STORE")
     for note in fleet.notes:
         click.echo(f"Note: {note}")
 
@@ -220,6 +225,13 @@ def _figures(images: Sequence[ImageLoad], fleet: FleetLoad) -> dict[str, Any]:
         "share_of_operations": counts.operations / total.operations,
         "share_of_nbytes": counts.nbytes / total.nbytes if total.nbytes else 0.0,
     }
+
+
+def _capacity_command(classes: Sequence[LoadClass], written: Sequence[str]) -> str:
+    """Return the command that judges the whole fleet; the first profiles are those of the classes."""
+    files = [shlex.quote(file) for file in written[: len(classes)]]
+    counts = ",".join(f"{one.name}={len(one.images)}" for one in classes)
+    return f"cephfit capacity {' '.join(files)} --baselines STORE --clients-from {counts}"
 
 
 def _how_to_trace(images: Sequence[ImageLoad]) -> list[str]:
@@ -277,6 +289,7 @@ def _document(
             for one in classes
         ],
         "written": list(written),
+        "next": _capacity_command(classes, written) if written else None,
         "notes": list(fleet.notes),
     }
 

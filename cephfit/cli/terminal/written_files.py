@@ -31,9 +31,14 @@ class _OutputFile(click.Path):
             raise InputError(
                 f"the folder {path.parent} does not exist",
                 where=str(path),
-                remedy=f"create it first, or {_ELSEWHERE}",
+                remedy=f"create it first, or {_ELSEWHERE.replace('-o', _option(param))}",
             )
         return path
+
+
+def _option(parameter: click.Parameter | None) -> str:
+    """Return the name of an option, the short one if it has one."""
+    return min(parameter.opts, key=len) if parameter is not None and parameter.opts else "-o"
 
 
 OUTPUT_FILE = _OutputFile(dir_okay=False, path_type=Path)

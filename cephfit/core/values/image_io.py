@@ -8,6 +8,12 @@ from typing import TypeVar
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 
+SHORTEST_SECONDS = 0.1
+"""Least time between two saved readings of counters."""
+LONGEST_SECONDS = 366 * 86_400.0
+"""Most time of a survey, and between two readings: a year."""
+MOST_COUNTED = 2.0**64
+"""Counters of Ceph are unsigned 64-bit numbers."""
 _MINUTE_SECONDS = 60.0
 _Key = TypeVar("_Key")
 
@@ -177,14 +183,19 @@ class FleetLoad:
         return busiest
 
 
-def load_between(readings: Sequence[Reading], *, source: str) -> FleetLoad:
+def load_between(readings: Sequence[Reading], *, source: str, shortest_seconds: float = 0.0) -> FleetLoad:
     """Return what the images did between the first and the last reading.
 
     A counter that fell was reset, for example by a manager that restarted. As in Prometheus' ``increase``, it then
     counts from zero: what it counted before the reset, since the reading before, is lost.
 
+    Args:
+        readings: in the order of their times.
+        source: where they come from, for messages.
+        shortest_seconds: least time between two readings.
+
     Raises:
-        InputError: there are fewer than two readings, or they are not at rising times.
+        InputError: there are fewer than two readings, they are not at rising times, or two are too close.
     """
     if len(readings) < 2:
         raise InputError(
@@ -198,6 +209,12 @@ def load_between(readings: Sequence[Reading], *, source: str) -> FleetLoad:
             f"the readings are not at rising times: {min(lengths):g} s between two of them",
             where=source,
             remedy="give the older file first, and the seconds between two readings with --interval",
+        )
+    if min(lengths) < shortest_seconds:
+        raise InputError(
+            f"two readings are only {min(lengths):.2g} s apart by their times, which gives no usable rates",
+            where=source,
+            remedy="give the seconds between two readings with --interval, or read the counters minutes apart",
         )
     images = _increases([r.images for r in readings], [r.is_complete for r in readings])
     totals = _increases([r.totals for r in readings], [False] * len(readings))
