@@ -7,7 +7,7 @@ what exists.
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cephfit.ceph.crush.data_placement import Placement, placement_of
 from cephfit.ceph.delivery.central_config import Place
@@ -251,7 +251,16 @@ def _pool_commands(settings: Configuration, pool: str, present: Present) -> Iter
     for setting in ordered:
         if setting in placing:
             continue
-        yield _pool_command((setting,), pool, setting.key, given[setting.key], present)
+        command = _pool_command((setting,), pool, setting.key, given[setting.key], present)
+        if setting.key == "size":
+            # Ceph resets min_size whenever size is set, so that min_size comes after it in both directions.
+            least = _pool_command((), pool, "min_size", given.get("min_size", ""), present)
+            look = " && ".join(filter(None, (command.look, least.look)))
+            yield replace(command, undo=f"{command.undo} && {least.undo}", look=look)
+        elif setting.key == "min_size" and "size" in given:
+            yield replace(command, undo="", look="")
+        else:
+            yield command
     if placement is not None:
         yield from _placement_commands(placement, placing, pool, present)
 

@@ -66,7 +66,7 @@ def test_the_host_comes_after_the_class_because_the_last_line_wins() -> None:
 
 def test_a_pool_gets_its_size_before_its_other_values_and_is_undone_in_reverse() -> None:
     settings = (Setting(POOL, "pool", "compression_mode", "force"), Setting(POOL, "pool", "size", 2))
-    present = Present(stored={}, pool={"size": "3", "compression_mode": None})
+    present = Present(stored={}, pool={"size": "3", "min_size": "3", "compression_mode": None})
     commands = commands_for(Configuration("c", settings), acts_at_runtime=acts, pool="my pool", present=present)
     assert [c.do for c in commands] == [
         "ceph osd pool set 'my pool' size 2",
@@ -74,8 +74,30 @@ def test_a_pool_gets_its_size_before_its_other_values_and_is_undone_in_reverse()
     ]
     assert [line for _, line in undo_lines(commands)] == [
         "ceph osd pool set 'my pool' compression_mode unset",
-        "ceph osd pool set 'my pool' size 3",
+        "ceph osd pool set 'my pool' size 3 && ceph osd pool set 'my pool' min_size 3",
     ]
+
+
+def test_min_size_comes_after_size_because_ceph_resets_it_in_both_directions() -> None:
+    settings = (Setting(POOL, "pool", "min_size", 1), Setting(POOL, "pool", "size", 2))
+    commands = commands_for(Configuration("c", settings), acts_at_runtime=acts, pool="vms")
+    assert [c.do for c in commands] == ["ceph osd pool set vms size 2", "ceph osd pool set vms min_size 1"]
+    assert [line for _, line in undo_lines(commands)] == [
+        "ceph osd pool set vms size OLD_SIZE && ceph osd pool set vms min_size OLD_MIN_SIZE"
+    ]
+    assert [c.look for c in commands] == ["ceph osd pool get vms size && ceph osd pool get vms min_size", ""]
+    present = Present(stored={}, pool={"size": "3", "min_size": "3"})
+    commands = commands_for(Configuration("c", settings), acts_at_runtime=acts, pool="vms", present=present)
+    assert [line for _, line in undo_lines(commands)] == [
+        "ceph osd pool set vms size 3 && ceph osd pool set vms min_size 3"
+    ]
+
+
+def test_min_size_alone_is_undone_alone() -> None:
+    (command,) = commands_for(
+        Configuration("c", (Setting(POOL, "pool", "min_size", 1),)), acts_at_runtime=acts, pool="vms"
+    )
+    assert command.undo == "ceph osd pool set vms min_size OLD_MIN_SIZE"
 
 
 def test_devices_of_a_pool_need_a_rule_of_their_own() -> None:
