@@ -405,7 +405,7 @@ class DeclaredPools:
 
 
 def _place_of(key: str) -> int:
-    """Sort ``size`` first and ``min_size`` second, in changes and in their undoing; other keys keep their order."""
+    """Return the sort key of a change and of its undoing: ``size``, then ``min_size``, then the others."""
     return ("size", "min_size").index(key) if key in ("size", "min_size") else 2
 
 
