@@ -5,6 +5,7 @@ needs a new image, a new pool, a new OSD or access to clients is in ``Parts.by_h
 what exists.
 """
 
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ _PLACING = ("devices.", "primary.", "failure_domain", "classes.")
 _FIRST_POOL_KEYS = ("size", "min_size", "pg_num", "pgp_num", "crush_rule")
 _OPTIONAL_POOL_KEYS = ("compression_", "csum_")
 """Prefixes of pool keys that `unset` removes; a new pool has none of them (Ceph's manual, "Set Pool Values")."""
+_OWN_SECTION = re.compile(r"osd\.\d+")
 _RESTART_SECONDS = 30
 """Pause in the loop of restarts: the orchestrator restarts a daemon some seconds after the command."""
 
@@ -182,7 +184,7 @@ def _option_commands(
     for setting in sorted(options.settings, key=lambda s: (s.key, _strength(s.scope))):
         value = as_ceph_writes(setting.value)
         if "/" in setting.scope and not acts_at_runtime(setting.key):
-            yield _for_each_osd(setting, value)
+            yield _for_each_osd(setting, value, present)
             continue
         section = setting.scope
         yield Command(
@@ -200,15 +202,20 @@ def _undo_option(section: str, key: str, present: Present) -> str:
     return shlex.join(["ceph", "config", "set", section, key, before])
 
 
-def _for_each_osd(setting: Setting, value: str) -> Command:
-    """An OSD reads it before it reports its class and location, so that a masked section comes too late."""
+def _for_each_osd(setting: Setting, value: str, present: Present) -> Command:
+    """An OSD reads it before it reports its class and location, so that a masked section comes too late.
+
+    Undoing it removes the values of the scope's OSDs, then sets those that single OSDs had before.
+    """
     loop = f"for osd in {_osds_within(setting.scope)}; do ceph config"
     key = shlex.quote(setting.key)
+    stored = (present.stored or {}).items()
+    own = [place for place, _ in stored if place[1] == setting.key and _OWN_SECTION.fullmatch(place[0])]
     return Command(
         (setting,),
         f"{loop} set osd.$osd {key} {shlex.quote(value)}; done",
-        f"{loop} rm osd.$osd {key}; done",
-        f"ceph config dump | grep -w {key}",
+        "; ".join([f"{loop} rm osd.$osd {key}; done", *(_undo_option(*place, present) for place in own)]),
+        "" if present.stored is not None else f"ceph config dump | grep -w {key}",
     )
 
 
