@@ -25,12 +25,10 @@ from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import CephAdmin, Health
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.preview import Difference, Undoing
+from cephfit.targets.ceph.applied_values import AppliedValues
 from cephfit.targets.ceph.cluster_preview import CurrentValues, option_differences
 from cephfit.targets.ceph.whole_cluster import WholeCluster
 
-APPLIED_FILE = "applied.jsonl"
-"""Name of the journal with the original values of a permanent configuration, in the target's folder."""
-_APPLIED = "applied configuration"
 _TAKEN_BACK_AFTER_SECONDS = 10.0
 """A change makes PGs peer again for some seconds; a problem that lasts longer is one."""
 _ROUTINE = re.compile(r"\d+ PGs active\+clean(\+(scrubbing|deep|snaptrim|snaptrim_wait))+")
@@ -149,20 +147,18 @@ class PermanentConfiguration:
         self._admin = admin
         self._catalogue = catalogue
         self._journal = journal
-        self._applied = applied
+        self._applied = AppliedValues(journal, applied)
         self._changes = changes
         self._greater = greater
         self._pools = changes.declared_pools(journal)
 
     def in_place(self) -> str:
         """Return the name of the configuration that was applied; empty without one."""
-        entries = self._applied.entries()
-        named = [e.place for e in entries if e.kind == _APPLIED]
-        return named[-1] if named else "an earlier configuration" if entries else ""
+        return self._applied.in_place()
 
     def undoings(self) -> tuple[Undoing, ...]:
         """Return what undoing the applied configuration would restore, newest first."""
-        return tuple(_undoing(e) for e in reversed(self._applied.entries()) if e.kind != _APPLIED)
+        return tuple(_undoing(e) for e in reversed(self._applied.entries()))
 
     def plan(
         self, configuration: Configuration, *, pool: str = "", accept_risk: Sequence[str] = ()
@@ -227,8 +223,9 @@ class PermanentConfiguration:
             ClusterError: the plan has faults, the cluster is not healthy or refuses, or a setting has no effect.
             HostError: a host refuses.
         """
+        self._applied.finish_move()
         self._require(plan)
-        self._take_in()
+        self._applied.take_in()
         try:
             restarted = self._apply(plan)
             if wrong := self._mismatches(plan.parts):
@@ -262,17 +259,14 @@ class PermanentConfiguration:
                 return
             time.sleep(poll_seconds)
 
+    def finish_move(self) -> None:
+        """Finish ``keep`` or the start of an ``undo`` in which a process was killed."""
+        self._applied.finish_move()
+
     def keep(self, plan: PermanentPlan) -> None:
         """Make the change permanent: move its original values out of the target's journal."""
         self._greater.release_locks()
-        for entry in self._journal.entries():
-            self._applied.note(entry.kind, entry.place, entry.was)
-        for entry in self._applied.entries(_APPLIED):
-            self._applied.forget(_APPLIED, entry.place)
-        self._applied.note(_APPLIED, plan.configuration.name, [str(s) for s in plan.parts.settings])
-        for entry in self._journal.entries():
-            self._journal.forget(entry.kind, entry.place)
-        self._journal.finish()
+        self._applied.keep(plan.configuration.name, [str(s) for s in plan.parts.settings])
 
     def undo(self) -> None:
         """Restore the original values of the applied configuration, after those of an unfinished sweep.
@@ -280,8 +274,9 @@ class PermanentConfiguration:
         Raises:
             CephfitError: lists what could not be restored; it stays in the target's journal.
         """
+        self._applied.finish_move()
         self._target.reset()
-        self._take_in()
+        self._applied.take_in()
         self._target.expect_new_pgs()
         self._target.reset()
 
@@ -304,16 +299,6 @@ class PermanentConfiguration:
                 remedy="repair it first; mute known warnings that do not affect performance: "
                 "`ceph health mute CODE`",
             )
-
-    def _take_in(self) -> None:
-        """Move the original values of the applied configuration to the target's journal."""
-        for entry in self._applied.entries(_APPLIED):
-            self._applied.forget(entry.kind, entry.place)
-        for entry in self._applied.entries():
-            self._journal.note(entry.kind, entry.place, entry.was)
-        for entry in self._applied.entries():
-            self._applied.forget(entry.kind, entry.place)
-        self._applied.finish()
 
     def _apply(self, plan: PermanentPlan) -> tuple[int, ...]:
         declared = {plan.pool: _as_declared(plan.parts.pool)} if plan.pool else {}
