@@ -241,14 +241,15 @@ class PermanentConfiguration:
     def watch(self, plan: PermanentPlan, *, seconds: float, poll_seconds: float = 1.0) -> None:
         """Watch the health after ``apply``; undo the configuration if it becomes and stays worse.
 
+        A cluster that does not report its health counts as one that is not healthy.
+
         Raises:
             ClusterError: it did; states why, and that everything was undone.
         """
         started = time.monotonic()
         bad_since: float | None = None
         while True:
-            self._target.expect_new_pgs()
-            why = problems(self._target.health(), moving=plan.moves_data)
+            why = self._problems(plan)
             now = time.monotonic()
             bad_since = (bad_since if bad_since is not None else now) if why else None
             if bad_since is not None and now - bad_since >= _TAKEN_BACK_AFTER_SECONDS:
@@ -258,6 +259,13 @@ class PermanentConfiguration:
             if bad_since is None and now - started >= seconds:
                 return
             time.sleep(poll_seconds)
+
+    def _problems(self, plan: PermanentPlan) -> tuple[str, ...]:
+        try:
+            self._target.expect_new_pgs()
+            return problems(self._target.health(), moving=plan.moves_data)
+        except CephfitError as error:
+            return (f"its health cannot be read: {error.what}",)
 
     def finish_move(self) -> None:
         """Finish ``keep`` or the start of an ``undo`` in which a process was killed."""

@@ -1,6 +1,7 @@
 """A permanent configuration without a cluster: killed at every write of its journals, watched, and undone."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count, cycle, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from cephfit.core.errors import CephfitError, ClusterError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import Health
 from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.targets.ceph import permanent_configuration
 from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.ceph.permanent_configuration import PermanentConfiguration, PermanentPlan
 
@@ -36,7 +38,8 @@ class Cluster:
         self.folder = folder
         self.options = dict(ORIGINAL)
         self.refuses = ""
-        self.health: Iterator[Health | CephfitError] = iter(())
+        self.reports: Iterator[Health | CephfitError] = iter(())
+        """Of its health, in order; then it is healthy."""
 
     def process(self) -> "Process":
         return Process(self)
@@ -102,7 +105,7 @@ class Process:
         return ()
 
     def health(self) -> Health:
-        found = next(self.cluster.health, Health(True))
+        found = next(self.cluster.reports, Health(True))
         if isinstance(found, CephfitError):
             raise found
         return found
@@ -240,3 +243,55 @@ def test_opening_a_target_finishes_what_a_killed_process_was_keeping(
     assert not (cluster.folder / "journal.jsonl").exists()
     assert target.permanent().in_place() == "first"
     assert [u.what for u in target.permanent().undoings()] == ["option osd_max_backfills of osd"]
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let 1 s pass at each look at the clock."""
+    seconds = count()
+    clock = SimpleNamespace(monotonic=lambda: float(next(seconds)), sleep=lambda _: None)
+    monkeypatch.setattr(permanent_configuration, "time", clock)
+
+
+BAD = Health(False, ("OSD_DOWN: 1 osds down",))
+MUTE = ClusterError("no monitor answers", where="mon")
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("reports", [[BAD], [MUTE], [BAD, MUTE]])
+def test_health_that_is_bad_or_cannot_be_read_for_10_s_undoes_it(
+    cluster: Cluster, reports: list[Health | CephfitError]
+) -> None:
+    process = cluster.process()
+    plan = process.plan(FIRST)
+    process.permanent.apply(plan)
+    cluster.reports = cycle(reports)
+    why = "its health cannot be read: no monitor answers|OSD_DOWN: 1 osds down"
+    with pytest.raises(ClusterError, match=f"the cluster is not healthy: ({why}). Everything was undone"):
+        process.permanent.watch(plan, seconds=60)
+    assert cluster.options == ORIGINAL
+    assert process.permanent.in_place() == ""
+
+
+@pytest.mark.usefixtures("hasty")
+def test_health_that_cannot_be_read_for_a_moment_undoes_nothing(cluster: Cluster) -> None:
+    process = cluster.process()
+    plan = process.plan(FIRST)
+    process.permanent.apply(plan)
+    cluster.reports = iter([MUTE] * 5)
+    process.permanent.watch(plan, seconds=3)
+    assert next(cluster.reports, None) is None, "the watch lasted until the cluster was healthy again"
+    assert cluster.options["osd_max_backfills"] == "3"
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_cannot_be_undone_while_the_cluster_is_away_stays_in_the_journal(cluster: Cluster) -> None:
+    process = cluster.process()
+    plan = process.plan(FIRST)
+    process.permanent.apply(plan)
+    cluster.reports, process.reset = repeat(MUTE), Mock(side_effect=MUTE)  # type: ignore[method-assign]
+    with pytest.raises(ClusterError, match="Undoing it failed as well") as caught:
+        process.permanent.watch(plan, seconds=60)
+    assert "cephfit restore" in caught.value.remedy
+    cluster.process().restore(applied=False)
+    assert cluster.options == ORIGINAL
