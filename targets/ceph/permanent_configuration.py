@@ -66,7 +66,8 @@ class PermanentPlan:
         restarts: OSDs to restart.
         pool_change: change of the pool; None without pool settings.
         present: values before the change.
-        earlier: configuration that was applied before; its other settings are undone. Empty without one.
+        earlier: configuration that was applied before; its other settings are undone, and all of them if applying
+            this one fails. Empty without one.
         faults: why it must not be applied.
         warnings: sentences for the user.
     """
@@ -214,7 +215,9 @@ class PermanentConfiguration:
         )
 
     def apply(self, plan: PermanentPlan) -> tuple[str, ...]:
-        """Apply a plan, and read everything back. On any failure the original state is restored.
+        """Apply a plan, and read everything back. On any failure the state without any configuration is restored.
+
+        So a configuration that was applied before is undone too, and must be applied again.
 
         Returns:
             The names of the daemons that were restarted.
@@ -233,9 +236,9 @@ class PermanentConfiguration:
                     f"these settings did not take effect: {'; '.join(wrong)}", where=self._target.name
                 )
         except RefusedError as refused:
-            raise self._undone(ClusterError(str(refused), where=self._target.name)) from None
+            raise self._undone(plan, ClusterError(str(refused), where=self._target.name)) from None
         except CephfitError as error:
-            raise self._undone(error) from None
+            raise self._undone(plan, error) from None
         return tuple(f"osd.{osd}" for osd in restarted)
 
     def watch(self, plan: PermanentPlan, *, seconds: float, poll_seconds: float = 1.0) -> None:
@@ -253,9 +256,8 @@ class PermanentConfiguration:
             now = time.monotonic()
             bad_since = (bad_since if bad_since is not None else now) if why else None
             if bad_since is not None and now - bad_since >= _TAKEN_BACK_AFTER_SECONDS:
-                raise self._undone(
-                    ClusterError(f"the cluster is not healthy: {'; '.join(why)}", where=self._target.name)
-                )
+                error = ClusterError(f"the cluster is not healthy: {'; '.join(why)}", where=self._target.name)
+                raise self._undone(plan, error)
             if bad_since is None and now - started >= seconds:
                 return
             time.sleep(poll_seconds)
@@ -332,8 +334,8 @@ class PermanentConfiguration:
             found += self._greater.read_back(parts.hosts, ())[1]
         return found
 
-    def _undone(self, error: CephfitError) -> ClusterError:
-        """Undo everything after a failure; return the error to raise."""
+    def _undone(self, plan: PermanentPlan, error: CephfitError) -> ClusterError:
+        """Undo everything after a failure, also what was applied before; return the error to raise."""
         tried = ErrorCollector()
         self._target.expect_new_pgs()
         tried.make(self._target.reset)
@@ -345,7 +347,11 @@ class PermanentConfiguration:
                 where=error.where,
                 remedy="run `cephfit restore` when the cause is repaired; the original values are in the journal",
             )
-        return ClusterError(f"{error.what}. Everything was undone", where=error.where, remedy=error.remedy)
+        what, remedy = f"{error.what}. Everything was undone", error.remedy
+        if plan.earlier:
+            what += f", also {plan.earlier}, which was applied before"
+            remedy = "; ".join(filter(None, (remedy, f"apply {plan.earlier} again if it is to stay")))
+        return ClusterError(what, where=error.where, remedy=remedy)
 
     @staticmethod
     def _risks(parts: Parts, accepted: Sequence[str]) -> list[tuple[Setting, str]]:

@@ -14,6 +14,7 @@ from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.delivery.central_config import CONFIG
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.delivery.shell_commands import Present, parts_of
+from cephfit.cli.cluster.apply_command import _print_plan
 from cephfit.core.errors import CephfitError, ClusterError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import Health
@@ -295,3 +296,32 @@ def test_what_cannot_be_undone_while_the_cluster_is_away_stays_in_the_journal(cl
     assert "cephfit restore" in caught.value.remedy
     cluster.process().restore(applied=False)
     assert cluster.options == ORIGINAL
+
+
+def test_a_failed_application_undoes_the_configuration_before_and_names_it(cluster: Cluster) -> None:
+    cluster.process().apply(FIRST)
+    cluster.refuses = "osd_recovery_max_active"
+    with pytest.raises(ClusterError) as caught:
+        cluster.process().apply(SECOND)
+    assert caught.value.what == (
+        "osd_recovery_max_active is refused. Everything was undone, also first, which was applied before"
+    )
+    assert caught.value.remedy == "apply first again if it is to stay"
+    assert cluster.options == ORIGINAL
+    assert cluster.process().permanent.in_place() == ""
+
+
+def test_the_plan_says_that_a_failure_undoes_the_configuration_before(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.process().apply(FIRST)
+    _print_plan(cluster.process().plan(SECOND), "fake", "")
+    assert "If this fails, all of first is undone too" in capsys.readouterr().out
+
+
+def test_a_failure_without_a_configuration_before_names_none(cluster: Cluster) -> None:
+    cluster.refuses = "osd_recovery_max_active"
+    with pytest.raises(ClusterError) as caught:
+        cluster.process().apply(SECOND)
+    assert caught.value.what.endswith("Everything was undone")
+    assert caught.value.remedy == ""
