@@ -48,6 +48,13 @@ class Lockstep:
             yield self._barrier
         finally:
             self._barrier = None
+            with self._lock:  # a thread that was ended may not have come to it
+                self._within = 0
+                self._entered.close()
+
+    def between(self) -> AbstractContextManager[object]:
+        """Return a block during which no thread enters or leaves the shared context."""
+        return self._lock
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -58,6 +65,7 @@ class Lockstep:
             return
         wait(barrier)
         with self._lock:
+            _let_end_arrive()
             if not self._within:
                 self._entered.enter_context(self._shared())
             self._within += 1
@@ -66,9 +74,10 @@ class Lockstep:
             yield
         finally:
             with self._lock:
+                _let_end_arrive()
                 self._within -= 1
                 if not self._within:
-                    self._entered.pop_all().close()
+                    self._entered.close()
         wait(barrier)
 
 
@@ -90,6 +99,12 @@ class OtherClientError(ClusterError):
 
 class _EndedError(BaseException):
     """Ends the thread of a client when the program is interrupted."""
+
+
+def _let_end_arrive() -> None:
+    """Raise ``_EndedError`` here if it is due in this thread: the interpreter looks for it at calls and loops."""
+    for _ in range(2):
+        pass
 
 
 @dataclass(slots=True)
@@ -151,7 +166,7 @@ def run_together(
                 run.is_over.wait()
         except BaseException:
             barrier.abort()
-            _end([run for run in started if not run.is_over.is_set()])
+            _end(started, lockstep)
             raise
     _raise_first([run for run in runs if run.error is not None])
     return {run.client.name: run.result for run in runs if run.result is not None}
@@ -173,16 +188,21 @@ def _raise_first(failed: Sequence[_Run]) -> None:
         raise error
 
 
-def _end(runs: Sequence[_Run]) -> None:
+def _end(started: Sequence[_Run], lockstep: Lockstep) -> None:
     """End the threads of clients: each unwinds, which ends its programs; return when all have ended.
+
+    A thread that enters or leaves the shared context does so completely first: else the limits of the disks, for
+    example, would stay lifted.
 
     A thread that waits for a program without a time limit does not notice. So the program that it started last is
     killed after a moment, then the one before. Those that it starts to clean up are left alone.
     """
-    programs = [_programs_of(run.thread) for run in runs]
-    for run in runs:
-        ended = ctypes.py_object(_EndedError)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(run.thread.ident or 0), ended)
+    with lockstep.between():
+        runs = [run for run in started if not run.is_over.is_set()]
+        programs = [_programs_of(run.thread) for run in runs]
+        for run in runs:
+            ended = ctypes.py_object(_EndedError)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(run.thread.ident or 0), ended)
     while any(programs):
         until = time.monotonic() + _UNWIND_SECONDS
         for run in runs:

@@ -5,9 +5,10 @@ needs a new image, a new pool, a new OSD or access to clients is in ``Parts.by_h
 what exists.
 """
 
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cephfit.ceph.crush.data_placement import Placement, placement_of
 from cephfit.ceph.delivery.central_config import Place
@@ -33,6 +34,7 @@ _PLACING = ("devices.", "primary.", "failure_domain", "classes.")
 _FIRST_POOL_KEYS = ("size", "min_size", "pg_num", "pgp_num", "crush_rule")
 _OPTIONAL_POOL_KEYS = ("compression_", "csum_")
 """Prefixes of pool keys that `unset` removes; a new pool has none of them (Ceph's manual, "Set Pool Values")."""
+_OWN_SECTION = re.compile(r"osd\.\d+")
 _RESTART_SECONDS = 30
 """Pause in the loop of restarts: the orchestrator restarts a daemon some seconds after the command."""
 
@@ -182,7 +184,7 @@ def _option_commands(
     for setting in sorted(options.settings, key=lambda s: (s.key, _strength(s.scope))):
         value = as_ceph_writes(setting.value)
         if "/" in setting.scope and not acts_at_runtime(setting.key):
-            yield _for_each_osd(setting, value)
+            yield _for_each_osd(setting, value, present)
             continue
         section = setting.scope
         yield Command(
@@ -200,15 +202,20 @@ def _undo_option(section: str, key: str, present: Present) -> str:
     return shlex.join(["ceph", "config", "set", section, key, before])
 
 
-def _for_each_osd(setting: Setting, value: str) -> Command:
-    """An OSD reads it before it reports its class and location, so that a masked section comes too late."""
+def _for_each_osd(setting: Setting, value: str, present: Present) -> Command:
+    """An OSD reads it before it reports its class and location, so that a masked section comes too late.
+
+    Undoing it removes the values of the scope's OSDs, then sets those that single OSDs had before.
+    """
     loop = f"for osd in {_osds_within(setting.scope)}; do ceph config"
     key = shlex.quote(setting.key)
+    stored = (present.stored or {}).items()
+    own = [place for place, _ in stored if place[1] == setting.key and _OWN_SECTION.fullmatch(place[0])]
     return Command(
         (setting,),
         f"{loop} set osd.$osd {key} {shlex.quote(value)}; done",
-        f"{loop} rm osd.$osd {key}; done",
-        f"ceph config dump | grep -w {key}",
+        "; ".join([f"{loop} rm osd.$osd {key}; done", *(_undo_option(*place, present) for place in own)]),
+        "" if present.stored is not None else f"ceph config dump | grep -w {key}",
     )
 
 
@@ -251,7 +258,16 @@ def _pool_commands(settings: Configuration, pool: str, present: Present) -> Iter
     for setting in ordered:
         if setting in placing:
             continue
-        yield _pool_command((setting,), pool, setting.key, given[setting.key], present)
+        command = _pool_command((setting,), pool, setting.key, given[setting.key], present)
+        if setting.key == "size":
+            # Ceph resets min_size whenever size is set, so that min_size comes after it in both directions.
+            least = _pool_command((), pool, "min_size", given.get("min_size", ""), present)
+            look = " && ".join(filter(None, (command.look, least.look)))
+            yield replace(command, undo=f"{command.undo} && {least.undo}", look=look)
+        elif setting.key == "min_size" and "size" in given:
+            yield replace(command, undo="", look="")
+        else:
+            yield command
     if placement is not None:
         yield from _placement_commands(placement, placing, pool, present)
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephfit.ceph.admin.answers import RefusedError
+from cephfit.ceph.admin.daemons import running_daemons
 from cephfit.ceph.admin.older_releases import listed_pgs, stored_nbytes
 from cephfit.ceph.crush import live_map
 from cephfit.ceph.crush.proposal import Movement, Proposal, movement
 from cephfit.ceph.options.option import same_value
 from cephfit.ceph.pools.cache_tier import release_note, why_no_tiers
 from cephfit.ceph.pools.erasure import code_differences, profile_of
-from cephfit.ceph.pools.osd_capacity import few_pgs_of
+from cephfit.ceph.pools.osd_capacity import few_pgs_of, pool_defaults
 from cephfit.ceph.pools.own_pools import PoolDeletion, Pools
 from cephfit.ceph.pools.pool_keys import VALUE_TYPES
 from cephfit.ceph.pools.pool_plan import PoolPlan, Role, own_rule, plan_pools
@@ -38,7 +39,8 @@ class PoolChange:
         plan: required pool.
         state: ``new``; ``ours`` (created by cephfit); ``adopted`` (existed before, may be changed); ``theirs``
             (existed before, must not be changed).
-        values: key to (present value, required value) where they differ; None without a present value.
+        values: key to (present value, required value) where they differ; None without a present value. With
+            ``size`` there is always ``min_size``, after it.
         moved: data that these changes move.
     """
 
@@ -266,18 +268,30 @@ class DeclaredPools:
         return PoolChange(plan, state, values, self._moved(plan, dumped, values, proposal))
 
     def _differences(self, plan: PoolPlan, dumped: Mapping[str, Any]) -> dict[str, tuple[str | None, str]]:
-        """Return key to (present value, planned value), where an existing pool differs from its plan."""
+        """Return key to (present value, planned value), where an existing pool differs from its plan.
+
+        Ceph resets ``min_size`` whenever ``size`` is set, also to its present value
+        (OSDMonitor::prepare_command_pool_set). So ``min_size`` follows each change of ``size``.
+        """
         required = _required(plan)
         # PGs are split and merged a few at a time: the monitors' target counts.
         heading_for = {
             "pg_num": dumped.get("pg_num_target"),
             "pgp_num": dumped.get("pg_placement_num_target"),
         }
-        now = {key: heading_for.get(key) or self._value(plan.name, key) for key in required}
+        now = {key: heading_for.get(key) or self._value(plan.name, key) for key in (*required, "min_size")}
+
+        def differs(key: str) -> bool:
+            got = now[key]
+            return got is None or not same_value(VALUE_TYPES.get(key, "str"), required[key], str(got))
+
+        is_resized = "size" in required and differs("size")
+        if is_resized or ("size" in required and self._journal.get(_VALUE, f"{plan.name} min_size")):
+            required.setdefault("min_size", self._default_min_size(required["size"]))
         values = {
-            key: (None if now[key] is None else str(now[key]), then)
-            for key, then in required.items()
-            if now[key] is None or not same_value(VALUE_TYPES.get(key, "str"), then, str(now[key]))
+            key: (None if now[key] is None else str(now[key]), required[key])
+            for key in sorted(required, key=_place_of)
+            if differs(key) or (is_resized and key == "min_size")
         }
         if plan.erasure:
             profile = profile_of(self._admin, dumped.get("erasure_code_profile", ""))
@@ -342,15 +356,17 @@ class DeclaredPools:
         plan = change.plan
         if plan.placement is not None:
             self._pools.places.ensure(self._pools.wishes([plan], where=f"pool {plan.name}"))
-        for key, (now, then) in change.values.items():
-            self._journal.note(_VALUE, f"{plan.name} {key}", now)
+        # The size is noted last: undoing it resets min_size, whose original value must be known then.
+        for key in sorted(change.values, key=_place_of, reverse=True):
+            self._journal.note(_VALUE, f"{plan.name} {key}", change.values[key][0])
+        for key, (_, then) in change.values.items():
             self._set(plan.name, key, then)
 
     def _give_back(self, name: str, but: Collection[str] = ()) -> list[str]:
         done = []
-        for entry in reversed(self._journal.entries(_VALUE)):
-            pool, _, key = entry.place.rpartition(" ")
-            if pool != name or key in but:
+        entries = [(*e.place.rpartition(" ")[::2], e) for e in reversed(self._journal.entries(_VALUE))]
+        for pool, key, entry in sorted(entries, key=lambda found: _place_of(found[1])):
+            if pool != name or key in but or (key == "min_size" and "size" in but):
                 continue
             if self._dumped(pool) is not None:
                 # `unset` is Ceph's word for a pool without a specific value (compression_*, csum_*).
@@ -358,6 +374,9 @@ class DeclaredPools:
                 done.append(f"pool {pool} has {key} = {'nothing' if entry.was is None else entry.was} again")
             self._journal.forget(_VALUE, entry.place)
         return done
+
+    def _default_min_size(self, size: str) -> str:
+        return str(pool_defaults(self._admin, running_daemons(self._admin)).min_size_of(int(size)))
 
     def _set(self, pool: str, key: str, value: str) -> None:
         sure = {"yes_i_really_mean_it": True} if (key, value) == ("size", "1") else {}
@@ -383,6 +402,11 @@ class DeclaredPools:
     def _release(self) -> str:
         words = next(iter(self._admin.command("versions")["mon"]), "").split()
         return words[2] if len(words) > 2 else ""
+
+
+def _place_of(key: str) -> int:
+    """Return the sort key of a change and of its undoing: ``size``, then ``min_size``, then the others."""
+    return ("size", "min_size").index(key) if key in ("size", "min_size") else 2
 
 
 def _required(plan: PoolPlan) -> dict[str, str]:

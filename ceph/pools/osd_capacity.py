@@ -64,10 +64,12 @@ class PoolDefaults:
     Attributes:
         size: copies.
         pg_num: placement groups.
+        min_size: copies that a PG needs to serve clients; 0 for half of the copies, rounded up.
     """
 
     size: int
     pg_num: int
+    min_size: int = 0
 
     def n_pgs(self, plan: PoolPlan) -> int:
         return int(plan.values.get("pg_num", self.pg_num))
@@ -75,6 +77,10 @@ class PoolDefaults:
     def n_copies(self, plan: PoolPlan) -> int:
         """Return the copies or chunks of each object."""
         return plan.size if plan.erasure else int(plan.values.get("size", self.size))
+
+    def min_size_of(self, size: int) -> int:
+        """Return the ``min_size`` that Ceph gives a pool with ``size`` copies (get_osd_pool_default_min_size)."""
+        return min(self.min_size, size) if self.min_size else size - size // 2
 
 
 def pool_defaults(admin: CephAdmin, daemons: Sequence[Daemon]) -> PoolDefaults:
@@ -84,7 +90,11 @@ def pool_defaults(admin: CephAdmin, daemons: Sequence[Daemon]) -> PoolDefaults:
         shown = {e["name"]: e["value"] for e in admin.command("config show", who=monitor.name)}
     except RefusedError:  # before Mimic
         shown = {}
-    return PoolDefaults(int(shown.get("osd_pool_default_size", 3)), int(shown.get("osd_pool_default_pg_num", 32)))
+    return PoolDefaults(
+        int(shown.get("osd_pool_default_size", 3)),
+        int(shown.get("osd_pool_default_pg_num", 32)),
+        int(shown.get("osd_pool_default_min_size", 0)),
+    )
 
 
 class OsdCapacity:

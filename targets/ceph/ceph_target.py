@@ -38,9 +38,10 @@ from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollec
 from cephfit.measure.validity.disturbances import MapWatch, Mark
 from cephfit.measure.validity.foreign_io import ForeignIoInPool
 from cephfit.targets import abilities
+from cephfit.targets.ceph.applied_values import APPLIED_FILE, AppliedValues
 from cephfit.targets.ceph.cluster_changes import ClusterChanges, Forecast, FreeCapacity
 from cephfit.targets.ceph.only_pool import OnlyPool
-from cephfit.targets.ceph.permanent_configuration import APPLIED_FILE, PermanentConfiguration
+from cephfit.targets.ceph.permanent_configuration import PermanentConfiguration
 from cephfit.targets.ceph.volume_clients import VolumeClients
 from cephfit.targets.ceph.volume_clients import fill as fill_volumes
 from cephfit.targets.ceph.whole_cluster import WholeCluster
@@ -157,6 +158,10 @@ class CephTarget(
         self._folder = folder
         self.only_pool = only_pool
         self._journal = journal
+        self._applied = Journal(folder / APPLIED_FILE, read_only=not for_change)
+        self._applied_values = AppliedValues(journal, self._applied)
+        if for_change:
+            self._applied_values.finish_move()
         self._catalogue = options.Catalogue(admin)
         self._volumes = Volumes(images)
         self._clients = VolumeClients(name, access=access, folder=folder, volumes=self._volumes, adapters=adapters)
@@ -219,7 +224,7 @@ class CephTarget(
             self._admin,
             self._catalogue,
             self._journal,
-            Journal(self._folder / APPLIED_FILE, read_only=not self._for_change),
+            self._applied,
             changes=self._changes,
             greater=self._around.greater,
         )
@@ -265,7 +270,7 @@ class CephTarget(
 
     def undoings(self) -> Sequence[Undoing]:
         """Return what ``reset`` would restore now."""
-        return self._forecast.undoings()
+        return () if self._applied_values.is_keeping() else self._forecast.undoings()
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True

@@ -25,12 +25,10 @@ from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import CephAdmin, Health
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.preview import Difference, Undoing
+from cephfit.targets.ceph.applied_values import AppliedValues
 from cephfit.targets.ceph.cluster_preview import CurrentValues, option_differences
 from cephfit.targets.ceph.whole_cluster import WholeCluster
 
-APPLIED_FILE = "applied.jsonl"
-"""Name of the journal with the original values of a permanent configuration, in the target's folder."""
-_APPLIED = "applied configuration"
 _TAKEN_BACK_AFTER_SECONDS = 10.0
 """A change makes PGs peer again for some seconds; a problem that lasts longer is one."""
 _ROUTINE = re.compile(r"\d+ PGs active\+clean(\+(scrubbing|deep|snaptrim|snaptrim_wait))+")
@@ -68,7 +66,8 @@ class PermanentPlan:
         restarts: OSDs to restart.
         pool_change: change of the pool; None without pool settings.
         present: values before the change.
-        earlier: configuration that was applied before; its other settings are undone. Empty without one.
+        earlier: configuration that was applied before; its other settings are undone, and all of them if applying
+            this one fails. Empty without one.
         faults: why it must not be applied.
         warnings: sentences for the user.
     """
@@ -149,20 +148,18 @@ class PermanentConfiguration:
         self._admin = admin
         self._catalogue = catalogue
         self._journal = journal
-        self._applied = applied
+        self._applied = AppliedValues(journal, applied)
         self._changes = changes
         self._greater = greater
         self._pools = changes.declared_pools(journal)
 
     def in_place(self) -> str:
         """Return the name of the configuration that was applied; empty without one."""
-        entries = self._applied.entries()
-        named = [e.place for e in entries if e.kind == _APPLIED]
-        return named[-1] if named else "an earlier configuration" if entries else ""
+        return self._applied.in_place()
 
     def undoings(self) -> tuple[Undoing, ...]:
         """Return what undoing the applied configuration would restore, newest first."""
-        return tuple(_undoing(e) for e in reversed(self._applied.entries()) if e.kind != _APPLIED)
+        return tuple(_undoing(e) for e in reversed(self._applied.entries()))
 
     def plan(
         self, configuration: Configuration, *, pool: str = "", accept_risk: Sequence[str] = ()
@@ -218,7 +215,9 @@ class PermanentConfiguration:
         )
 
     def apply(self, plan: PermanentPlan) -> tuple[str, ...]:
-        """Apply a plan, and read everything back. On any failure the original state is restored.
+        """Apply a plan, and read everything back. On any failure the state without any configuration is restored.
+
+        So a configuration that was applied before is undone too, and must be applied again.
 
         Returns:
             The names of the daemons that were restarted.
@@ -227,8 +226,9 @@ class PermanentConfiguration:
             ClusterError: the plan has faults, the cluster is not healthy or refuses, or a setting has no effect.
             HostError: a host refuses.
         """
+        self._applied.finish_move()
         self._require(plan)
-        self._take_in()
+        self._applied.take_in()
         try:
             restarted = self._apply(plan)
             if wrong := self._mismatches(plan.parts):
@@ -236,13 +236,15 @@ class PermanentConfiguration:
                     f"these settings did not take effect: {'; '.join(wrong)}", where=self._target.name
                 )
         except RefusedError as refused:
-            raise self._undone(ClusterError(str(refused), where=self._target.name)) from None
+            raise self._undone(plan, ClusterError(str(refused), where=self._target.name)) from None
         except CephfitError as error:
-            raise self._undone(error) from None
+            raise self._undone(plan, error) from None
         return tuple(f"osd.{osd}" for osd in restarted)
 
     def watch(self, plan: PermanentPlan, *, seconds: float, poll_seconds: float = 1.0) -> None:
         """Watch the health after ``apply``; undo the configuration if it becomes and stays worse.
+
+        A cluster that does not report its health counts as one that is not healthy.
 
         Raises:
             ClusterError: it did; states why, and that everything was undone.
@@ -250,29 +252,31 @@ class PermanentConfiguration:
         started = time.monotonic()
         bad_since: float | None = None
         while True:
-            self._target.expect_new_pgs()
-            why = problems(self._target.health(), moving=plan.moves_data)
+            why = self._problems(plan)
             now = time.monotonic()
             bad_since = (bad_since if bad_since is not None else now) if why else None
             if bad_since is not None and now - bad_since >= _TAKEN_BACK_AFTER_SECONDS:
-                raise self._undone(
-                    ClusterError(f"the cluster is not healthy: {'; '.join(why)}", where=self._target.name)
-                )
+                error = ClusterError(f"the cluster is not healthy: {'; '.join(why)}", where=self._target.name)
+                raise self._undone(plan, error)
             if bad_since is None and now - started >= seconds:
                 return
             time.sleep(poll_seconds)
 
+    def _problems(self, plan: PermanentPlan) -> tuple[str, ...]:
+        try:
+            self._target.expect_new_pgs()
+            return problems(self._target.health(), moving=plan.moves_data)
+        except CephfitError as error:
+            return (f"its health cannot be read: {error.what}",)
+
+    def finish_move(self) -> None:
+        """Finish ``keep`` or the start of an ``undo`` in which a process was killed."""
+        self._applied.finish_move()
+
     def keep(self, plan: PermanentPlan) -> None:
         """Make the change permanent: move its original values out of the target's journal."""
         self._greater.release_locks()
-        for entry in self._journal.entries():
-            self._applied.note(entry.kind, entry.place, entry.was)
-        for entry in self._applied.entries(_APPLIED):
-            self._applied.forget(_APPLIED, entry.place)
-        self._applied.note(_APPLIED, plan.configuration.name, [str(s) for s in plan.parts.settings])
-        for entry in self._journal.entries():
-            self._journal.forget(entry.kind, entry.place)
-        self._journal.finish()
+        self._applied.keep(plan.configuration.name, [str(s) for s in plan.parts.settings])
 
     def undo(self) -> None:
         """Restore the original values of the applied configuration, after those of an unfinished sweep.
@@ -280,8 +284,9 @@ class PermanentConfiguration:
         Raises:
             CephfitError: lists what could not be restored; it stays in the target's journal.
         """
+        self._applied.finish_move()
         self._target.reset()
-        self._take_in()
+        self._applied.take_in()
         self._target.expect_new_pgs()
         self._target.reset()
 
@@ -304,16 +309,6 @@ class PermanentConfiguration:
                 remedy="repair it first; mute known warnings that do not affect performance: "
                 "`ceph health mute CODE`",
             )
-
-    def _take_in(self) -> None:
-        """Move the original values of the applied configuration to the target's journal."""
-        for entry in self._applied.entries(_APPLIED):
-            self._applied.forget(entry.kind, entry.place)
-        for entry in self._applied.entries():
-            self._journal.note(entry.kind, entry.place, entry.was)
-        for entry in self._applied.entries():
-            self._applied.forget(entry.kind, entry.place)
-        self._applied.finish()
 
     def _apply(self, plan: PermanentPlan) -> tuple[int, ...]:
         declared = {plan.pool: _as_declared(plan.parts.pool)} if plan.pool else {}
@@ -339,8 +334,8 @@ class PermanentConfiguration:
             found += self._greater.read_back(parts.hosts, ())[1]
         return found
 
-    def _undone(self, error: CephfitError) -> ClusterError:
-        """Undo everything after a failure; return the error to raise."""
+    def _undone(self, plan: PermanentPlan, error: CephfitError) -> ClusterError:
+        """Undo everything after a failure, also what was applied before; return the error to raise."""
         tried = ErrorCollector()
         self._target.expect_new_pgs()
         tried.make(self._target.reset)
@@ -352,7 +347,11 @@ class PermanentConfiguration:
                 where=error.where,
                 remedy="run `cephfit restore` when the cause is repaired; the original values are in the journal",
             )
-        return ClusterError(f"{error.what}. Everything was undone", where=error.where, remedy=error.remedy)
+        what, remedy = f"{error.what}. Everything was undone", error.remedy
+        if plan.earlier:
+            what += f", also {plan.earlier}, which was applied before"
+            remedy = "; ".join(filter(None, (remedy, f"apply {plan.earlier} again if it is to stay")))
+        return ClusterError(what, where=error.where, remedy=remedy)
 
     @staticmethod
     def _risks(parts: Parts, accepted: Sequence[str]) -> list[tuple[Setting, str]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interrupts import Interrupted, interrupt_when
 
 from cephfit.core.errors import ClusterError, InputError, LackingError
 from cephfit.core.protocols import Applied, Client, Health, NullProgress, Target, Workload
@@ -142,6 +143,32 @@ class FullSpeed:
         self.is_lifted = False
 
 
+class SlowLimits:
+    """Limits that are lifted and set again in many steps, as by programs."""
+
+    def __init__(self, *, slow: str) -> None:
+        self.slow = slow
+        self.now = ""
+        self.is_lifted = False
+
+    def _take_steps(self, what: str) -> None:
+        self.now = what
+        until = time.monotonic() + (2.0 if what == self.slow else 0.0)
+        while time.monotonic() < until:
+            time.sleep(0.01)
+        self.now = ""
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        self.is_lifted = True
+        self._take_steps("lifting")
+        try:
+            yield
+        finally:
+            self._take_steps("limiting")
+            self.is_lifted = False
+
+
 def clients(n: int) -> list[Client]:
     return [Client(f"c{i}", {}, 1 << 20) for i in range(n)]
 
@@ -259,6 +286,18 @@ def test_one_client_that_has_everything_is_seen_in_the_fairness() -> None:
     assert ClientRates.of([8.0, 0.0, 0.0, 0.0]).fairness == pytest.approx(0.25)
     assert ClientRates.of([2.0, 4.0]).median == 3.0
     assert ClientRates.of([5.0, 5.0, 5.0]).fairness == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("during", ["lifting", "limiting"])
+def test_an_interrupt_leaves_no_limit_lifted(during: str) -> None:
+    limits = SlowLimits(slow=during)
+    step = Lockstep(limits)
+    with pytest.raises(Interrupted), interrupt_when(lambda: limits.now == during) as moments:
+        run_together(Steps(step), clients(3), 20.0, seeds=[1, 2, 3], lockstep=step)
+    assert moments, "it was interrupted before its end"
+    assert time.monotonic() - moments[0] < 10, "the others are ended"
+    assert not limits.is_lifted
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("client ")]
 
 
 CHILD = """

@@ -86,8 +86,8 @@ def command(
     Without --target it prints the shell commands that apply it and those that undo it. With --target it shows
     the change of every setting, the restarts and the data that would move. With --apply it does it: the cluster
     must be healthy, every original value is in a journal on disk before it is changed, every setting is read back,
-    and the health is watched. If anything fails, everything is undone. Later, `cephfit restore --applied` undoes
-    it.
+    and the health is watched. If anything fails, everything is undone, also a configuration that was applied
+    before. Later, `cephfit restore --applied` undoes it.
     """
     from cephfit.operations.recommended import of_store, of_sweep
 
@@ -213,7 +213,10 @@ def _print_plan(plan: PermanentPlan, name: str, warning: str) -> None:
     for sentence in filter(None, (warning, *plan.warnings)):
         click.echo(f"Note: {sentence}")
     if plan.earlier:
-        click.echo(f"Note: {plan.earlier} was applied before; its other settings are undone")
+        click.echo(
+            f"Note: {plan.earlier} was applied before; its other settings are undone. If this fails, all of "
+            f"{plan.earlier} is undone too"
+        )
     if plan.differences:
         click.echo()
         rows = [

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cephfit.ceph.admin.answers import RefusedError
+from cephfit.ceph.crush.proposal import Movement
 from cephfit.ceph.delivery.daemon_options import DaemonOptions
 from cephfit.ceph.delivery.option_delivery import OptionDelivery
 from cephfit.ceph.hosts.host_access import Hosts
@@ -21,6 +22,10 @@ CODED = {"crush_rule": "hdds", "metadata.crush_rule": "hdds", "metadata.size": "
 """An erasure-coded pool on rules that are there, so that the CRUSH map stays out of it."""
 
 
+class Killed(BaseException):
+    """Ends a process at once."""
+
+
 class Monitors:
     """A cluster's monitors and manager, as far as pools and erasure code profiles go."""
 
@@ -28,6 +33,10 @@ class Monitors:
         self.pools: dict[str, dict[str, Any]] = {}
         self.profiles: dict[str, dict[str, str]] = {"default": {"k": "2", "m": "2"}}
         self.commands: list[str] = []
+        self.changed: list[str] = []
+        """Keys and values of ``osd pool set``."""
+        self.dies_at: str = ""
+        """Such a key and value, before which the process is killed."""
         self.deaf_to: str = ""
         """A pool's value that is accepted and has no effect."""
 
@@ -77,6 +86,7 @@ class Monitors:
         code = self.profiles.get(profile, {})
         values = {"crush_rule": said.get("rule", "replicated_rule"), "pg_num": n_pgs, "pgp_num": n_pgs}
         values["size"] = int(code["k"]) + int(code["m"]) if code else 3
+        values["min_size"] = values["size"] - values["size"] // 2
         self.pools[pool] = {
             "pool": len(self.pools) + 1, "pool_name": pool, "crush_rule": 0, "tier_of": -1, "size": values["size"],
             "pg_num": n_pgs, "pg_placement_num": n_pgs, "erasure_code_profile": profile, "values": values,
@@ -90,8 +100,16 @@ class Monitors:
         return {var: values[var]}
 
     def _osd_pool_set(self, pool: str, var: str, val: str) -> None:
+        self.changed.append(f"{var} {val}")
+        if self.dies_at == f"{var} {val}":
+            raise Killed
+        values = self.pools[pool]["values"]
+        if var == "min_size" and int(val) > int(values["size"]):
+            raise RefusedError("pool min_size must be between 1 and size", code=errno.EINVAL)
         if var != self.deaf_to:
-            self.pools[pool]["values"][var] = val
+            values[var] = val
+        if var == "size":  # OSDMonitor::prepare_command_pool_set
+            values["min_size"] = str(int(val) - int(val) // 2)
         if var == "allow_ec_overwrites":
             self.pools[pool]["flags_names"] = "hashpspool,ec_overwrites"
 
@@ -216,3 +234,71 @@ def test_a_pool_with_few_pgs_is_reported_before_its_creation(monitors: Monitors,
     assert "`pg_num: 128` is enough" in said
     pools.apply(declared)
     assert pools.plan(declared).warnings == ()
+
+
+@pytest.fixture
+def vms(monitors: Monitors, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return the values of an existing pool; without a map, nothing moves."""
+    monkeypatch.setattr(DeclaredPools, "_moved", lambda *_: Movement(0, 0, 0))
+    monitors.command("osd pool create", pool="vms", pool_type="replicated", autoscale_mode="on", rule="ssds")
+    values: dict[str, Any] = monitors.pools["vms"]["values"]
+    return values
+
+
+def copies(values: dict[str, Any]) -> tuple[str, str]:
+    return str(values["size"]), str(values["min_size"])
+
+
+@pytest.mark.parametrize(
+    ("before", "declared", "after"),
+    [
+        (("2", "2"), {"size": "3"}, ("3", "2")),
+        (("3", "3"), {"min_size": "1", "size": "2"}, ("2", "1")),
+        (("3", "2"), {"size": "2", "min_size": "2"}, ("2", "2")),
+        (("3", "1"), {"min_size": "2"}, ("3", "2")),
+    ],
+)
+def test_a_change_of_size_includes_min_size_which_ceph_resets(
+    monitors: Monitors,
+    pools: DeclaredPools,
+    vms: dict[str, Any],
+    before: tuple[str, str],
+    declared: dict[str, str],
+    after: tuple[str, str],
+) -> None:
+    vms["size"], vms["min_size"] = before
+    (change,) = pools.apply({"vms": declared}, adopt=frozenset({"vms"})).changes
+    if "size" in declared:
+        assert list(change.values) == ["size", "min_size"]
+    assert change.values["min_size"] == (before[1], after[1])
+    assert copies(vms) == after
+    pools.give_back()
+    assert copies(vms) == before
+
+
+@pytest.mark.parametrize("dies_at", ["size 3", "min_size 2"])
+def test_a_change_of_size_that_was_killed_is_undone(
+    monitors: Monitors, tmp_path: Path, vms: dict[str, Any], dies_at: str
+) -> None:
+    vms["size"], vms["min_size"] = "2", "2"
+    monitors.dies_at = dies_at
+    with pytest.raises(Killed):
+        declared_pools(monitors, tmp_path, Journal(tmp_path / "p")).apply(
+            {"vms": {"size": "3"}}, adopt=frozenset({"vms"})
+        )
+    monitors.dies_at = ""
+    declared_pools(monitors, tmp_path, Journal(tmp_path / "p")).give_back()
+    assert copies(vms) == ("2", "2")
+
+
+def test_the_original_min_size_outlives_another_change_of_size(
+    monitors: Monitors, pools: DeclaredPools, vms: dict[str, Any]
+) -> None:
+    vms["size"], vms["min_size"] = "3", "3"
+    adopt = frozenset({"vms"})
+    pools.apply({"vms": {"size": "2", "min_size": "2"}}, adopt=adopt)
+    pools.give_back(but={"vms": ("size",)})
+    pools.apply({"vms": {"size": "2"}}, adopt=adopt)
+    assert copies(vms) == ("2", "1")
+    pools.give_back()
+    assert copies(vms) == ("3", "3")
