@@ -139,3 +139,20 @@ def test_the_earlier_name_of_the_option_placement_still_works(searched: Path, pr
     assert "2 x hdd" in now
     assert now == before
     assert "--lies" not in give(place_command.command, "--help").output
+
+
+def test_the_demand_is_that_of_all_machines(profile: str, figures: str) -> None:
+    Path(profile).write_text(json.dumps({**PROFILE, "description": {"duration_seconds": 100}}))
+    asked = sum(n for counts in PROFILE["accesses"].values() for n in counts.values()) / 100
+    found = {}
+    for count in (1, 8):
+        words = (f"{profile}:{count}", "--baselines", figures)
+        (found[count],) = json.loads(give(place_command.command, *words, "--json").output)["placements"]
+        assert found[count]["machines"] == count
+        assert found[count]["demand"]["accesses_per_s"] == pytest.approx(count * asked)
+    for one, eight in zip(found[1]["supply"], found[8]["supply"], strict=True):
+        assert eight["most"] == one["most"]
+        assert eight["headroom"]["value"] == pytest.approx(one["headroom"]["value"] / 8)
+    said = give(place_command.command, f"{profile}:8", "--baselines", figures).output
+    assert "8 machines: " in said
+    assert f"mean 8 x {asked:.1f}/s" in said

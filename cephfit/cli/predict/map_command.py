@@ -170,7 +170,7 @@ def command(
                 raise click.UsageError("--save: predictions by the scaling law belong to no load of the run")
             save, load = (False, load) if answer.load is None else (save, answer.load)
         answers = answers_of(wanted, model, confidence, profile, baselines, location, run_id, load)
-    supply = supply_or_reason(profile, baselines, confidence=confidence)
+    supply = supply_or_reason(profile, baselines, confidence=confidence).for_machines(clients or 1)
     varied = sensitivity_of(model_predictor, profile, baselines, predictions) if is_varied else None
     saved = stored and save is not False and lessons is None
     if saved and (not_saved := _save(location, run_id, load, profile, predictions)):

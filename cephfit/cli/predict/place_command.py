@@ -24,7 +24,7 @@ from cephfit.cli.terminal.output import json_option, print_json, print_table
 if TYPE_CHECKING:
     from cephfit.ceph.pools.pool_plan import Space
     from cephfit.cli.predict.volume_types import ImageChange
-    from cephfit.core.values.prediction import PredictionSet
+    from cephfit.cli.predict.joint_place import Candidate
     from cephfit.core.values.supply import SupplySet
     from cephfit.mapper.pool_choice import PoolChoice
 
@@ -92,8 +92,10 @@ def command(
     fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
     tier counts with the share of the measured data that it had capacity for.
 
-    With --space, --fill or --budget all workloads are placed together, with COUNT virtual machines each. The cost
-    is minimised where --at-least is given without --budget, else the performance is maximised.
+    COUNT virtual machines run the workload; without it, one.
+
+    With --space, --fill or --budget all workloads are placed together. The cost is minimised where --at-least is
+    given without --budget, else the performance is maximised.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
     from cephfit.cli.predict.joint_place import Candidate, placed_jointly, print_jointly
@@ -146,7 +148,7 @@ def command(
         for note in (*run_notes(measured), *(n for c in candidates for n in c.predictions.notes)):
             click.echo(f"Note: {note}")
         return
-    choices: list[tuple[PredictionSet, PoolChoice, SupplySet]] = []
+    choices: list[tuple[Candidate, PoolChoice, SupplySet]] = []
     for c in candidates:
         rivals = spaces or {p.configuration: None for p in c.predictions.predictions}
         costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
@@ -156,7 +158,8 @@ def command(
             refuse_unknown_costs(
                 [one.configuration for one in choice.candidates if one.status in good and one.cost is None], spaces
             )
-        choices.append((c.predictions, choice, supply_or_reason(c.profile, baselines, confidence=confidence)))
+        supply = supply_or_reason(c.profile, baselines, confidence=confidence).for_machines(c.count)
+        choices.append((c, choice, supply))
     changes = image_changes(
         rules, {choice.profile: [choice.chosen] for _, choice, _ in choices if choice.chosen}, types
     )
@@ -167,14 +170,15 @@ def command(
                 "placements": [
                     {
                         **choice.to_json(),
+                        "machines": c.count,
                         **_space_json(choice, spaces),
                         **supply.to_json(),
                         "fit": fit_of(supply, only=choice.chosen).to_json(),
                         "volume_type": types.get(choice.chosen),
-                        "notes": list(predictions.notes),
+                        "notes": list(c.predictions.notes),
                         "use": use.to_json() if (use := if_applicable(choice.chosen, location, run_id)) else None,
                     }
-                    for predictions, choice, supply in choices
+                    for c, choice, supply in choices
                 ],
                 **_changes_json(changes),
             }
@@ -182,8 +186,8 @@ def command(
         return
     for warning in run_notes(measured):
         click.echo(warning)
-    for predictions, choice, supply in choices:
-        _print(choice, spaces, predictions.notes, supply, types, priced=bool(prices))
+    for c, choice, supply in choices:
+        _print(choice, spaces, c.predictions.notes, supply, types, priced=bool(prices))
     _print_changes(changes)
     for name in dict.fromkeys(choice.chosen for _, choice, _ in choices):
         if (use := if_applicable(name, location, run_id)) is not None:
