@@ -97,7 +97,9 @@ def fit_of(found: SupplySet, *, only: str = "") -> Fit:
     candidates = [s for s in found.supplies if not only or s.configuration == only]
     if not candidates:
         why = "; ".join(found.notes) or "no rate of its mix was measured"
-        text = f"cannot tell whether it fits (it needs {demand.rate_text(demand.accesses_per_s)}): {why.rstrip('.')}"
+        text = (
+            f"cannot tell whether it fits (it needs {demand.rate_text(demand.accesses_per_s)}): {why.rstrip('.')}"
+        )
         return Fit(Verdict.UNKNOWN, "", text)
     best = max(candidates, key=lambda s: s.most.value)
     default = next((s for s in candidates if s.configuration == (only or found.default)), best)
