@@ -209,7 +209,7 @@ class _Compared:
         own, other = found.of(configuration), found.of(reference)
         if compared is not None:
             p = compared.of(configuration)
-            # Separate intervals against the default show the same, where they say more: that of the default is exact.
+            # Separate intervals against the default may say more: that of the default itself is exact.
             most = 100 * own.high / other.low if own.high < other.low else math.inf
             return Estimate(p.relative, max(0.0, p.low), max(p.relative, min(p.high, most)))
         # Where ratios depend on the default only the intervals against it exist.

@@ -269,7 +269,8 @@ def test_rates_are_shown_next_to_a_prediction_only_if_it_is_their_ratio() -> Non
     rates, by_time = workload_rates(MIX, figures), predictor("time").predict(MIX, figures)
     assert are_its_ratios(by_time, rates)
     waited = tuple(
-        replace(p, relative=p.relative * (1 if p.configuration == "A" else 0.6)) for p in by_time.predictions
+        p if p.configuration == "A" else replace(p, relative=0.6 * p.relative, low=0.5 * p.relative)
+        for p in by_time.predictions
     )
     assert not are_its_ratios(replace(by_time, model="waiting", predictions=waited), rates)
     assert are_its_ratios(predictor("meyer").predict(MIX, figures), rates), "it has no rates of its own"
