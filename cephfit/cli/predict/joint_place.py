@@ -313,6 +313,15 @@ def _workload(
     return JointWorkload(name, candidate.count, options)
 
 
+def named_notes(candidates: Sequence[Candidate]) -> list[str]:
+    """Return the notes on the predictions, each once, with the workloads that it is about."""
+    names: dict[str, list[str]] = {}
+    for c in candidates:
+        for note in dict.fromkeys(c.predictions.notes):
+            names.setdefault(note, []).append(c.profile.name)
+    return [f"{', '.join(its)}: {note}" for note, its in names.items()]
+
+
 def print_jointly(answer: JointAnswer, types: Mapping[str, str]) -> None:
     """Print the assignment, then what it takes of each pool."""
     found = answer.placement
