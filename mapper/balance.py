@@ -37,12 +37,14 @@ class Share:
         relative: performance, default = 100.
         of_best: performance, the workload's own best configuration = 100.
         own_best: that configuration.
+        as_good: others that are not certainly slower than ``own_best``.
     """
 
     workload: str
     relative: Estimate
     of_best: Estimate
     own_best: str
+    as_good: tuple[str, ...] = ()
 
     @property
     def is_given_up(self) -> bool:
@@ -55,6 +57,7 @@ class Share:
             "relative": self.relative.to_json(),
             "of_best": self.of_best.to_json(),
             "own_best": self.own_best,
+            "as_good_as_own_best": list(self.as_good),
         }
 
 
@@ -87,7 +90,8 @@ class Balance:
         workloads: name to weight; the sum is 1.
         configurations: best by ``weighted`` first.
         best: by ``weighted``.
-        as_good: others whose weighted performance is not certainly below that of ``best``.
+        as_good: others whose weighted performance is not certainly below that of ``best``, neither in a direct
+            comparison nor by their intervals.
         best_worst: by ``worst``.
         as_good_worst: others whose worst case is not certainly below that of ``best_worst``.
         notes: caveats.
@@ -166,7 +170,11 @@ def balanced(
         weights,
         tuple(rows),
         best.configuration,
-        tuple(b.configuration for b in rows if b is not best and ratios[b.configuration].high >= 100),
+        tuple(
+            b.configuration
+            for b in rows
+            if b is not best and ratios[b.configuration].high >= 100 and b.weighted.high >= best.weighted.low
+        ),
         best_worst.configuration,
         tuple(b.configuration for b in rows if b is not best_worst and b.worst.high >= best_worst.worst.low),
         tuple(dict.fromkeys(f"{n}: {note}" for n, found in predictions.items() for note in found.notes)),
@@ -198,11 +206,13 @@ class _Compared:
                 reference, self._predictor, self._workloads[workload], self._baselines, found
             )
         compared = self._known[workload, reference]
+        own, other = found.of(configuration), found.of(reference)
         if compared is not None:
             p = compared.of(configuration)
-            return Estimate(p.relative, max(0.0, p.low), p.high)
+            # Separate intervals against the default may say more: that of the default itself is exact.
+            most = 100 * own.high / other.low if own.high < other.low else math.inf
+            return Estimate(p.relative, max(0.0, p.low), max(p.relative, min(p.high, most)))
         # Where ratios depend on the default only the intervals against it exist.
-        own, other = found.of(configuration), found.of(reference)
         low = 100 * max(0.0, own.low) / other.high if math.isfinite(other.high) else 0.0
         return Estimate(
             100 * own.relative / other.relative, low, 100 * own.high / other.low if other.low > 0 else math.inf
@@ -218,7 +228,9 @@ def _row(name: str, kept: Sequence[str], weights: Mapping[str, float], compared:
         p = found.of(name)
         own_best = max((found.of(n) for n in kept), key=lambda q: q.relative).configuration
         relative = Estimate(p.relative, max(0.0, p.low), p.high)
-        shares.append(Share(workload, relative, compared.ratio(workload, name, own_best), own_best))
+        alike = [n for n in kept if n != own_best and compared.ratio(workload, n, own_best).high >= 100]
+        of_best = compared.ratio(workload, name, own_best)
+        shares.append(Share(workload, relative, of_best, own_best, tuple(alike)))
     ends = [[getattr(s.of_best, end) for s in shares] for end in ("value", "low", "high")]
     return Balanced(
         name,

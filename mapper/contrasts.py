@@ -146,7 +146,7 @@ def _owed_to_chance(predictions: PredictionSet, extreme: str, alike: tuple[str, 
         return []
     common = math.exp(math.fsum(w * x for w, x in zip(weights, logs, strict=True)) / math.fsum(weights))
     own = predictions.of(extreme).relative
-    if (common >= own) if what == "lead" else (common <= own):
+    if round(common, 1) == round(own, 1) or ((common >= own) if what == "lead" else (common <= own)):
         return []
     return [
         f"{extreme} is one of {len(logs)} that these samples cannot distinguish, and may owe part of its {what} "

@@ -146,8 +146,17 @@ def by_cost(costs: Mapping[str, float], predictions: PredictionSet) -> Judged:
     Args:
         costs: by configuration, > 0; with the default's.
         predictions: of any objective: names profile, baselines and the default.
+
+    Raises:
+        InputError: a cost is 0, so that nothing is relative to it.
     """
     default = default_of(predictions)
+    if free := [name for name, cost in costs.items() if not cost > 0]:
+        raise InputError(
+            f"{', '.join(free)} would cost nothing, and no cost can be compared with that as a ratio",
+            where="--price",
+            remedy="give each device class a price above 0",
+        )
     rows = [
         Prediction(name, r := 100 * costs[default] / cost, r, r, _verdict(name, default, r))
         for name, cost in costs.items()

@@ -48,6 +48,17 @@ class Recommended:
         """Return the command line, and every command with its undo."""
         return {"apply": self.apply_line(), "commands": [asdict(c) for c in self.commands()]}
 
+    @property
+    def is_simulated(self) -> bool:
+        return self.run is not None and self.run.is_simulated
+
+    @property
+    def simulated_note(self) -> str:
+        return (
+            "SIMULATED: no disk was measured, so the gain on a cluster is not known; there, `cephfit apply` needs "
+            "--measured-elsewhere"
+        )
+
     def commands(self, pool: str = "POOL") -> tuple[Command, ...]:
         """Return the commands for a cluster of which only the release is known, from the run."""
         from cephfit.ceph.delivery.shell_commands import commands_for
@@ -171,7 +182,9 @@ def echo_use(found: Recommended, echo: Callable[[str], None], *, all_commands: b
         all_commands: print every command and its undo; else only the first ones.
     """
     commands = found.commands()
-    echo(f"To use it: {found.apply_line()}")
+    echo(f"To use it{' elsewhere' if found.is_simulated else ''}: {found.apply_line()}")
+    if found.is_simulated:
+        echo(f"  {found.simulated_note}")
     if all_commands:
         echo_commands(commands, echo)
         return

@@ -85,7 +85,7 @@ def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
         as_good=predictions.as_good if predictions else (),
         against=_against(best) if best and best is not default else "",
         serves=report.rates.get(best.configuration)
-        if best and predictions and model_called(predictions.model).adds_time
+        if best and predictions and model_called(predictions.model).adds_time and report.explains
         else None,
         same_rounds=report.same_rounds,
         headline=report.answer.headline,

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cephfit import __version__
 from cephfit.core.errors import InputError
@@ -10,7 +10,8 @@ from cephfit.core.units import MIB
 from cephfit.core.values.assessment import Assessment
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import CELLS
-from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.prediction import PredictionSet, Verdict
+from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import (
     PREDICTIONS_DOCUMENT,
@@ -33,6 +34,9 @@ from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.scaling import curves_of
 from cephfit.results.statistics.workload_rate import WorkloadRate, rate_notes, workload_rates
 from cephfit.results.store.sample_store import Store, kind_of
+
+_SAME_RATIO = 0.01
+"""Relative difference up to which a prediction is called the ratio of two rates."""
 
 Serve = Callable[[Profile, Baselines, float], SupplySet]
 """Return what a workload needs and what each configuration serves, at a confidence."""
@@ -158,6 +162,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
     run, predictions, profile = findings.run, findings.predictions, findings.profile
     source = f"{findings.store}, run {run.run_id}"
     baselines = baselines_of(findings.samples, source=source, load=findings.load)
+    rates = rates_of(findings, baselines)
     ranked = [p.configuration for p in predictions.predictions] if predictions else []
     controls = controls_of(findings.applied, baselines, predictions)
     weights = report_figures.weights_of(predictions) if predictions else {}
@@ -189,7 +194,8 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         bottlenecks=bottlenecks_of(findings.samples, load=findings.load),
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
         load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",
-        rates={name: _rate_text(rate) for name, rate in rates_of(findings, baselines).items()},
+        rates={name: _rate_text(rate) for name, rate in rates.items()},
+        explains=are_its_ratios(findings.predictions, rates),
         supply=findings.supply,
         same_rounds=same_rounds(baselines),
     )
@@ -200,6 +206,25 @@ def rates_of(findings: Findings, baselines: Baselines) -> dict[str, WorkloadRate
     if findings.profile is None or findings.predictions is None:
         return {}
     return workload_rates(findings.profile, baselines)
+
+
+def are_its_ratios(predictions: PredictionSet | None, rates: Mapping[str, WorkloadRate]) -> bool:
+    """Return whether the rates in the cells of the load lead to the prediction.
+
+    They do not where the prediction used other depths, other loads, or what the workload waited for. A model that
+    does not add up time has no rates of its own: there they say only what the default serves.
+    """
+    if predictions is None or not model_called(predictions.model).adds_time:
+        return True
+    default = next(p.configuration for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
+    if default not in rates:
+        return True
+    base = rates[default].accesses_per_s.mean
+    return all(
+        math.isclose(p.relative, 100 * rates[p.configuration].accesses_per_s.mean / base, rel_tol=_SAME_RATIO)
+        for p in predictions.predictions
+        if p.configuration in rates
+    )
 
 
 def _is_load_limited(predictions: PredictionSet | None, baselines: Baselines) -> bool:

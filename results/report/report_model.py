@@ -444,6 +444,8 @@ class ReportModel:
     """The load under which everything except ``scaling`` was measured, as text; empty where there is only one."""
     rates: Mapping[str, RateText] = field(default_factory=dict)
     """By configuration; none without a prediction."""
+    explains: bool = True
+    """Whether the prediction is the ratio of ``rates``, so that they may be shown next to it."""
     supply: SupplySet | None = None
     """What the workload needs and what each configuration serves; None where that was not asked."""
     same_rounds: bool = True

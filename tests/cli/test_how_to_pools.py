@@ -119,6 +119,16 @@ def test_time_is_shared_by_the_pools_of_a_device_class() -> None:
     assert "time of device class" in str(refused.exception)
 
 
+def test_the_time_that_is_taken_follows_from_the_supply_that_map_shows() -> None:
+    arguments = ("pgbench.json:1", "--baselines", "pools.sqlite", "--fill", "80%")
+    (pool,) = (found := document("place", *arguments)["joint"]["pools"])
+    mapped = document("map", "pgbench.json", "--baselines", "pools.sqlite", "--no-save")
+    (served,) = (s["most"] for s in mapped["supply"] if s["configuration"] == pool)
+    asked, share = mapped["demand"]["accesses_per_s"], found[pool]["time_share"]
+    assert share["value"] == pytest.approx(asked / served["value"])
+    assert (share["low"], share["high"]) == pytest.approx((asked / served["high"], asked / served["low"]))
+
+
 POOLS = ("--baselines", "pools.sqlite")
 
 

@@ -139,3 +139,61 @@ def test_the_earlier_name_of_the_option_placement_still_works(searched: Path, pr
     assert "2 x hdd" in now
     assert now == before
     assert "--lies" not in give(place_command.command, "--help").output
+
+
+def test_the_demand_is_that_of_all_machines(profile: str, figures: str) -> None:
+    Path(profile).write_text(json.dumps({**PROFILE, "description": {"duration_seconds": 100}}))
+    asked = sum(n for counts in PROFILE["accesses"].values() for n in counts.values()) / 100
+    found = {}
+    for count in (1, 8):
+        words = (f"{profile}:{count}", "--baselines", figures)
+        (found[count],) = json.loads(give(place_command.command, *words, "--json").output)["placements"]
+        assert found[count]["machines"] == count
+        assert found[count]["demand"]["accesses_per_s"] == pytest.approx(count * asked)
+    for one, eight in zip(found[1]["supply"], found[8]["supply"], strict=True):
+        assert eight["most"] == one["most"]
+        assert eight["headroom"]["value"] == pytest.approx(one["headroom"]["value"] / 8)
+    said = give(place_command.command, f"{profile}:8", "--baselines", figures).output
+    assert "8 machines: " in said
+    assert f"mean 8 x {asked:.1f}/s" in said
+
+
+def test_no_pool_that_certainly_reaches_the_floor_is_an_error(profile: str, figures: str) -> None:
+    words = (profile, "--baselines", figures, "--at-least", "200000")
+    refused = give(place_command.command, *words)
+    assert isinstance(refused.exception, InputError)
+    assert "no pool certainly reaches 200000 for w" in str(refused.exception)
+    as_json = give(place_command.command, *words, "--json")
+    assert as_json.exit_code == 2
+    assert json.loads(as_json.output)["placements"][0]["pool"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("{p}:1", "{p}:2"), "several workloads have the name w"),
+        (("{p}:100000000000000000000",), "are too many"),
+        (("{p}", "--price", "hdd=1", "--price", "hdd=9"), "hdd: several values are given"),
+        (("{p}", "--space", "A=1T", "--space", "A=2T", "--volume", "1G"), "A: several values are given"),
+    ],
+)
+def test_ambiguous_input_is_refused(profile: str, figures: str, words: tuple[str, ...], message: str) -> None:
+    refused = give(place_command.command, *(w.format(p=profile) for w in words), "--baselines", figures)
+    assert isinstance(refused.exception, InputError)
+    assert message in str(refused.exception)
+
+
+def test_options_of_the_ranking_are_refused_with_next(profile: str, figures: str) -> None:
+    for words in (("--sensitivity",), ("--commands",), ("--objective", "cost"), ("--price", "hdd=1")):
+        refused = give(map_command.command, profile, "--baselines", figures, "--next", *words)
+        assert refused.exit_code == 2
+        assert f"{words[0]} has no effect" in refused.output
+
+
+def test_a_price_of_nothing_is_refused(profile: str, figures: str) -> None:
+    layouts = ("--placement", "A=hdd:2", "--placement", "B=ssd:2")
+    words = (profile, "--baselines", figures, "--objective", "cost", *layouts)
+    refused = give(map_command.command, *words, "--price", "hdd=0", "--price", "ssd=4")
+    assert isinstance(refused.exception, InputError)
+    assert "would cost nothing" in str(refused.exception)
+    assert "without --price, a byte costs 1" in give(map_command.command, *words).output

@@ -100,3 +100,21 @@ def test_a_weight_is_positive(weight: float) -> None:
 def test_a_workload_counts_once() -> None:
     with pytest.raises(InputError, match="several workloads have the name reader"):
         balanced([Weighted(READER, 1)] * 2, measured(0.01, **SPEEDS), predictor("time"), 0.95)
+
+
+def test_the_default_is_not_as_good_as_an_interval_above_100() -> None:
+    """The default's interval is exactly 100, so that one wholly above it is certainly better."""
+    baselines = measured(0.02, seed=3, A=(100.0, 100.0), fast=(300.0, 300.0), like=(280.0, 310.0))
+    wide = predictor("time", confidence=0.95, with_error=True)
+    found = balanced([Weighted(READER, 1), Weighted(WRITER, 1)], baselines, wide, 0.95)
+    best = found.of(found.best)
+    assert best.weighted.low > 100
+    assert "A" not in found.as_good
+    for b in found.configurations:
+        separate = b.weighted.high < best.weighted.low
+        assert not (separate and b.configuration in found.as_good)
+        for share in b.shares:
+            its_best = next(s for s in found.of(share.own_best).shares if s.workload == share.workload)
+            if share.relative.high < its_best.relative.low:
+                assert share.is_given_up
+                assert b.configuration not in share.as_good

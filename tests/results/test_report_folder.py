@@ -19,6 +19,7 @@ from cephfit.core.values.sample import Sample
 from cephfit.mapper import predictor
 from cephfit.results import open_baselines
 from cephfit.results.report import formatting
+from cephfit.results.report.report_build import are_its_ratios
 from cephfit.results.statistics.workload_rate import workload_rates
 from cephfit.results.store.sample_store import Store
 
@@ -254,3 +255,22 @@ def test_a_noisy_default_is_not_taken_to_be_as_calm_as_the_others() -> None:
         if rate.accesses_per_s.interval is not None
     }
     assert widths["A"] > 1.25 * widths["B"]
+
+
+def test_rates_are_shown_next_to_a_prediction_only_if_it_is_their_ratio() -> None:
+    figures = baselines(
+        {
+            ("A", READ): (300.0, 303.0),
+            ("A", WRITE): (100.0, 101.0),
+            ("B", READ): (900.0, 903.0),
+            ("B", WRITE): (500.0, 501.0),
+        }
+    )
+    rates, by_time = workload_rates(MIX, figures), predictor("time").predict(MIX, figures)
+    assert are_its_ratios(by_time, rates)
+    waited = tuple(
+        p if p.configuration == "A" else replace(p, relative=0.6 * p.relative, low=0.5 * p.relative)
+        for p in by_time.predictions
+    )
+    assert not are_its_ratios(replace(by_time, model="waiting", predictions=waited), rates)
+    assert are_its_ratios(predictor("meyer").predict(MIX, figures), rates), "it has no rates of its own"

@@ -114,8 +114,11 @@ def _print_commands(found: Recommended, pool: str, *, as_json: bool) -> None:
 
     commands = found.commands(pool)
     if as_json:
-        print_json({"configuration": found.configuration.name, "commands": _commands_json(commands)})
+        document = {"configuration": found.configuration.name, "simulated": found.is_simulated}
+        print_json({**document, "commands": _commands_json(commands)})
         return
+    if found.is_simulated:
+        click.echo(f"# {found.simulated_note}")
     echo_commands(commands, click.echo)
 
 

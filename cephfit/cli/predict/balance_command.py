@@ -79,8 +79,12 @@ def _print(found: Balance) -> None:
     if found.as_good:
         click.echo(f"Not distinguishable from {best.configuration}: {', '.join(found.as_good)}")
     click.echo(
-        f"Best in the worst case: {worst.configuration}; {worst.worst_workload} keeps {_ends(worst.worst)} % of "
-        "its own best"
+        f"Best in the worst case: {worst.configuration}; "
+        + (
+            "no other one has a higher prediction for any workload"
+            if all(share.own_best == worst.configuration for share in worst.shares)
+            else f"{worst.worst_workload} keeps {_ends(worst.worst)} % of its own best"
+        )
     )
     if found.as_good_worst:
         click.echo(f"Not distinguishable from it: {', '.join(found.as_good_worst)}")
@@ -107,10 +111,11 @@ def _print_given_up(chosen: Balanced) -> None:
     click.echo(f"What each workload gives up under {chosen.configuration}, against its own best:")
     rows = []
     for share in chosen.shares:
-        lost = _lost(share.of_best)
-        verdict = "its own best" if share.own_best == chosen.configuration else "slower"
-        if verdict == "slower" and not share.is_given_up:
-            verdict = "not distinguishable"
+        if share.own_best == chosen.configuration:
+            alike = f" (not distinguishable from {', '.join(share.as_good)})" if share.as_good else ""
+            lost, verdict = "", f"its own best{alike}"
+        else:
+            lost, verdict = _lost(share.of_best), "slower" if share.is_given_up else "not distinguishable"
         rows.append([f"  {share.workload}", share.own_best, lost, verdict])
     print_table(["  workload", "own best", "gives up", ""], rows, right=(2,))
 

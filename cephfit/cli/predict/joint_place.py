@@ -211,11 +211,10 @@ def _times(
         InputError: it is not known and was asked for.
     """
     from cephfit.core.errors import InputError
-    from cephfit.core.values.supply import Estimate, WorkloadDemand
-    from cephfit.results.statistics.workload_rate import RateSpreads, rate_notes, workload_rates
+    from cephfit.core.values.supply import WorkloadDemand
+    from cephfit.mapper.supply import supply_or_reason
 
     times: dict[str, dict[str, Estimate]] = {}
-    spreads = RateSpreads.of(baselines)
     for c in candidates:
         demand = WorkloadDemand.of(c.profile)
         if demand is None:
@@ -226,22 +225,35 @@ def _times(
                     remedy="make it from a trace with `cephfit trace profile`, or leave out --fill",
                 )
             return {}, [f"the time of the pools is not limited: the profile {c.profile.name} states no duration"]
-        rates = workload_rates(c.profile, baselines, spreads=spreads)
-        times[c.profile.name] = {}
-        for pool in pools:
-            if pool in rates:
-                level = rates[pool].accesses_per_s
-                low, high = (level.interval.low, level.interval.high) if level.interval else (0.0, math.inf)
-                asked = demand.accesses_per_s
-                times[c.profile.name][pool] = Estimate(
-                    asked / level.mean, asked / high, asked / low if low > 0 else math.inf
-                )
+        found = supply_or_reason(c.profile, baselines, confidence=c.predictions.confidence)
+        rates = {s.configuration: s.most for s in found.supplies} or _rates_in_cells(c.profile, baselines)
+        asked = demand.accesses_per_s
+        times[c.profile.name] = {pool: _share_of(asked, rates[pool]) for pool in pools if pool in rates}
         if not times[c.profile.name]:
-            why = "; ".join(rate_notes(c.profile, baselines)) or "its cells were not measured"
+            why = "; ".join(found.notes).rstrip(".") or "its cells were not measured"
             if is_asked:
                 raise InputError(f"no pool has a known rate for {c.profile.name}: {why}", where="--fill")
             return {}, [f"the time of the pools is not limited: {why}"]
     return times, []
+
+
+def _rates_in_cells(profile: Profile, baselines: Baselines) -> dict[str, Estimate]:
+    """Return the rates in the cells of one load, for a workload whose supply is not known."""
+    from cephfit.core.values.supply import Estimate
+    from cephfit.results.statistics.workload_rate import workload_rates
+
+    levels = {name: rate.accesses_per_s for name, rate in workload_rates(profile, baselines).items()}
+    return {
+        name: Estimate(its.mean, *((its.interval.low, its.interval.high) if its.interval else (0.0, math.inf)))
+        for name, its in levels.items()
+    }
+
+
+def _share_of(asked: float, rate: Estimate) -> Estimate:
+    """Return the share of a pool's time that accesses per second take, by the rate that it serves."""
+    from cephfit.core.values.supply import Estimate
+
+    return Estimate(asked / rate.value, asked / rate.high, asked / rate.low if rate.low > 0 else math.inf)
 
 
 def _shared_time(pools: Sequence[str], spaces: Mapping[str, Space | None]) -> dict[str, list[str]]:
@@ -299,6 +311,15 @@ def _workload(
             uses[_BUDGET] = cost
         options[pool] = Option(fastest.relative if pool in alike else p.relative, cost, uses)
     return JointWorkload(name, candidate.count, options)
+
+
+def named_notes(candidates: Sequence[Candidate]) -> list[str]:
+    """Return the notes on the predictions, each once, with the workloads that it is about."""
+    names: dict[str, list[str]] = {}
+    for c in candidates:
+        for note in dict.fromkeys(c.predictions.notes):
+            names.setdefault(note, []).append(c.profile.name)
+    return [f"{', '.join(its)}: {note}" for note, its in names.items()]
 
 
 def print_jointly(answer: JointAnswer, types: Mapping[str, str]) -> None:

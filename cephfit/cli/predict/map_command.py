@@ -128,7 +128,16 @@ def command(
         "--reads-matter": reads_matter,
     }
     given = [name for name, value in options.items() if value]
-    _refuse_contradictions(given, for_clients=clients is not None, output=output, save=save)
+    of_ranking = {
+        "--objective": objectives,
+        "--reads-matter": reads_matter,
+        "--price": prices,
+        "--placement": placements,
+        "--sensitivity": is_varied,
+        "--commands": all_commands,
+    }
+    ranking = [name for name, value in of_ranking.items() if value]
+    _refuse_contradictions(given, ranking, for_clients=clients is not None, output=output, save=save)
     wanted = Wanted.of(objectives, reads_matter, prices, placements)
     profile = read_profile(profile_file)
     stored = is_store(location)
@@ -170,7 +179,7 @@ def command(
                 raise click.UsageError("--save: predictions by the scaling law belong to no load of the run")
             save, load = (False, load) if answer.load is None else (save, answer.load)
         answers = answers_of(wanted, model, confidence, profile, baselines, location, run_id, load)
-    supply = supply_or_reason(profile, baselines, confidence=confidence)
+    supply = supply_or_reason(profile, baselines, confidence=confidence).for_machines(clients or 1)
     varied = sensitivity_of(model_predictor, profile, baselines, predictions) if is_varied else None
     saved = stored and save is not False and lessons is None
     if saved and (not_saved := _save(location, run_id, load, profile, predictions)):
@@ -197,15 +206,25 @@ def command(
 
 
 def _refuse_contradictions(
-    given: Sequence[str], *, for_clients: bool, output: Path | None, save: bool | None
+    given: Sequence[str], ranking: Sequence[str], *, for_clients: bool, output: Path | None, save: bool | None
 ) -> None:
-    """Raises:
-    UsageError: options contradict each other.
+    """Refuse options that contradict each other.
+
+    Args:
+        given: options that are set.
+        ranking: those that are set and concern the ranking alone.
+
+    Raises:
+        UsageError: options contradict each other.
     """
     proposals = [name for name in given if name in ("--next", "--combine")]
     unsaved = [*proposals, *(name for name in given if name == "--learn-from")]
     if len(proposals) > 1:
         raise click.UsageError("--next and --combine are two questions: give one of them")
+    if proposals and ranking:
+        raise click.UsageError(
+            f"{proposals[0]} shows no ranking, so {ranking[0]} has no effect: omit {ranking[0]}, or {proposals[0]}"
+        )
     if output is not None and not proposals:
         raise click.UsageError("-o writes a sweep file: add --next or --combine")
     if save and unsaved:

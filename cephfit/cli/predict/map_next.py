@@ -79,6 +79,8 @@ def show_next(
     click.echo()
     _print_table(found, document)
     if best is None:
+        if output is not None:
+            click.echo(f"{output} is not written: there is nothing to measure")
         return
     for command in document["commands"]:
         click.echo(f"Then: {command}" if command is not document["commands"][0] else f"Run: {command}")

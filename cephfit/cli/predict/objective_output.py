@@ -233,12 +233,18 @@ class _Judge:
         costs = {name: cost_of(space, prices) if space else None for name, space in spaces.items()}
         refuse_unknown_costs([name for name, cost in costs.items() if cost is None], spaces)
         predictions = predictor(self.model, confidence=self.confidence).predict(self.profile, self.baselines)
-        return by_cost({name: cost for name, cost in costs.items() if cost is not None}, predictions)
+        found = by_cost({name: cost for name, cost in costs.items() if cost is not None}, predictions)
+        if self.wanted.prices:
+            return found
+        return replace(found, predictions=replace(found.predictions, notes=(_EQUAL_PRICES,)))
 
 
 _LATENCY_NOTE = (
     "latencies are those under the load of the sweep, not at the depth of the workload; intervals have the "
     "scatter of the measurements, not an error of a model"
+)
+_EQUAL_PRICES = (
+    "without --price, a byte costs 1 on every device class: the cost is the bytes on disks per byte of data"
 )
 _LITTLE_NOTE = "a CSV file has no latencies: they are clients x depth / rate (Little's law)"
 
@@ -305,8 +311,13 @@ def _print_several(answers: Answers, confidence: float) -> None:
 
 
 def _print_notes(judged: Sequence[Judged]) -> None:
-    for note in dict.fromkeys(note for one in judged for note in one.predictions.notes):
-        click.echo(f"Note: {note}")
+    several = len(judged) > 1
+    of_notes: dict[str, list[str]] = {}
+    for one in judged:
+        for note in dict.fromkeys(one.predictions.notes):
+            of_notes.setdefault(note, []).append(one.objective.value)
+    for note, names in of_notes.items():
+        click.echo(f"Note: {', '.join(names)}: {note}" if several else f"Note: {note}")
 
 
 def _relative(p: Prediction) -> str:

@@ -17,14 +17,14 @@ from cephfit.cli.options.common_options import (
     model_option,
     run_option,
 )
-from cephfit.cli.predict.placement_limits import joint_options
+from cephfit.cli.predict.placement_limits import joint_options, once
 from cephfit.cli.predict.workload_arguments import counted_profile
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from cephfit.ceph.pools.pool_plan import Space
+    from cephfit.cli.predict.joint_place import Candidate
     from cephfit.cli.predict.volume_types import ImageChange
-    from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.supply import SupplySet
     from cephfit.mapper.pool_choice import PoolChoice
 
@@ -92,13 +92,18 @@ def command(
     fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
     tier counts with the share of the measured data that it had capacity for.
 
-    With --space, --fill or --budget all workloads are placed together, with COUNT virtual machines each. The cost
-    is minimised where --at-least is given without --budget, else the performance is maximised.
+    COUNT virtual machines run the workload; without it, one.
+
+    With --space, --fill or --budget all workloads are placed together. The cost is minimised where --at-least is
+    given without --budget, else the performance is maximised.
+
+    The exit code is 2 if no pool certainly reaches --at-least, or if the workloads do not fit.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
-    from cephfit.cli.predict.joint_place import Candidate, placed_jointly, print_jointly
+    from cephfit.cli.predict.joint_place import Candidate, named_notes, placed_jointly, print_jointly
     from cephfit.cli.predict.placement_limits import parse_capacities
     from cephfit.cli.predict.volume_types import declared_types, image_changes, parse_types, read_rules
+    from cephfit.core.errors import InputError
     from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import worse_than
@@ -143,10 +148,10 @@ def command(
             return
         print_jointly(answer, types)
         _print_changes(changes)
-        for note in (*run_notes(measured), *(n for c in candidates for n in c.predictions.notes)):
+        for note in (*run_notes(measured), *named_notes(candidates)):
             click.echo(f"Note: {note}")
         return
-    choices: list[tuple[PredictionSet, PoolChoice, SupplySet]] = []
+    choices: list[tuple[Candidate, PoolChoice, SupplySet]] = []
     for c in candidates:
         rivals = spaces or {p.configuration: None for p in c.predictions.predictions}
         costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
@@ -156,7 +161,8 @@ def command(
             refuse_unknown_costs(
                 [one.configuration for one in choice.candidates if one.status in good and one.cost is None], spaces
             )
-        choices.append((c.predictions, choice, supply_or_reason(c.profile, baselines, confidence=confidence)))
+        supply = supply_or_reason(c.profile, baselines, confidence=confidence).for_machines(c.count)
+        choices.append((c, choice, supply))
     changes = image_changes(
         rules, {choice.profile: [choice.chosen] for _, choice, _ in choices if choice.chosen}, types
     )
@@ -167,23 +173,26 @@ def command(
                 "placements": [
                     {
                         **choice.to_json(),
+                        "machines": c.count,
                         **_space_json(choice, spaces),
                         **supply.to_json(),
                         "fit": fit_of(supply, only=choice.chosen).to_json(),
                         "volume_type": types.get(choice.chosen),
-                        "notes": list(predictions.notes),
+                        "notes": list(c.predictions.notes),
                         "use": use.to_json() if (use := if_applicable(choice.chosen, location, run_id)) else None,
                     }
-                    for predictions, choice, supply in choices
+                    for c, choice, supply in choices
                 ],
                 **_changes_json(changes),
             }
         )
+        if any(not choice.chosen for _, choice, _ in choices):
+            click.get_current_context().exit(2)
         return
     for warning in run_notes(measured):
         click.echo(warning)
-    for predictions, choice, supply in choices:
-        _print(choice, spaces, predictions.notes, supply, types, priced=bool(prices))
+    for c, choice, supply in choices:
+        _print(choice, spaces, c.predictions.notes, supply, types, priced=bool(prices))
     _print_changes(changes)
     for name in dict.fromkeys(choice.chosen for _, choice, _ in choices):
         if (use := if_applicable(name, location, run_id)) is not None:
@@ -193,6 +202,12 @@ def command(
         f"model {model}. Fast enough holds at this level, and so does slower, over all pairs of pools. The "
         "default may therefore be as good as a pool whose interval is above 100."
     )
+    if lacking := [choice.profile for _, choice, _ in choices if not choice.chosen]:
+        raise InputError(
+            f"no pool certainly reaches {at_least:g} for {', '.join(lacking)}",
+            where="--at-least",
+            remedy="lower the requirement, measure a faster pool, or measure more rounds for narrower intervals",
+        )
 
 
 def _changes_json(changes: Sequence[ImageChange]) -> dict[str, object]:
@@ -235,7 +250,7 @@ def pool_spaces(
     from cephfit.results.tables.baseline_csv import is_store
 
     if not is_store(location):
-        named = dict(parse_placement(text, set(measured)) for text in placements)
+        named = once("--placement", [parse_placement(text, set(measured)) for text in placements])
         return {name: named.get(name) for name in measured} if named or not only_pools else {}
     from cephfit.ceph.pools.pool_plan import only_pool_settings, same_pool, space_of
     from cephfit.ceph.pools.rule_layout import RuleLayout
@@ -249,7 +264,7 @@ def pool_spaces(
     rivals = [
         c for c in sweep.configurations if not only_pools or (only_pool_settings(c) and first[c.name] == c.name)
     ]
-    given = dict(parse_placement(text, {c.name for c in rivals}) for text in placements)
+    given = once("--placement", [parse_placement(text, {c.name for c in rivals}) for text in placements])
     measured_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
     layout = RuleLayout.from_facts(run.facts)
     return {c.name: given.get(c.name) or space_of(c, measured_nbytes, layout) for c in rivals}
@@ -331,7 +346,7 @@ def parse_prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> di
 
     if not prices:
         return {name: 1.0 for space in spaces.values() if space for name in space}
-    found: dict[str, float] = {}
+    found: list[tuple[str, float]] = []
     classes = sorted({name for space in spaces.values() if space for name in space})
     for text in prices:
         name, _, number = text.partition("=")
@@ -351,8 +366,8 @@ def parse_prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> di
                 where="--price",
                 remedy=f"there are {', '.join(classes)}",
             )
-        found[name] = price
-    return found
+        found.append((name, price))
+    return once("--price", found)
 
 
 def _space_json(choice: PoolChoice, spaces: dict[str, Space | None]) -> dict[str, object]:

@@ -12,6 +12,7 @@ import click
 from cephfit.cli.options.common_options import Finite
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Value = TypeVar("_Value")
 
 
 def joint_options(command: _Command) -> _Command:
@@ -94,11 +95,17 @@ def parse_capacities(
     """
     from cephfit.core.errors import InputError
 
+    if twice := sorted({n for n in workloads if list(workloads).count(n) > 1}):
+        raise InputError(
+            f"several workloads have the name {', '.join(twice)}",
+            where="place",
+            remedy="give each profile once, with the sum of the machines, such as mail.json:40",
+        )
     given = Capacities(
-        {name: n for text in space for name, n in [_named_nbytes(text, "--space", pools)]},
+        once("--space", [_named_nbytes(text, "--space", pools) for text in space]),
         None if fill is None else _share(fill),
         budget,
-        {name: n for text in volumes for name, n in [_named_nbytes(text, "--volume", workloads, may_lack=True)]},
+        once("--volume", [_named_nbytes(text, "--volume", workloads, may_lack=True) for text in volumes]),
         split,
     )
     if not given.are_given:
@@ -107,12 +114,6 @@ def parse_capacities(
                 "--volume and --split need a capacity", where="place", remedy="give --space, --fill or --budget"
             )
         return given
-    if twice := sorted({n for n in workloads if list(workloads).count(n) > 1}):
-        raise InputError(
-            f"several workloads have the name {', '.join(twice)}",
-            where="place",
-            remedy="give each profile once, with the sum of the machines, such as mail.json:40",
-        )
     lacking = [n for n in workloads if given.volume_of(n) is None]
     if lacking and (given.space or given.budget is not None):
         raise InputError(
@@ -121,6 +122,21 @@ def parse_capacities(
             remedy="give --volume 100GiB for all, or --volume WORKLOAD=100GiB for one",
         )
     return given
+
+
+def once(option: str, pairs: Sequence[tuple[str, _Value]]) -> dict[str, _Value]:
+    """Return the values of a repeatable option by name.
+
+    Raises:
+        InputError: a name has two values.
+    """
+    from cephfit.core.errors import InputError
+
+    names = [name for name, _ in pairs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        what = ", ".join(twice).strip() or "all workloads"
+        raise InputError(f"{what}: several values are given", where=option, remedy=f"give {option} once for each")
+    return dict(pairs)
 
 
 def _named_nbytes(text: str, option: str, known: Sequence[str], *, may_lack: bool = False) -> tuple[str, int]:

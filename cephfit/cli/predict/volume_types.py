@@ -18,18 +18,19 @@ def parse_types(texts: Sequence[str], pools: Sequence[str]) -> dict[str, str]:
     Raises:
         InputError: it has another form, or names an unknown pool.
     """
+    from cephfit.cli.predict.placement_limits import once
     from cephfit.core.errors import InputError
     from cephfit.core.yaml_lines import nearest
 
-    found = {}
+    found = []
     for text in texts:
         pool, _, name = text.partition("=")
         if not pool or not name:
             raise InputError(f"{text!r} is not POOL=NAME", where="--type", remedy=f"write it like {pools[0]}=fast")
         if pool not in pools:
             raise InputError(f"there is no pool {pool!r}", where="--type", remedy=nearest(pool, pools))
-        found[pool] = name
-    return found
+        found.append((pool, name))
+    return once("--type", found)
 
 
 def declared_types(location: str, run_id: str | None) -> dict[str, str]:
@@ -73,24 +74,31 @@ def read_rules(path: Path, workloads: Sequence[str]) -> tuple[ImageRule, ...]:
         InputError: the file cannot be read, or names an unknown workload.
     """
     from cephfit.core.errors import InputError
-    from cephfit.core.yaml_lines import read_yaml
+    from cephfit.core.yaml_lines import nearest, read_yaml
 
+    usage = "write `properties: {KEY=VALUE: WORKLOAD}` or `tags: {TAG: WORKLOAD}` into a YAML file"
+    if path.is_dir():
+        raise InputError("it is a folder, not a file", where=str(path), remedy=usage)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the file cannot be read: {error}", where=str(path)) from None
+        raise InputError(f"the file cannot be read: {error}", where=str(path), remedy=usage) from None
+    if not any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines()):
+        raise InputError("the file is empty", where=str(path), remedy=usage)
     document = read_yaml(text, file=str(path)).mapping(("properties", "tags"))
     rules = []
     for word, option in (("properties", "--property"), ("tags", "--tag")):
         for key, value in document[word].mapping().items() if word in document else ():
             if word == "properties" and not all(key.partition("=")[::2]):
                 value.refuse(f"{key!r} is not KEY=VALUE", "write it like workload=database")
-            rules.append(ImageRule((option, key), value.word(workloads)))
+            if (name := str(value.value)) not in workloads:
+                value.refuse(f"there is no workload {name!r} among the given profiles", nearest(name, workloads))
+            rules.append(ImageRule((option, key), name))
     if not rules:
         raise InputError(
             "it names no image property or tag",
             where=str(path),
-            remedy="add `properties: {workload=database: NAME}`",
+            remedy=usage,
         )
     return tuple(rules)
 

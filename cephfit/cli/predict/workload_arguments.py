@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from cephfit.core.values.profile import Profile
 
 
+_MOST_MACHINES = 1_000_000
+"""Largest number of virtual machines of a workload: larger ones are taken for errors."""
+
+
 def split_argument(text: str) -> tuple[Path, str]:
     """Split ``PROFILE:NUMBER``; the second part is empty without a number.
 
@@ -54,7 +58,11 @@ def counted_profile(text: str) -> tuple[Profile, int]:
     from cephfit.core.profile_files import read_profile
 
     path, number = split_argument(text)
-    if number and not (number.isdigit() and int(number) > 0):
+    if number.isdecimal() and int(number) > _MOST_MACHINES:
+        raise InputError(
+            f"{number} virtual machines are too many", where=text, remedy=f"give at most {_MOST_MACHINES:,}"
+        )
+    if number and not (number.isdecimal() and int(number) > 0):
         raise InputError(
             f"{number!r} is not a number of virtual machines",
             where=text,

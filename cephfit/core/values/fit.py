@@ -40,7 +40,7 @@ def verdict_of(demand: WorkloadDemand | None, supply: Supply | None) -> Verdict:
         return Verdict.UNKNOWN
     most = supply.most if supply.most.is_known else Estimate(*[supply.most.value] * 3)
     mean, peak = demand.accesses_per_s, demand.peak
-    if most.low >= mean and _is_slow_at_own_depth(demand, supply):
+    if most.low >= mean and _is_slow_at_own_depth(demand.of_machines(1), supply):
         return Verdict.DEEPER
     if most.low >= peak:
         return Verdict.FITS
@@ -97,7 +97,9 @@ def fit_of(found: SupplySet, *, only: str = "") -> Fit:
     candidates = [s for s in found.supplies if not only or s.configuration == only]
     if not candidates:
         why = "; ".join(found.notes) or "no rate of its mix was measured"
-        text = f"cannot tell whether it fits (it needs {rate_text(demand.accesses_per_s)}/s): {why.rstrip('.')}"
+        text = (
+            f"cannot tell whether it fits (it needs {demand.rate_text(demand.accesses_per_s)}): {why.rstrip('.')}"
+        )
         return Fit(Verdict.UNKNOWN, "", text)
     best = max(candidates, key=lambda s: s.most.value)
     default = next((s for s in candidates if s.configuration == (only or found.default)), best)
@@ -106,7 +108,8 @@ def fit_of(found: SupplySet, *, only: str = "") -> Fit:
         chosen, verdict = best, verdict_of(demand, best)
     elif verdict is Verdict.NOT:
         chosen = best
-    text = f"{_compared(demand, chosen, verdict, default)}; {_of_waiting(demand)}"
+    machines = f"{demand.machines:,} machines: " if demand.machines > 1 else ""
+    text = f"{machines}{_compared(demand, chosen, verdict, default)}; {_of_waiting(demand)}"
     return Fit(verdict, chosen.configuration, text)
 
 
@@ -120,13 +123,13 @@ _TOO_SLOW = {
 
 
 def _compared(demand: WorkloadDemand, supply: Supply, verdict: Verdict, default: Supply) -> str:
-    name, mean = supply.configuration, rate_text(demand.accesses_per_s)
+    name, mean = supply.configuration, demand.rate_text(demand.accesses_per_s)
     if verdict is Verdict.NOT:
-        return f"does not fit: needs {mean}/s, the best ({name}) serves {_served(supply, ' (', ')')}"
+        return f"does not fit: needs {mean}, the best ({name}) serves {_served(supply, ' (', ')')}"
     peak = ""
     if demand.busiest_second is not None:
-        peak = f", busiest second {rate_text(demand.busiest_second)}/s"
-    asks = f"mean {mean}/s{peak}; {name} serves {_served(supply, ', ')}"
+        peak = f", busiest second {demand.rate_text(demand.busiest_second)}"
+    asks = f"mean {mean}{peak}; {name} serves {_served(supply, ', ')}"
     if verdict is Verdict.DEEPER:
         had = "as it had" if demand.outstanding is None else f"as it had ({demand.outstanding:.2g})"
         asks += f"; {rate_text(supply.own_depth.value)}/s with only as many outstanding {had}"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cephfit.core.tabular import Table, Tabular
@@ -52,6 +52,8 @@ class WorkloadDemand:
         busiest_minute: mean accesses per second of the busiest minute; None if unknown or if the trace is shorter.
         outstanding: mean number of outstanding accesses while any was outstanding; None if unknown.
         busy_share: share of the time with I/O outstanding, 0 to 1; None if unknown.
+        machines: that run the workload at the same time. Accesses and bytes per second are those of all of them,
+            as if all had their busiest second and minute at once; ``outstanding`` and ``busy_share`` are of one.
     """
 
     seconds: float
@@ -61,6 +63,7 @@ class WorkloadDemand:
     busiest_minute: float | None = None
     outstanding: float | None = None
     busy_share: float | None = None
+    machines: int = 1
 
     @classmethod
     def of(cls, profile: Profile) -> "WorkloadDemand | None":
@@ -86,12 +89,31 @@ class WorkloadDemand:
             busy_share=busy / traced if busy is not None and traced else None,
         )
 
+    def of_machines(self, n: int) -> "WorkloadDemand":
+        """Return the demand of ``n`` machines, each with the workload."""
+        factor = n / self.machines
+        rates = (self.nbytes_per_s, self.busiest_second, self.busiest_minute)
+        nbytes, second, minute = (None if rate is None else rate * factor for rate in rates)
+        return replace(
+            self,
+            accesses_per_s=self.accesses_per_s * factor,
+            nbytes_per_s=nbytes,
+            busiest_second=second,
+            busiest_minute=minute,
+            machines=n,
+        )
+
+    def rate_text(self, accesses_per_s: float) -> str:
+        """Format a rate of all machines: ``139/s``, ``8 x 139/s``."""
+        times = f"{self.machines:,} x " if self.machines > 1 else ""
+        return f"{times}{rate_text(accesses_per_s / self.machines)}/s"
+
     @property
     def peak(self) -> float:
         """Accesses per second in the busiest second; the mean where that is unknown."""
         return max(self.accesses_per_s, self.busiest_second or 0.0)
 
-    def to_json(self) -> dict[str, float | None]:
+    def to_json(self) -> dict[str, float | int | None]:
         return asdict(self)
 
 
@@ -188,6 +210,10 @@ class SupplySet(Tabular):
     default: str = DEFAULT_CONFIGURATION
     notes: tuple[str, ...] = ()
 
+    def for_machines(self, n: int) -> "SupplySet":
+        """Return the same supplies next to the demand of ``n`` machines, each with the workload."""
+        return self if self.demand is None else replace(self, demand=self.demand.of_machines(n))
+
     def of(self, configuration: str) -> Supply | None:
         """Return the supply of a configuration; None if its rates are not known."""
         return next((s for s in self.supplies if s.configuration == configuration), None)
@@ -220,7 +246,7 @@ class SupplySet(Tabular):
         }
 
     def _table(self) -> Table:
-        needs = "unknown" if self.demand is None else f"{rate_text(self.demand.accesses_per_s)}/s"
+        needs = "unknown" if self.demand is None else self.demand.rate_text(self.demand.accesses_per_s)
         columns = ("own_depth", "own_depth_low", "own_depth_high", "most", "most_low", "most_high")
         return Table(
             f"Workload {self.profile} needs {needs}; accesses of its mix per second that are served",
