@@ -18,9 +18,9 @@ def summary_of(judged: Sequence[PoolCapacity], asked: PlanInput, today: date) ->
     n = sum(c.n_vms for c in asked.classes)
     fleet = f"{n} VM{'s' if n != 1 else ''}"
     limit = limit_text(asked)
-    doubt = "" if pool.is_certain else " (not certain: the interval includes 1)"
+    doubt = "" if pool.is_certain else f" (not certain: the interval by {' and '.join(pool.in_doubt)} includes 1)"
     if not pool.fits:
-        unknown = pool.is_bound and pool.scarcest == IOPS
+        unknown = pool.is_bound and pool.scarcest == IOPS and not pool.is_certain
         doubt = " (not measured at larger loads)" if unknown else doubt
         return (
             f"does not fit: {fleet} on {pool.pool} at {limit}: headroom {_times(pool)} by {pool.scarcest}{doubt}"
