@@ -176,13 +176,24 @@ def capacity_of(**headroom: Estimate) -> PoolCapacity:
     return PoolCapacity("A", (), headroom, months, False, ())
 
 
+def test_a_resource_that_a_class_does_not_use_leaves_its_interval_alone(
+    make_store: MakeStore, reader: Path, writer: Path
+) -> None:
+    store = make_store(noise=0.02, drift=0.01)
+    asked = (reader, writer, "--baselines", store, "--clients-from", "reader=5,writer=1", "--p99-ms", 50)
+    without = of(plan(*asked), "A", "writer")["more_vms"]
+    plenty = ("--space", "reader=10G", "--pool-space", "A=10T")
+    assert of(plan(*asked, *plenty), "A", "writer")["more_vms"] == without
+    assert 0 < without["low"] <= without["value"] <= without["high"]
+
+
 def test_a_fleet_fits_certainly_only_if_no_resource_is_in_doubt() -> None:
     exact, wide = Estimate(1.2, 1.2, 1.2), Estimate(1.26, 0.95, 1.67)
     pool = capacity_of(IOPS=wide, space=exact)
     assert pool.fits and pool.scarcest == "space"
     assert not pool.is_certain and pool.in_doubt == ("IOPS",)
     assert capacity_of(IOPS=Estimate(1.26, 1.01, 1.67), space=exact).is_certain
-    assert capacity_of(IOPS=Estimate(0.9, 0.7, 1.1), space=Estimate(0.95, 0.95, 0.95)).is_certain, "too little space"
+    assert capacity_of(IOPS=Estimate(0.9, 0.7, 1.1), space=Estimate(0.95, 0.95, 0.95)).is_certain, "by space"
     assert not capacity_of(IOPS=Estimate(0.9, 0.7, 1.1), space=exact).is_certain
 
 
@@ -200,7 +211,8 @@ def test_the_summary_names_the_resource_in_doubt(make_store: MakeStore, reader: 
     store = make_store(noise=0.15, drift=0.1, repeats=3)
     found = plan(reader, "--baselines", store, "--clients-from", "reader=20", *space)
     pool = of(found, "A")
-    assert pool["headroom"]["IOPS"]["low"] < 1 < pool["headroom"]["space"]["low"] < pool["headroom"]["IOPS"]["value"]
+    by_iops = pool["headroom"]["IOPS"]
+    assert by_iops["low"] < 1 < pool["headroom"]["space"]["low"] < by_iops["value"]
     assert pool["fits"] and pool["scarcest"] == "space" and not pool["certain"]
     assert "by space (not certain: the interval by IOPS includes 1); full in" in found["summary"]
     assert "; 0 to 3.74)" in found["summary"]
