@@ -8,8 +8,8 @@ Nobody measured a combination, so its effect is unknown. Two assumptions bound w
 - The same bottleneck, the pessimistic end: one removes what the other one removes too, and the combination is as
   good as the better single one. That is Amdahl's law where nothing is left to gain.
 
-If the settings improve different kinds of access and slow down others, the independent effects may be the smaller
-end. Settings that work against each other, or together, may leave this range at either side. So it must be measured.
+If the settings improve some kinds of access and slow down others, the independent effects may be the smaller end.
+Settings that work against each other, or together, may leave this range at either side. So it must be measured.
 """
 
 import math
