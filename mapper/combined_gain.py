@@ -8,6 +8,7 @@ Nobody measured a combination, so its effect is unknown. Two assumptions bound w
 - The same bottleneck, the pessimistic end: one removes what the other one removes too, and the combination is as
   good as the better single one. That is Amdahl's law where nothing is left to gain.
 
+If the settings improve some kinds of access and slow down others, the independent effects may be the smaller end.
 Settings that work against each other, or together, may leave this range at either side. So it must be measured.
 """
 
@@ -34,10 +35,10 @@ class CombinedGain:
     Attributes:
         names: of the single configurations.
         better_single: the one with the highest prediction.
-        pessimistic: its prediction.
-        pessimistic_low: the lower end of its interval.
-        optimistic: performance if all effects are independent.
-        optimistic_high: the upper end of its interval; infinite where a load's own limit hides the true rates.
+        pessimistic: the smaller one of its prediction and the performance if all effects are independent.
+        pessimistic_low: the lower end of both intervals.
+        optimistic: the larger one of these two.
+        optimistic_high: the upper end of both intervals; infinite where a load's own limit hides the true rates.
     """
 
     names: tuple[str, ...]
@@ -99,7 +100,16 @@ def combined_gains(
         better = max(singles, key=lambda p: p.relative)
         is_open = width > LARGEST_LOG or any(math.isinf(p.high) for p in singles)
         high = math.inf if is_open else m.relative * math.exp(width)
-        found.append(CombinedGain(names, better.configuration, better.relative, better.low, m.relative, high))
+        found.append(
+            CombinedGain(
+                names,
+                better.configuration,
+                min(better.relative, m.relative),
+                min(better.low, m.relative * math.exp(-width)),
+                max(better.relative, m.relative),
+                max(better.high, high),
+            )
+        )
     return tuple(found)
 
 

@@ -25,6 +25,8 @@ from cephfit.mapper.access_weights import AccessWeights, counted_demands
 P99 = 99.0
 _MINOR_SHARE = 0.05
 """Kinds that take up to this share of the time together may be extrapolated over the load."""
+_FALL = 0.25
+"""A rate that is lower than the highest one by up to this share, at a larger load, may be due to scatter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class LoadCurve:
 
     Attributes:
         in_flight: I/Os in flight, ascending, shape (G,).
-        seconds: time of an access of the mix, ``in_flight`` over its rate, shape (G,).
+        seconds: time of an access of the mix, ``in_flight`` over its rate, shape (G,); see ``_without_scatter``.
         mean_seconds: mean measured latency, not falling, shape (G,).
         p99_seconds: 99th percentile of the mixture, not falling, shape (G,); None without percentiles.
         extrapolated: kinds with a small share of the time that were measured only at smaller loads.
@@ -139,7 +141,7 @@ class LoadCurve:
             )
         return cls(
             grid,
-            seconds,
+            grid / _without_scatter(grid / seconds),
             isotonic_regression(means).x,
             None if p99 is None else isotonic_regression(p99).x,
             tuple(
@@ -210,6 +212,21 @@ class _Kind:
             slope = np.maximum(last - self.values[-2], 0.0) / (self.nodes[-1] - self.nodes[-2])
         found[beyond] = last + (grid[beyond] - self.nodes[-1])[:, None] * slope
         return found
+
+
+def _without_scatter(rates: Floats) -> Floats:
+    """Return the rates over the load such that they do not fall, except where the storage clearly slows down.
+
+    The highest of several noisy rates of a saturated storage is too high on average. More I/Os in flight do not
+    lower a rate up to saturation, so the isotonic regression replaces rates that fall by their mean (Barlow et
+    al., Statistical Inference under Order Restrictions, 1972). Loads after the last one whose rate is within
+    ``_FALL`` of the highest keep their rates.
+
+    Args:
+        rates: per second, by ascending load, shape (G,).
+    """
+    last = int(np.flatnonzero(rates >= (1 - _FALL) * rates.max())[-1])
+    return np.concatenate([isotonic_regression(rates[: last + 1]).x, rates[last + 1 :]])
 
 
 def _minor(mix: WorkloadMix, curves: Sequence[_Kind]) -> list[bool]:

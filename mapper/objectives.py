@@ -1,11 +1,14 @@
 """What "best" means for a workload: objectives other than throughput, and the Pareto front of several. Pure."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
@@ -203,30 +206,47 @@ def dominated(objectives: Sequence[Judged]) -> dict[str, str]:
     Args:
         objectives: at least one. Configurations that one of them lacks are not compared.
     """
-    names = [n for n in objectives[0].names if all(n in judged.names for judged in objectives)]
-    behind: list[Callable[[str], frozenset[str]]] = [_remembered(judged.slower) for judged in objectives]
+    common = set.intersection(*(set(judged.names) for judged in objectives))
+    names = [n for n in objectives[0].names if n in common]
+    ahead = _ahead(objectives, names)
+    uncertain = [judged for judged in objectives if not judged.is_exact]
     found: dict[str, str] = {}
-    for winner in names:
-        sets = [behind_of(winner) for behind_of in behind]
-        for loser in names:
-            if loser in found or loser == winner:
-                continue
-            beats = [loser in worse for worse in sets]
-            ties = [
-                judged.is_exact and judged.values[winner].value == judged.values[loser].value
-                for judged in objectives
-            ]
-            if any(beats) and all(b or t for b, t in zip(beats, ties, strict=True)):
-                found[loser] = winner
+    # A direct comparison predicts all configurations. Intervals that do not overlap decide most pairs without one.
+    for behind in (_below, _slower):
+        for winner, is_ahead in zip(names, ahead, strict=True):
+            left = [n for n, may_lose in zip(names, is_ahead, strict=True) if may_lose and n not in found]
+            for judged in uncertain:
+                if left:
+                    worse = behind(judged, winner)
+                    left = [n for n in left if n in worse]
+            found.update(dict.fromkeys(left, winner))
     return found
 
 
-def _remembered(slower: DirectComparison) -> DirectComparison:
-    known: dict[str, frozenset[str]] = {}
+def _ahead(objectives: Sequence[Judged], names: Sequence[str]) -> NDArray[np.bool_]:
+    """Return whether each configuration (row) is ahead of each other one by the figures alone.
 
-    def behind(reference: str) -> frozenset[str]:
-        if reference not in known:
-            known[reference] = slower(reference)
-        return known[reference]
+    Returns:
+        True if it is better in all objectives, or equal in exact ones and better in another, shape (names, names).
+    """
+    at_least = np.ones((len(names), len(names)), dtype=np.bool_)
+    better = np.zeros_like(at_least)
+    for judged in objectives:
+        if judged.is_exact:
+            performance = np.array([-judged.values[n].value for n in names])
+        else:
+            performance = np.array([judged.predictions.of(n).relative for n in names])
+        higher = performance[:, None] > performance
+        better |= higher
+        at_least &= performance[:, None] >= performance if judged.is_exact else higher
+    return at_least & better
 
-    return behind
+
+def _below(judged: Judged, reference: str) -> frozenset[str]:
+    """Return the configurations whose interval is below that of the reference."""
+    low = judged.predictions.of(reference).low
+    return frozenset(p.configuration for p in judged.predictions.predictions if p.high < low)
+
+
+def _slower(judged: Judged, reference: str) -> frozenset[str]:
+    return judged.slower(reference)

@@ -185,13 +185,22 @@ class PoolCapacity:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the interval of the headroom agrees with ``fits``."""
-        return self.least.low >= 1 if self.fits else self.least.high < 1
+        """Whether the intervals agree with ``fits``: of all resources if it fits, of any one if it does not."""
+        every = self.headroom.values()
+        return all(h.low >= 1 for h in every) if self.fits else any(h.high < 1 for h in every)
+
+    @property
+    def in_doubt(self) -> tuple[str, ...]:
+        """The resources whose interval contains 1."""
+        return tuple(name for name, h in self.headroom.items() if h.low < 1 <= h.high)
 
     @property
     def full(self) -> Estimate | None:
-        """Months until the first resource is full; None without growth."""
-        return self.months.get(self.scarcest)
+        """Months until the first resource is full, whichever that is; None without growth."""
+        every = self.months.values()
+        if not every:
+            return None
+        return Estimate(min(m.value for m in every), min(m.low for m in every), min(m.high for m in every))
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -27,7 +27,8 @@ from cephfit.results.statistics.load_levels import interval_factors
 
 _PRESENT = 0.9
 """Share of a pool's figures that a repeat needs for an own estimate; the others are then those of all repeats."""
-_OPEN = Estimate(math.inf, 0.0, math.inf)
+_UNLIMITED = Estimate(math.inf, math.inf, math.inf)
+"""How many more fit by a resource that a class does not use."""
 
 
 def plan_pools(
@@ -102,7 +103,7 @@ def _more(n_vms: int, headroom: Estimate, share: float) -> Estimate:
     The demand may grow from 1 to the headroom: (headroom - 1) / share times the class's own number.
     """
     if share == 0:
-        return _OPEN
+        return _UNLIMITED
 
     def whole(times: float) -> float:
         more = max(times - 1, 0.0) * n_vms / share

@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from cephfit.core.errors import InputError
@@ -62,7 +62,8 @@ def fleet_load(
         HostError: this machine lacks what the connection needs.
     """
     live = [s for s in sources if s.partition(":")[0] in ("ceph", "lab") and not Path(s).is_file()]
-    urls = [s for s in sources if s.startswith(("http://", "https://"))]
+    urls = [s for s in sources if s.lower().startswith(("http://", "https://"))]
+    _refuse_credentials(urls)
     if (live or urls) and len(sources) > 1:
         raise InputError(
             "a live cluster or a URL is read several times, so it is the only source",
@@ -208,16 +209,48 @@ def _scraped(url: str, times: SurveyTimes, progress: Progress) -> FleetLoad:
     return fleet
 
 
+def _refuse_credentials(urls: Sequence[str]) -> None:
+    """Raises:
+    InputError: a URL may have a user or a password.
+    """
+    # A password may contain the characters that end a host, so that its @ looks like a part of the path.
+    if any("@" in url for url in urls):
+        raise InputError(
+            "a URL with a user or password (with an @) is not accepted: other users of this host could read it",
+            where="the URL",
+            remedy=f"save scrapes to files, such as with curl --netrc, and give these; {_ADDRESS}",
+        )
+
+
 def _content(url: str, where: str) -> str:
+    """Return the text at a URL.
+
+    Raises:
+        InputError: it does not answer with the whole of a text.
+    """
     try:
         with urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:
-            content: bytes = answer.read(_MOST_NBYTES)
+            content: bytes = answer.read(_MOST_NBYTES + 1)
+            expected = answer.headers.get("Content-Length", "")
+    except HTTPException:  # its text may repeat parts of the URL
+        raise InputError("the answer is not valid HTTP, or was cut short", where=where, remedy=_ADDRESS) from None
+    except OSError as error:
+        reason = getattr(error, "reason", "") or error
+        raise InputError(f"the address does not answer: {reason}", where=where, remedy=_ADDRESS) from None
+    except ValueError:
+        raise InputError("this is not a URL", where=where, remedy=_ADDRESS) from None
+    if len(content) > _MOST_NBYTES:
+        raise InputError(f"the answer has more than {_MOST_NBYTES // MIB} MiB", where=where, remedy=_ADDRESS)
+    if expected.isdecimal() and len(content) < int(expected):
+        raise InputError(
+            f"the answer ended after {len(content)} of {expected} bytes",
+            where=where,
+            remedy="try again; check ceph-mgr's log and the proxies in between",
+        )
+    try:
         return content.decode()
     except UnicodeDecodeError:
         raise InputError("the answer is not text in UTF-8", where=where, remedy=_ADDRESS) from None
-    except (URLError, OSError, ValueError) as error:
-        reason = getattr(error, "reason", "") or error
-        raise InputError(f"the address does not answer: {reason}", where=where, remedy=_ADDRESS) from None
 
 
 _ADDRESS = (

@@ -171,6 +171,54 @@ def test_space_is_a_resource_like_the_others(make_store: MakeStore, reader: Path
     assert "by space" in found["summary"] and "space" not in of(found, "fast")["headroom"]
 
 
+def capacity_of(**headroom: Estimate) -> PoolCapacity:
+    """A pool with this headroom by resource, under a growth of 5 % per month."""
+    months = {name: months_until_full(h, 0.05) for name, h in headroom.items()}
+    return PoolCapacity("A", (), headroom, months, False, ())
+
+
+def test_a_resource_that_a_class_does_not_use_leaves_its_interval_alone(
+    make_store: MakeStore, reader: Path, writer: Path
+) -> None:
+    store = make_store(noise=0.02, drift=0.01)
+    asked = (reader, writer, "--baselines", store, "--clients-from", "reader=5,writer=1", "--p99-ms", 50)
+    without = of(plan(*asked), "A", "writer")["more_vms"]
+    plenty = ("--space", "reader=10G", "--pool-space", "A=10T")
+    assert of(plan(*asked, *plenty), "A", "writer")["more_vms"] == without
+    assert 0 < without["low"] <= without["value"] <= without["high"]
+
+
+def test_a_fleet_fits_certainly_only_if_no_resource_is_in_doubt() -> None:
+    exact, wide = Estimate(1.2, 1.2, 1.2), Estimate(1.26, 0.95, 1.67)
+    pool = capacity_of(IOPS=wide, space=exact)
+    assert pool.fits and pool.scarcest == "space"
+    assert not pool.is_certain and pool.in_doubt == ("IOPS",)
+    assert capacity_of(IOPS=Estimate(1.26, 1.01, 1.67), space=exact).is_certain
+    assert capacity_of(IOPS=Estimate(0.9, 0.7, 1.1), space=Estimate(0.95, 0.95, 0.95)).is_certain, "by space"
+    assert not capacity_of(IOPS=Estimate(0.9, 0.7, 1.1), space=exact).is_certain
+
+
+def test_a_pool_may_be_full_as_early_as_any_resource() -> None:
+    pool = capacity_of(IOPS=Estimate(1.26, 0.95, 1.67), space=Estimate(1.2, 1.2, 1.2))
+    full = pool.full
+    assert full is not None
+    assert full.value == full.high == pytest.approx(math.log(1.2) / math.log(1.05))
+    assert full.low == 0, "by IOPS it may be full now"
+
+
+def test_the_summary_names_the_resource_in_doubt(make_store: MakeStore, reader: Path) -> None:
+    # 1.2 times by space, and about 1.3 times by IOPS, with scatter.
+    space = ("--space", "reader=10G", "--pool-space", "A=240G", "--growth", "5%/month")
+    store = make_store(noise=0.15, drift=0.1, repeats=3)
+    found = plan(reader, "--baselines", store, "--clients-from", "reader=20", *space)
+    pool = of(found, "A")
+    by_iops = pool["headroom"]["IOPS"]
+    assert by_iops["low"] < 1 < pool["headroom"]["space"]["low"] < by_iops["value"]
+    assert pool["fits"] and pool["scarcest"] == "space" and not pool["certain"]
+    assert "by space (not certain: the interval by IOPS includes 1); full in" in found["summary"]
+    assert "; 0 to 3.74)" in found["summary"]
+
+
 def test_bandwidth_is_what_the_largest_measured_bandwidth_allows(make_store: MakeStore, reader: Path) -> None:
     found = of(plan(reader, "--baselines", make_store(), "--clients-from", "reader=10"), "A")
     # The queue serves 1000 x 128 / 129 accesses at its largest load.

@@ -64,13 +64,18 @@ def scrapes(tmp_path: Path) -> list[Path]:
 @contextmanager
 def serving(*texts: str) -> Iterator[str]:
     """Serve texts one after the other, the last one again and again."""
-    left = list(texts)
+    with answering(*(b"HTTP/1.0 200 OK\r\n\r\n" + text.encode() for text in texts)) as url:
+        yield url
+
+
+@contextmanager
+def answering(*answers: bytes) -> Iterator[str]:
+    """Answer requests with these bytes, headers included, one after the other, the last one again and again."""
+    left = list(answers)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write((left.pop(0) if len(left) > 1 else left[0]).encode())
+            self.wfile.write(left.pop(0) if len(left) > 1 else left[0])
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -278,10 +283,48 @@ def test_kinds_of_sources_are_not_mixed(scrapes: list[Path], tmp_path: Path) -> 
     assert "only source" in error_of("ceph", scrapes[0]).what
 
 
-def test_an_address_that_does_not_answer_hides_the_password() -> None:
-    error = error_of("http://user:secret@127.0.0.1:9/metrics", "--seconds", "1")
-    assert "ceph mgr services" in error.remedy
-    assert "secret" not in str(error)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:secret@127.0.0.1:9/metrics",
+        "http://user:secret@localhost/metrics",
+        "HTTP://user:secret@localhost",
+        "https://secret@localhost/metrics",
+        "http://user:se/secret@localhost/metrics",
+        "http://user:secret?x@localhost/metrics",
+    ],
+)
+def test_a_url_with_a_password_is_refused_and_not_repeated(url: str) -> None:
+    done = survey(url, "--seconds", "1")
+    for error in (error_of(url, "--seconds", "1"), error_of(url, "ceph")):
+        assert "user or password" in error.what and "secret" not in str(error)
+        assert "ceph mgr services" in error.remedy
+    assert "secret" not in done.output
+
+
+def test_an_address_that_does_not_answer_is_named_with_the_way_to_find_the_right_one() -> None:
+    error = error_of("http://127.0.0.1:9/metrics", "--seconds", "1")
+    assert "does not answer" in error.what and "ceph mgr services" in error.remedy
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:nine/metrics", "http://[::1/metrics", "http://127.0.0.1/a b"])
+def test_a_wrong_url_is_refused(url: str) -> None:
+    assert "ceph mgr services" in error_of(url, "--seconds", "1").remedy
+
+
+@pytest.mark.parametrize(
+    ("raw", "what"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "not valid HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nceph_rbd 1\n", "ended after 11 of 1000 bytes"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n50\r\nceph_rbd 1\n", "not valid HTTP"),
+        (b"HTTP/1.1 200 OK\r\n\r\n\xff\xfe\x00", "not text"),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "Not Found"),
+    ],
+)
+def test_an_answer_that_is_not_whole_or_not_http_is_refused(raw: bytes, what: str) -> None:
+    with answering(raw) as url:
+        assert what in error_of(url, "--seconds", "1").what
 
 
 def test_a_missing_ceph_conf_is_named(tmp_path: Path) -> None:

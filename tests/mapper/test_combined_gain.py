@@ -71,6 +71,26 @@ def test_the_range_contains_the_better_single_one_where_both_remove_the_same_bot
     assert gain.optimistic == pytest.approx(true_relative(effects.sum(axis=0)), rel=0.05)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_range_is_in_order_where_effects_differ_in_sign_by_kind_of_access(sign: int) -> None:
+    """Two settings that both slow down the same few kinds of access multiply their harm there."""
+    rng = np.random.default_rng(8)
+    used = [CELLS.index(cell) for cell in used_cells(PROFILE, "time")]
+    time_of = {c: n / TYPICAL_IOPS[c] for c, n in zip(used, used_cells(PROFILE, "time").values(), strict=True)}
+    slowest = max(time_of, key=lambda c: time_of[c])
+    effects = np.full((2, len(CELLS)), 1.2)
+    effects[:, slowest] = -0.4 * sign
+    truth = np.log(TYPICAL_IOPS) + np.vstack([np.zeros(len(CELLS)), effects])
+    measured = baselines_of(np.exp(draw(rng, truth, NOISE, 3)))
+    predictions = model().predict(PROFILE, measured)
+    (gain,) = combined_gains(JointPrediction.of(model(), PROFILE, measured), predictions, [("C1", "C2")])
+    independent, single = true_relative(effects.sum(axis=0)), true_relative(effects[0])
+    assert (independent < single) == (sign == 1)
+    assert gain.pessimistic == pytest.approx(min(independent, single), rel=0.05)
+    assert gain.optimistic == pytest.approx(max(independent, single), rel=0.05)
+    assert gain.pessimistic_low <= gain.pessimistic < gain.optimistic <= gain.optimistic_high
+
+
 def test_improvements_are_those_that_are_likely_better() -> None:
     rng = np.random.default_rng(5)
     effects = np.log([1.0, 1.5, 1.03, 1.0, 0.7])[:, None] * np.ones(len(CELLS))

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from queue_samples import PERCENTILES, queue_samples, sustainable
 
@@ -100,6 +101,34 @@ def test_a_rate_that_falls_under_load_counts_with_its_best() -> None:
     mix = WorkloadMix.of(profile(read_4K=1), [kind], where="test")
     curve = LoadCurve.of(mix, levels, (50.0, 99.0), where="test")
     assert curve.rate_at(16.0) == pytest.approx(300.0)
+
+
+def saturated(noise: float, seed: int, loads: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)) -> LoadCurve:
+    """A storage that serves 1000 per second from two in flight on, with noise of each level by itself."""
+    kind = LoadedCell.measured(4096, Pattern.RANDREAD)
+    dice = np.random.default_rng(seed)
+    found = {}
+    for n in loads:
+        ns = 1e9 * n / (min(n / 2, 1) * 1000 * dice.lognormal(0, noise))
+        found[n] = LevelFigures(1e9 * n / ns, ns, (0.5 * ns, 2 * ns))
+    mix = WorkloadMix.of(profile(read_4K=1), [kind], where="test")
+    return LoadCurve.of(mix, {kind: found}, (50.0, 99.0), where="test")
+
+
+@pytest.mark.parametrize(("noise", "most"), [(0.02, 0.002), (0.05, 0.005), (0.1, 0.02)])
+def test_scatter_does_not_inflate_the_rate_of_a_saturated_storage(noise: float, most: float) -> None:
+    """The maximum of the five noisy levels up to 16 in flight would be too high by the noise or more."""
+    curves = [saturated(noise, seed) for seed in range(400)]
+    rates = [curve.rate_at(16.0) for curve in curves]
+    standard_error = noise / math.sqrt(400)
+    assert abs(np.mean(rates) / 1000 - 1) < most + 2 * standard_error
+    # The last load has no later one that would correct it: about half of the maximum's bias is left.
+    last = np.mean([curve.rate_at(64.0) for curve in curves]) / 1000 - 1
+    expected_maximum = 1.267 * noise  # of six normal deviates, in standard deviations
+    assert 0 < last < 0.55 * expected_maximum
+    for curve in curves:
+        found = [curve.rate_at(n) for n in (1.0, 1.5, 2.0, 5.0, 16.0, 50.0, 64.0)]
+        assert np.all(np.diff(found) > -1e-9)
 
 
 def test_a_kind_with_little_of_the_time_is_extrapolated_and_named() -> None:

@@ -116,3 +116,30 @@ def test_a_configuration_without_an_objective_is_not_compared() -> None:
 
     assert dominated([Judged(Objective.READ, both, behind), Judged(Objective.WRITE, both, behind)]) == {"B": "A"}
     assert dominated([Judged(Objective.READ, both, behind), Judged(Objective.WRITE, one, behind)]) == {}
+
+
+@pytest.mark.parametrize("scatter", [0.01, 0.05])
+def test_the_front_is_that_of_all_pairs_with_few_direct_comparisons(scatter: float) -> None:
+    """Each direct comparison predicts all configurations, so 24 times 2 of them would take long."""
+    dice = np.random.default_rng(4)
+    speeds = {f"c{i}": (float(r), float(w)) for i, (r, w) in enumerate(dice.lognormal(5, 0.3, (23, 2)))}
+    baselines = measured(scatter, A=(150.0, 150.0), **speeds)
+    compared = []
+
+    def counted(of: Judged) -> Judged:
+        def behind(reference: str) -> frozenset[str]:
+            compared.append(reference)
+            return of.slower(reference)
+
+        return replace(of, slower=behind)
+
+    both = [
+        judged(baselines, only(profile(1, 1), op), of)
+        for op, of in ((Op.READ, Objective.READ), (Op.WRITE, Objective.WRITE))
+    ]
+    found = dominated([counted(of) for of in both])
+    beaten = {name: both[0].slower(name) & both[1].slower(name) for name in both[0].names}
+    assert found.keys() == frozenset().union(*beaten.values())
+    assert 0 < len(found) < 24
+    assert all(loser in beaten[winner] for loser, winner in found.items())
+    assert len(compared) < 24

@@ -242,6 +242,19 @@ def test_a_workload_that_needs_more_outstanding_than_it_had(simulated: list[Base
     assert "with only as many outstanding as it had (1)" in fit.text
 
 
+def test_a_profile_without_depths_is_compared_with_the_best_depth_alone(simulated: list[Baselines]) -> None:
+    """Counts alone do not tell how many accesses were outstanding, so nothing is said about that."""
+    counted = workload(reads=0, writes=1000)
+    found = supplies(counted, simulated[0])[0]
+    assert found.own_depth.high < found.most.low
+    for rate in (math.sqrt(found.own_depth.high * found.most.low), found.most.high * 1.5):
+        fit = fit_of(
+            supply_set(replace(counted, description={"duration_seconds": 1000 / rate}), simulated[0]), only="A"
+        )
+        assert fit.verdict is (Verdict.FITS if rate < found.most.low else Verdict.NOT)
+        assert "outstanding" not in fit.text
+
+
 def test_a_configuration_that_lacks_rates_has_no_supply_and_a_default_that_does_is_refused() -> None:
     baselines = by_hand({"A": (1000, 100), "B": (2000, 200)})
     cells = {place: b for place, b in baselines.cells.items() if place != ("B", WRITE)}

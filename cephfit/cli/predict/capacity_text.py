@@ -24,7 +24,7 @@ def summary_of(judged: Sequence[PoolCapacity], asked: PlanInput, today: date) ->
         least = f"at least {plain_figure(iops.value)} times{_interval(iops)} by {IOPS}"
         return f"unknown: {fleet} on {pool.pool} at {limit}: headroom {least}, so it may fit: measure larger loads"
     is_open = pool.least.low == 0 and math.isinf(pool.least.high)
-    doubt = " (not certain: the interval includes 1)"
+    doubt = f" (not certain: the interval by {' and '.join(pool.in_doubt)} includes 1)"
     doubt = " (not certain: the interval is from 0 to no upper end)" if is_open else doubt
     doubt = "" if pool.is_certain else doubt
     if not pool.fits:

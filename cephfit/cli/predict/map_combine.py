@@ -134,8 +134,8 @@ def _why(gain: CombinedGain, predictions: PredictionSet) -> str:
     return (
         f"{' and '.join(gain.names)} together: expected {gain.pessimistic:.0f} to {gain.optimistic:.0f} "
         f"(default = 100), {100 * predictions.confidence:g} % interval "
-        f"{_range(gain.pessimistic_low, gain.optimistic_high)}: from the better single one ({gain.better_single}) "
-        "to independent effects, whose ratios multiply in every cell"
+        f"{_range(gain.pessimistic_low, gain.optimistic_high)}: between the better single one "
+        f"({gain.better_single}) and independent effects, whose ratios multiply in every cell"
     )
 
 
@@ -248,7 +248,7 @@ def _print(document: dict[str, Any]) -> None:
         click.echo()
     if document["combinations"]:
         print_table(
-            ("combination", "as the better single one", "if independent", "interval", "in the sweep"),
+            ("combination", "pessimistic", "optimistic", "interval", "in the sweep"),
             [
                 (
                     " + ".join(row["configurations"]),

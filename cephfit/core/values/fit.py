@@ -54,8 +54,11 @@ def verdict_of(demand: WorkloadDemand | None, supply: Supply | None) -> Verdict:
 def _is_slow_at_own_depth(demand: WorkloadDemand, supply: Supply) -> bool:
     """Whether less than the mean is served with as many outstanding as the workload had.
 
-    Several clients have more outstanding together than the workload alone.
+    Several clients have more outstanding together than the workload alone. A profile without depths does not tell
+    how many those were: it is compared with the best depth alone.
     """
+    if demand.outstanding is None:
+        return False
     own = supply.own_depth
     high = own.high if own.is_known else own.value
     return supply.n_clients == 1 and high < demand.accesses_per_s
@@ -131,8 +134,8 @@ def _compared(demand: WorkloadDemand, supply: Supply, verdict: Verdict, default:
         peak = f", busiest second {demand.rate_text(demand.busiest_second)}"
     asks = f"mean {mean}{peak}; {name} serves {_served(supply, ', ')}"
     if verdict is Verdict.DEEPER:
-        had = "as it had" if demand.outstanding is None else f"as it had ({demand.outstanding:.2g})"
-        asks += f"; {rate_text(supply.own_depth.value)}/s with only as many outstanding {had}"
+        had = f"as many outstanding as it had ({demand.outstanding:.2g})"
+        asks += f"; {rate_text(supply.own_depth.value)}/s with only {had}"
     other = ""
     if default is not supply:
         other = f", and {default.configuration}, the default, {_TOO_SLOW[verdict_of(demand, default)]}"
