@@ -210,12 +210,14 @@ class MixPredictor:
         names = (baselines.default, *compared)
         table, directly, origins = question.tables(baselines, names)
         used = np.array([table.cells.index(cell) for cell in cells])
+        follows = origins is not None and bool(origins.follows[:, used].any())
         spread = self.spread_of(directly) if compared else None
         notes += [_no_spread(bool(compared))] if spread is None else spread.notes
 
         mixtures: dict[str, Mixture] = {}
         bounds: dict[str, LimitBounds] = {}
         widths, floors = dict.fromkeys(compared, math.inf), [math.inf]
+        alone: dict[str, float] = {}
         for j, name in enumerate(compared, start=1):
             means = mean_rates(question.measured, name, cells)
             paired = PairedRates.of(table, j, used, default, means, origins)
@@ -225,6 +227,8 @@ class MixPredictor:
                 notes.append(_in_no_common_round(name, baselines.default, paired.unconnected))
             elif spread is not None:
                 widths[name] = self._half_width(spread, paired, mixtures[name])
+                if follows:
+                    alone[name] = self._half_width(spread, paired, mixtures[name], n_compared=1)
                 if bounds[name].are_open:
                     continue  # the true difference may be larger than the scatter shows
                 # The interval if the configuration were no better than the default.
@@ -247,6 +251,12 @@ class MixPredictor:
         # What the measurements distinguish: the model's error would leave every close choice to the default.
         better = [p.configuration for p in ranked if p.scatter_low is not None and p.scatter_low > 100]
         worse = [p.configuration for p in ranked if p.scatter_high is not None and p.scatter_high < 100]
+        # Rates that follow from others have few degrees of freedom: there the joint level, too, would leave close
+        # choices to the default, so the best and the worst are chosen at the level of a single comparison.
+        gains = {p.configuration: math.log(p.relative / 100) for p in ranked if p.relative > 0}
+        chosen = {name for name, width in alone.items() if abs(gains[name]) > width}
+        best = [n for n in gains if n in better or (n in chosen and gains[n] > 0)]
+        worst = [n for n in gains if n in worse or (n in chosen and gains[n] < 0)]
         # A configuration that changes few cells may differ by less than the floor; an open end is only a bound.
         distinct = [name for name in (*better, *worse) if name not in bounds or not bounds[name].are_open]
         floors += [abs(p.relative - 100) for p in ranked if p.configuration in distinct]
@@ -255,8 +265,8 @@ class MixPredictor:
             profile=profile.name,
             baselines=baselines.source,
             predictions=tuple(ranked),
-            best=[*better, baselines.default][0],
-            worst=[baselines.default, *worse][-1],
+            best=[*best, baselines.default][0],
+            worst=[baselines.default, *worst][-1],
             confidence=self.confidence,
             noise_floor=min(floors),
             notes=tuple(notes),
@@ -290,15 +300,17 @@ class MixPredictor:
             notes += [f"{name} lacks cells of the workload: it is predicted from those that it has"] * len(its)
         return found, notes
 
-    def _half_width(self, spread: Spread, paired: "PairedRates", mixture: Mixture) -> float:
+    def _half_width(
+        self, spread: Spread, paired: "PairedRates", mixture: Mixture, *, n_compared: int | None = None
+    ) -> float:
         """Return half the interval of the log prediction of one configuration.
 
-        With Bonferroni's level the intervals of all configurations hold jointly.
+        With Bonferroni's level the intervals of ``n_compared`` configurations hold jointly; None: of all.
         """
         if not (mixture.gradient.any() or mixture.default_gradient.any()):
             return 0.0  # the prediction does not depend on the measurements
         variance, df = spread.variance_of(paired.weights(mixture.gradient, mixture.default_gradient))
-        n_compared = len(spread.unsteadiness) - 1
+        n_compared = n_compared or len(spread.unsteadiness) - 1
         quantile = float(stdtrit(df, 1 - (1 - self.confidence) / (2 * n_compared)))
         return quantile * math.sqrt(variance)
 
