@@ -125,5 +125,6 @@ def _combined(joint: JointPrediction, names: Sequence[str]) -> Place:
         first.used,
         first.n_cells,
         tuple(dict.fromkeys(cell for part in parts for cell in part.unconnected)),
+        first.origins,
     )
     return Place(".".join(names), -1, paired, joint.question.mix.added(joint.default, paired.rates))

@@ -8,8 +8,9 @@ measured. Effects of depth on sequential accesses are those on random ones where
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -25,8 +26,25 @@ them: the larger a write, the less a flush adds to it."""
 _Effect = tuple[LoadedCell, LoadedCell]
 """Two measured kinds; the effect is the ratio of the first one's rate to the second one's."""
 
+Sources = Mapping[LoadedCell, Mapping[LoadedCell, int]]
+"""By kind: coefficients of the logs of measured rates; their sum is the log of its rate, in every round."""
 
-def completed(baselines: Baselines) -> Baselines:
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Measured rates, and those that follow from them.
+
+    Attributes:
+        baselines: with both in ``loaded``.
+        sources: of the kinds that follow from others. They are the same for all configurations; one that was
+            measured in such a kind itself keeps what was measured.
+    """
+
+    baselines: Baselines
+    sources: Sources
+
+
+def completed(baselines: Baselines) -> Completed:
     """Return the baselines with all combinations of the measured properties in ``loaded``.
 
     A combination is added to every configuration that has all rates it follows from, in the rounds of all.
@@ -38,7 +56,15 @@ def completed(baselines: Baselines) -> Baselines:
         for kind, its in sources:
             if its is not None and (found := _derived(baselines, name, kind, *its)) is not None:
                 loaded.setdefault((name, kind), found)
-    return replace(baselines, loaded=loaded)
+    of_kinds = {kind: _coefficients(*its) for kind, its in sources if its is not None}
+    return Completed(replace(baselines, loaded=loaded), of_kinds)
+
+
+def _coefficients(base: LoadedCell, effects: Sequence[_Effect]) -> dict[LoadedCell, int]:
+    """Return the coefficients of log rates; a kind that is multiplied and divided by has none."""
+    found = Counter([base, *(with_it for with_it, _ in effects)])
+    found.subtract(without for _, without in effects)
+    return {cell: coefficient for cell, coefficient in found.items() if coefficient}
 
 
 def _derived(

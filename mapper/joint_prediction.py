@@ -7,10 +7,9 @@ correlated: their covariance follows from the same variances as the intervals (`
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baselines
@@ -50,9 +49,8 @@ class JointPrediction:
 
     Attributes:
         question: what the model makes of the workload.
-        table: the measurements.
+        table: the measurements; its cells are those of all weights.
         spread: their variances.
-        used: indices of the used cells in the table, shape (U,).
         default: rates of the default in the used cells, shape (U,).
         places: the default first, then those with all cells, then those that lack some.
         error: of the model.
@@ -65,7 +63,6 @@ class JointPrediction:
     question: Question
     table: Table
     spread: Spread
-    used: NDArray[np.intp]
     default: Floats
     places: tuple[Place, ...]
     error: ModelError
@@ -92,11 +89,8 @@ class JointPrediction:
                 remedy="measure the cells of the workload under at least one other configuration",
             )
         names = (*names, *partial)
-        if question.by_load:
-            table = Table.of_loaded(replace(baselines, loaded=measured), names)
-        else:
-            table = Table.of(baselines, names)
-        spread = predictor.spread_of(table)
+        table, directly, origins = question.tables(baselines, names)
+        spread = predictor.spread_of(directly)
         if spread is None:
             raise InputError(
                 "every cell was measured once: the scatter is unknown, so nothing can be said about the next step",
@@ -114,7 +108,7 @@ class JointPrediction:
             rates[list(lacking)] = default[list(lacking)] * math.exp(
                 float(np.log(rates[has] / default[has]).mean())
             )
-            paired = PairedRates.of(table, j, used, default, rates)
+            paired = PairedRates.of(table, j, used, default, rates, origins)
             if lacking:
                 paired.contrasts[list(lacking)] = 0.0  # the ratio is assumed: no measurement has a part in it
             places.append(Place(name, j, paired, question.mix.added(default, paired.rates), lacking))
@@ -124,19 +118,9 @@ class JointPrediction:
         degrees = sum(len(r) - 1 for r in ratios)
         variance = squares / degrees if partial and degrees else 0.0
         found = baselines.loaded if question.by_load else baselines.cells
-        directly = frozenset(cell for name, cell in found if name == baselines.default)
-        return cls(
-            question,
-            table,
-            spread,
-            used,
-            default,
-            tuple(places),
-            error,
-            variance,
-            directly,
-            _growth(places, spread),
-        )
+        of_default = frozenset(cell for name, cell in found if name == baselines.default)
+        growth = _growth(places, spread)
+        return cls(question, directly, spread, default, tuple(places), error, variance, of_default, growth)
 
     @property
     def cells(self) -> tuple[Cell | LoadedCell, ...]:
@@ -169,21 +153,23 @@ class JointPrediction:
             cell: index of a used cell.
             rows: the configurations that are measured in this round, as rows of the table.
         """
-        found = np.pad(self.weights(), ((0, 0), (0, 0), (0, 0), (0, 1)))
-        c = int(self.used[cell])
+        c = self.table.cells.index(self.cells[cell])
         added = np.zeros((self.table.present.shape[0], 1), dtype=np.bool_)
         added[list(rows)] = True
         present = np.hstack([self.table.present[:, c], added])
         logs = np.pad(self.table.logs[:, c], ((0, 0), (0, 1)))
         table = Table((self.table.cells[c],), logs[:, None], present[:, None], (Blocks.of(present),))
         one = np.array([cell])
-        for k, place in enumerate(self.places):
-            if cell in place.lacking and place.row not in rows:
-                continue
+        found = []
+        for place in self.places:
             m = place.mixture
-            paired = PairedRates.of(table, place.row, np.array([0]), self.default[one], place.paired.rates[one])
-            found[k, :, c] = paired.weights(m.gradient[one], m.default_gradient[one])[:, 0]
-        return found
+            of_used = np.pad(place.paired.of_used(m.gradient, m.default_gradient), ((0, 0), (0, 0), (0, 1)))
+            if cell not in place.lacking or place.row in rows:
+                rates = place.paired.rates[one]
+                paired = PairedRates.of(table, place.row, np.array([0]), self.default[one], rates)
+                of_used[:, one] = paired.of_used(m.gradient[one], m.default_gradient[one])
+            found.append(place.paired.placed(of_used))
+        return np.array(found)
 
     def covariance(self, weights: Floats) -> Floats:
         """Covariance of weighted sums of log measurements by their scatter, shape (places, places).
@@ -194,8 +180,9 @@ class JointPrediction:
             weights: shape (places, J, C, rounds).
         """
         spread = self.spread
-        of_used = weights[:, :, self.used]  # all others are 0
-        found = np.einsum("kjcr,ljcr,jc->kl", of_used, of_used, spread.moderated[:, self.used], optimize=True)
+        counted = weights.any(axis=(0, 1, 3))  # only cells that the mix uses, or follows from
+        of_used = weights[:, :, counted]
+        found = np.einsum("kjcr,ljcr,jc->kl", of_used, of_used, spread.moderated[:, counted], optimize=True)
         together = weights.sum(axis=2)
         shared = spread.applied + (np.zeros(len(spread.n)) if spread.alone is None else spread.alone)
         found += np.einsum("kjr,ljr,j->kl", together, together, shared, optimize=True)

@@ -3,7 +3,8 @@
 Workloads are taken in blocks. Those of a block that are compared with the same configurations share the spread of
 the measurements, and are predicted together (``many_variances`` has the formulas). Single workloads are left to
 ``MixPredictor``: where a configuration has one of their cells in other rounds than the others, where a load's
-limit was reached in one, and where one was not measured under the default.
+limit was reached in one, where one was not measured under the default, and where the rate of one follows from
+those of others.
 """
 
 import math
@@ -32,11 +33,12 @@ from cephfit.mapper.access_weights import (
     refuse_unmeasured,
     weighed,
 )
-from cephfit.mapper.completed_rates import completed
+from cephfit.mapper.completed_rates import Completed, completed
 from cephfit.mapper.demand_mix import waiting_with_flushes
 from cephfit.mapper.many_variances import Quantiles, RateScatter, ScatterCoefficients, TimeScatter
 from cephfit.mapper.mix_predictor import Kind, Kinds
 from cephfit.mapper.model_error import ERRORS, NO_ERROR, ModelError
+from cephfit.mapper.origins import tables_of
 
 _BLOCK = 512
 """Workloads whose demands are in memory together."""
@@ -183,7 +185,8 @@ class _Sweep:
     """The measurements as arrays: J configurations, the default first, and M cells.
 
     Attributes:
-        baselines: all.
+        baselines: what was measured.
+        completed: the same with the rates that follow from others.
         names: of the configurations.
         kind: of the workloads.
         model: that was asked for.
@@ -194,6 +197,7 @@ class _Sweep:
     """
 
     baselines: Baselines
+    completed: Completed
     names: tuple[str, ...]
     kind: Kind
     model: Model
@@ -204,12 +208,11 @@ class _Sweep:
 
     @classmethod
     def of(cls, baselines: Baselines, names: tuple[str, ...], kind: Kind) -> "_Sweep":
-        if kind.by_load:
-            baselines = completed(baselines)
-        measured: Mapping[Any, Baseline] = baselines.loaded if kind.by_load else baselines.cells
+        its = completed(baselines) if kind.by_load else Completed(baselines, {})
+        measured: Mapping[Any, Baseline] = its.baselines.loaded if kind.by_load else baselines.cells
         cells: tuple[Cell | LoadedCell, ...] = CELLS
         if kind.by_load:
-            cells = tuple(sorted(cell for name, cell in baselines.loaded if name == baselines.default))
+            cells = tuple(sorted(cell for name, cell in measured if name == baselines.default))
         rates = np.full((len(names), len(cells)), math.nan)
         clients = np.zeros(rates.shape, dtype=np.int64)
         row = {name: i for i, name in enumerate(names)}
@@ -219,7 +222,7 @@ class _Sweep:
                 at = row[name], column[cell]
                 rates[at] = math.fsum(baseline.iops) / len(baseline.iops)
                 clients[at] = baseline.n_clients
-        return cls(baselines, names, kind, model_called(kind.model), cells, rates, clients != clients[0])
+        return cls(baselines, its, names, kind, model_called(kind.model), cells, rates, clients != clients[0])
 
     def group(self, is_compared: Booleans, confidence: float) -> _Group:
         """Return the group of the configurations of a row, shape (J - 1,)."""
@@ -230,21 +233,31 @@ class _Sweep:
 
     def _group(self, columns: _Rows, confidence: float) -> _Group:
         compared = tuple(self.names[k] for k in (0, *columns))
-        table = (Table.of_loaded if self.kind.by_load else Table.of)(self.baselines, compared)
+        if self.kind.by_load:
+            loaded = self.completed.baselines.loaded
+            table, directly, origins = tables_of(loaded, self.completed.sources, self.baselines, compared)
+        else:
+            table, origins = Table.of(self.baselines, compared), None
+            directly = table
         whole = {id(block): block.whole for block in table.blocks}
         column = {cell: c for c, cell in enumerate(table.cells)}
+        follows = np.zeros(len(table.cells), dtype=np.bool_)
+        if origins is not None:
+            follows |= origins.follows.any(axis=0)
         # A limit bounds predictions, which only the predictor of one workload does.
         limited = {cell for _, cell in self.baselines.measured_load.at_limit} if not self.kind.by_load else set()
         complete = ~self.lacks[columns].any(axis=0) & ~np.isnan(self.rates[0])
         for m in np.flatnonzero(complete):
-            complete[m] = whole[id(table.blocks[column[self.cells[m]]])] and self.cells[m] not in limited
+            c = column[self.cells[m]]
+            complete[m] = whole[id(table.blocks[c])] and not follows[c] and self.cells[m] not in limited
         cells = np.flatnonzero(complete)
-        spread = spread_of(table) if len(columns) else None
+        spread = spread_of(directly) if len(columns) else None
         if spread is None:
             return _Group(columns, complete, cells, None, None)
-        used = np.array([column[self.cells[m]] for m in cells], dtype=np.intp)
+        used = np.array([directly.cells.index(self.cells[m]) for m in cells], dtype=np.intp)
         level = 1 - (1 - confidence) / (2 * len(columns))
-        return _Group(columns, complete, cells, ScatterCoefficients.of(spread, table, used), Quantiles.of(level))
+        coefficients = ScatterCoefficients.of(spread, directly, used)
+        return _Group(columns, complete, cells, coefficients, Quantiles.of(level))
 
 
 @dataclass(frozen=True, slots=True)

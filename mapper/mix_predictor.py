@@ -19,10 +19,11 @@ from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, Model, mode
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
 from cephfit.mapper.access_weights import counted_demands
-from cephfit.mapper.completed_rates import completed
+from cephfit.mapper.completed_rates import Sources, completed
 from cephfit.mapper.demand_mix import DemandMix
 from cephfit.mapper.mixture import MIXERS, CellMix, LimitBounds, Mix, Mixture, used_cells
 from cephfit.mapper.model_error import NO_ERROR, ModelError
+from cephfit.mapper.origins import Origins, tables_of
 
 Measured = Cell | LoadedCell
 _REASONS = 2
@@ -104,6 +105,7 @@ class Question:
         omitted: cells of the workload that were not measured.
         by_load: whether ``measured`` has several loads.
         notes: caveats.
+        sources: of the cells in ``measured`` whose rates follow from others.
     """
 
     model: str
@@ -112,6 +114,7 @@ class Question:
     omitted: OmittedCells
     by_load: bool
     notes: tuple[str, ...]
+    sources: Sources = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: str, profile: Profile, baselines: Baselines) -> "Question":
@@ -129,13 +132,21 @@ class Question:
     def _of_demands(cls, kind: Kind, profile: Profile, baselines: Baselines) -> "Question":
         if not any(name == baselines.default for name, _ in baselines.loaded):
             baselines.of(baselines.default, CELLS[0])  # refused: there are no figures of the default
-        baselines = completed(baselines)
+        its = completed(baselines)
+        baselines = its.baselines
         measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
         demands = profile.demands or counted_demands(profile)
         mix = DemandMix.of(profile, demands, measured, by_waiting=kind.by_waiting, where=baselines.source)
         default = mean_rates(baselines.loaded, baselines.default, mix.cells)
         notes = mix.notes(default, where=baselines.source)
-        return cls(kind.model, mix, baselines.loaded, OmittedCells({}), True, tuple(notes))
+        return cls(kind.model, mix, baselines.loaded, OmittedCells({}), True, tuple(notes), its.sources)
+
+    def tables(self, baselines: Baselines, names: tuple[str, ...]) -> tuple[Table, Table, Origins | None]:
+        """Return the tables of all rates and of the measured ones, and how they are connected."""
+        if self.by_load:
+            return tables_of(self.measured, self.sources, baselines, names)
+        table = Table.of(baselines, names)
+        return table, table, None
 
     def bounds(self, mixture: Mixture, name: str, baselines: Baselines, model: str) -> LimitBounds:
         """Return what the load's limit leaves open; loads with a limit are not part of ``Baselines.loaded``."""
@@ -197,25 +208,27 @@ class MixPredictor:
             notes += lost_repeats(baselines, (baselines.default, *compared), own)
         equals = mix.added(default, default)
         names = (baselines.default, *compared)
-        if question.by_load:
-            table = Table.of_loaded(replace(baselines, loaded=question.measured), names)
-        else:
-            table = Table.of(baselines, names)
+        table, directly, origins = question.tables(baselines, names)
         used = np.array([table.cells.index(cell) for cell in cells])
-        spread = self.spread_of(table) if compared else None
+        follows = origins is not None and bool(origins.follows[:, used].any())
+        spread = self.spread_of(directly) if compared else None
         notes += [_no_spread(bool(compared))] if spread is None else spread.notes
 
         mixtures: dict[str, Mixture] = {}
         bounds: dict[str, LimitBounds] = {}
         widths, floors = dict.fromkeys(compared, math.inf), [math.inf]
+        alone: dict[str, float] = {}
         for j, name in enumerate(compared, start=1):
-            paired = PairedRates.of(table, j, used, default, mean_rates(question.measured, name, cells))
+            means = mean_rates(question.measured, name, cells)
+            paired = PairedRates.of(table, j, used, default, means, origins)
             mixtures[name] = mix.added(default, paired.rates)
             bounds[name] = question.bounds(mixtures[name], name, baselines, self.name)
             if paired.unconnected:
                 notes.append(_in_no_common_round(name, baselines.default, paired.unconnected))
             elif spread is not None:
                 widths[name] = self._half_width(spread, paired, mixtures[name])
+                if follows:
+                    alone[name] = self._half_width(spread, paired, mixtures[name], n_compared=1)
                 if bounds[name].are_open:
                     continue  # the true difference may be larger than the scatter shows
                 # The interval if the configuration were no better than the default.
@@ -238,6 +251,12 @@ class MixPredictor:
         # What the measurements distinguish: the model's error would leave every close choice to the default.
         better = [p.configuration for p in ranked if p.scatter_low is not None and p.scatter_low > 100]
         worse = [p.configuration for p in ranked if p.scatter_high is not None and p.scatter_high < 100]
+        # Rates that follow from others have few degrees of freedom: there the joint level, too, would leave close
+        # choices to the default, so the best and the worst are chosen at the level of a single comparison.
+        gains = {p.configuration: math.log(p.relative / 100) for p in ranked if p.relative > 0}
+        chosen = {name for name, width in alone.items() if abs(gains[name]) > width}
+        best = [n for n in gains if n in better or (n in chosen and gains[n] > 0)]
+        worst = [n for n in gains if n in worse or (n in chosen and gains[n] < 0)]
         # A configuration that changes few cells may differ by less than the floor; an open end is only a bound.
         distinct = [name for name in (*better, *worse) if name not in bounds or not bounds[name].are_open]
         floors += [abs(p.relative - 100) for p in ranked if p.configuration in distinct]
@@ -246,8 +265,8 @@ class MixPredictor:
             profile=profile.name,
             baselines=baselines.source,
             predictions=tuple(ranked),
-            best=[*better, baselines.default][0],
-            worst=[baselines.default, *worse][-1],
+            best=[*best, baselines.default][0],
+            worst=[baselines.default, *worst][-1],
             confidence=self.confidence,
             noise_floor=min(floors),
             notes=tuple(notes),
@@ -281,15 +300,17 @@ class MixPredictor:
             notes += [f"{name} lacks cells of the workload: it is predicted from those that it has"] * len(its)
         return found, notes
 
-    def _half_width(self, spread: Spread, paired: "PairedRates", mixture: Mixture) -> float:
+    def _half_width(
+        self, spread: Spread, paired: "PairedRates", mixture: Mixture, *, n_compared: int | None = None
+    ) -> float:
         """Return half the interval of the log prediction of one configuration.
 
-        With Bonferroni's level the intervals of all configurations hold jointly.
+        With Bonferroni's level the intervals of ``n_compared`` configurations hold jointly; None: of all.
         """
         if not (mixture.gradient.any() or mixture.default_gradient.any()):
             return 0.0  # the prediction does not depend on the measurements
         variance, df = spread.variance_of(paired.weights(mixture.gradient, mixture.default_gradient))
-        n_compared = len(spread.unsteadiness) - 1
+        n_compared = n_compared or len(spread.unsteadiness) - 1
         quantile = float(stdtrit(df, 1 - (1 - self.confidence) / (2 * n_compared)))
         return quantile * math.sqrt(variance)
 
@@ -327,6 +348,7 @@ class PairedRates:
         used: indices of the used cells in the table.
         n_cells: number of cells in the table.
         unconnected: the cells in which no rounds connect the two; there the means are compared directly.
+        origins: of the rates in the table, where some follow from others; None: all were measured.
     """
 
     rates: Floats
@@ -335,9 +357,18 @@ class PairedRates:
     used: NDArray[np.intp]
     n_cells: int
     unconnected: tuple[Measured, ...]
+    origins: Origins | None = None
 
     @classmethod
-    def of(cls, table: Table, j: int, used: NDArray[np.intp], default: Floats, means: Floats) -> "PairedRates":
+    def of(
+        cls,
+        table: Table,
+        j: int,
+        used: NDArray[np.intp],
+        default: Floats,
+        means: Floats,
+        origins: Origins | None = None,
+    ) -> "PairedRates":
         """Compare configuration ``j``, with these mean IOPS, with the default."""
         like = {id(table.blocks[c]): c for c in used}  # most cells have the same rounds
         compared = {block: _compared(table, j, c) for block, c in like.items()}
@@ -347,21 +378,39 @@ class PairedRates:
             if within[i] and not table.blocks[c].whole:
                 rates[i] = default[i] * math.exp(float((contrasts[i] * table.logs[:, c]).sum()))
         unconnected = tuple(table.cells[c] for i, c in enumerate(used) if not within[i])
-        return cls(rates, np.array(contrasts), np.array(default_means), used, len(table.cells), unconnected)
+        return cls(
+            rates, np.array(contrasts), np.array(default_means), used, len(table.cells), unconnected, origins
+        )
 
     def weights(self, gradient: Floats, default_gradient: Floats) -> Floats:
         """Return the weights of all log measurements in a log prediction, to first order; shape (J, C, R).
+
+        C are the cells of the table; with ``origins``, those that were measured.
+
+        Args:
+            gradient, default_gradient: as for ``of_used``.
+        """
+        return self.placed(self.of_used(gradient, default_gradient))
+
+    def of_used(self, gradient: Floats, default_gradient: Floats) -> Floats:
+        """Return the weights of the logs of all rates in the used cells, shape (J, U, R).
 
         Args:
             gradient: derivatives by the configuration's log rates, shape (U,).
             default_gradient: minus the derivatives by the default's.
         """
-        _, j, r = self.contrasts.shape
-        weights = np.zeros((j, self.n_cells, r))
         # A rate is the default's own mean times the ratio to it.
         of_used = gradient[:, None, None] * self.contrasts
         of_used += (gradient - default_gradient)[:, None, None] * self.default_means
-        weights[:, self.used] = np.swapaxes(of_used, 0, 1)
+        return np.swapaxes(of_used, 0, 1)
+
+    def placed(self, of_used: Floats) -> Floats:
+        """Return the weights of all log measurements, shape (J, C, R), from those in the used cells, (J, U, R)."""
+        if self.origins is not None:
+            return self.origins.weights(of_used, self.used)
+        j, _, r = of_used.shape
+        weights = np.zeros((j, self.n_cells, r))
+        weights[:, self.used] = of_used
         return weights
 
 

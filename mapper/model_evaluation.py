@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
 from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
+from cephfit.core.values.prediction import Prediction, PredictionSet
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import WorkloadSample
 from cephfit.mapper import predictor
@@ -252,20 +252,16 @@ def _error_without(residuals: Sequence[Residual], left: str, what: LeaveOut) -> 
 def _joined(before: PredictionSet, by_left: Mapping[str, PredictionSet]) -> PredictionSet:
     """Return predictions of which each configuration's comes from the fit without it.
 
-    The model's name is that of the given predictions only if no fit was answered by another.
+    The best and the worst stay: they are chosen by the scatter, not by the error that is fitted. The name is that of
+    the given predictions only if no fit was answered by another model.
     """
     rows = tuple(
         by_left[p.configuration].of(p.configuration) if p.configuration in by_left else p
         for p in before.predictions
     )
-    default = next(p.configuration for p in rows if p.verdict is Verdict.DEFAULT)
-    better = [p.configuration for p in rows if p.scatter_low is not None and p.scatter_low > 100]
-    worse = [p.configuration for p in rows if p.scatter_high is not None and p.scatter_high < 100]
     others = [p.model for p in by_left.values() if p.model != before.model]
     return replace(
         before,
         model=[*others, before.model][0],
         predictions=rows,
-        best=[*better, default][0],
-        worst=[default, *worse][-1],
     )

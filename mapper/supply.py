@@ -25,6 +25,7 @@ from cephfit.mapper.access_weights import AccessWeights, counted_demands
 from cephfit.mapper.completed_rates import completed
 from cephfit.mapper.mix_predictor import PairedRates, mean_rates
 from cephfit.mapper.mixture import used_cells
+from cephfit.mapper.origins import Origins, tables_of
 
 _MODEL = "time"
 _NO_RATES_IN_A_MIX = (
@@ -132,12 +133,13 @@ class _Measuring:
     """The measurements of all configurations, and the mix in terms of them.
 
     Attributes:
-        table: the measurements; ``names`` are its rows.
+        table: all rates; ``names`` are its rows.
         names: configurations, the default first.
-        absolute: spread of the table; None where nothing was measured twice.
+        absolute: spread of the measurements; None where nothing was measured twice.
         measured: baselines by (configuration, cell).
         mixes: by configuration; without those that lack rates.
-        baselines: their origin.
+        baselines: what was measured.
+        origins: of the rates, where some follow from others.
     """
 
     table: Table
@@ -146,12 +148,7 @@ class _Measuring:
     measured: Mapping[Any, Baseline]
     mixes: Mapping[str, _Depths]
     baselines: Baselines
-
-    @classmethod
-    def of(
-        cls, table: Table, measured: Mapping[Any, Baseline], mixes: Mapping[str, _Depths], baselines: Baselines
-    ) -> "_Measuring":
-        return cls(table, baselines.configurations, Absolute.of(table), measured, mixes, baselines)
+    origins: Origins | None = None
 
     def supply_of(self, name: str, confidence: float) -> Supply | None:
         """Return the supply of a configuration; None if it lacks rates."""
@@ -184,7 +181,7 @@ class _Measuring:
     def _estimate(self, name: str, mix: _Mix, confidence: float) -> Estimate:
         own, default = (self._means(of, mix.cells) for of in (name, self.baselines.default))
         used = np.array([self.table.cells.index(cell) for cell in mix.cells])
-        paired = PairedRates.of(self.table, self.names.index(name), used, default, own)
+        paired = PairedRates.of(self.table, self.names.index(name), used, default, own, self.origins)
         seconds = mix.weights / paired.rates
         rate = 1 / float(seconds.sum())
         if self.absolute is None:
@@ -203,7 +200,8 @@ class _Measuring:
 def _measuring(profile: Profile, baselines: Baselines) -> tuple[_Measuring, list[str]]:
     if not any(name == baselines.default for name, _ in baselines.loaded):
         return _of_cells(profile, baselines)
-    loaded = completed(baselines).loaded
+    its = completed(baselines)
+    loaded = its.baselines.loaded
     demands = profile.demands or _at_depth(counted_demands(profile), _depth_of_cells(baselines))
     per_client = (mean_outstanding(profile) or 0.0) / next(iter(loaded.values())).n_clients
     kinds: dict[str, list[LoadedCell]] = {}
@@ -225,8 +223,9 @@ def _measuring(profile: Profile, baselines: Baselines) -> tuple[_Measuring, list
         if (found := known[measured]) is not None:
             mixes[name], of_kinds = found
             notes += of_kinds if name == baselines.default else []
-    table = Table.of_loaded(replace(baselines, loaded=loaded), baselines.configurations)
-    return _Measuring.of(table, loaded, mixes, baselines), notes
+    names = baselines.configurations
+    table, directly, origins = tables_of(loaded, its.sources, baselines, names)
+    return _Measuring(table, names, Absolute.of(directly), loaded, mixes, baselines, origins), notes
 
 
 def _depths(
@@ -291,5 +290,7 @@ def _of_cells(profile: Profile, baselines: Baselines) -> tuple[_Measuring, list[
     mixes = {
         name: mix for name in baselines.configurations if all((name, cell) in baselines.cells for cell in cells)
     }
-    table = Table.of(baselines, baselines.configurations)
-    return _Measuring.of(table, baselines.cells, mixes, baselines), [omitted.note] if omitted.note else []
+    names = baselines.configurations
+    table = Table.of(baselines, names)
+    measuring = _Measuring(table, names, Absolute.of(table), baselines.cells, mixes, baselines)
+    return measuring, [omitted.note] if omitted.note else []

@@ -34,7 +34,7 @@ PARAMETERS = {
 METHODS = {
     "SupplySet": {
         *("profile", "baselines", "demand", "supplies", "confidence", "default", "notes"),
-        *("fit", "headroom_of", "of", "texts_of", "to_json"),
+        *("fit", "for_machines", "headroom_of", "of", "texts_of", "to_json"),
     },
     "Store": {"baselines", "close", "name", "predictions", "profile", "run", "runs", "samples", "workload_runs"},
     "Accuracy": {"models", "notes", "of", "summary", "verified"},

@@ -56,7 +56,7 @@ def test_effects_that_multiply_are_found_exactly(
 ) -> None:
     align = 0 if is_aligned or nbytes == 4 * K else 4 * K
     cell = LoadedCell(nbytes, Pattern.RANDWRITE, depth, align, "fsync" if is_flushed else "")
-    found = completed(measured(one_at_a_time())).loaded
+    found = completed(measured(one_at_a_time())).baselines.loaded
     for name in "AB":
         assert found[name, cell].iops == pytest.approx([rate(name, cell, r) for r in range(3)])
         assert found[name, cell].rounds == (0, 1, 2)
@@ -65,20 +65,20 @@ def test_effects_that_multiply_are_found_exactly(
 
 def test_what_was_measured_stays() -> None:
     before = measured(one_at_a_time())
-    after = completed(before)
+    after = completed(before).baselines
     assert {key: after.loaded[key] for key in before.loaded} == dict(before.loaded)
-    assert completed(after).loaded == after.loaded
+    assert completed(after).baselines.loaded == after.loaded
 
 
 def test_depth_of_sequential_accesses_follows_that_of_random_ones() -> None:
-    found = completed(measured(one_at_a_time())).loaded
+    found = completed(measured(one_at_a_time())).baselines.loaded
     plain, deep = (found["B", LoadedCell(32 * K, Pattern.WRITE, d)].iops[0] for d in (1, 16))
     random, random_deep = (rate("B", LoadedCell(32 * K, Pattern.RANDWRITE, d), 0) for d in (1, 16))
     assert deep / plain == pytest.approx(random_deep / random)
 
 
 def test_reads_have_no_flushes_and_no_depth_that_no_read_was_measured_at() -> None:
-    kinds = [cell for _, cell in completed(measured(one_at_a_time())).loaded]
+    kinds = [cell for _, cell in completed(measured(one_at_a_time())).baselines.loaded]
     reads = [cell for cell in kinds if cell.pattern.op is Op.READ]
     assert {cell.sync for cell in reads} == {""}
     assert {cell.iodepth for cell in reads} == {1}
@@ -86,7 +86,7 @@ def test_reads_have_no_flushes_and_no_depth_that_no_read_was_measured_at() -> No
 
 def test_large_writes_are_unaffected_by_flushes_that_only_small_ones_were_measured_with() -> None:
     cells = [c for c in one_at_a_time() if not c.sync or c.nbytes == 4 * K]
-    found = completed(measured(cells)).loaded
+    found = completed(measured(cells)).baselines.loaded
     flushed, plain = (found["A", LoadedCell(128 * K, Pattern.RANDWRITE, 1, 0, s)].iops[0] for s in ("fsync", ""))
     assert flushed == pytest.approx(plain)
 
@@ -96,8 +96,18 @@ def test_a_configuration_without_the_rates_has_no_combination_and_rounds_are_tho
     loaded = {k: b for k, b in baselines.loaded.items() if k != ("B", LoadedCell(32 * K, Pattern.RANDWRITE, 4))}
     short = LoadedCell(32 * K, Pattern.RANDWRITE, 1, 4 * K)
     loaded["A", short] = replace(loaded["A", short], iops=loaded["A", short].iops[:2], rounds=(0, 2))
-    found = completed(replace(baselines, loaded=loaded)).loaded
+    found = completed(replace(baselines, loaded=loaded)).baselines.loaded
     both = LoadedCell(32 * K, Pattern.RANDWRITE, 4, 4 * K)
     assert ("B", both) not in found
     assert found["A", both].rounds == (0, 2)
     assert all(math.isfinite(v) and v > 0 for b in found.values() for v in b.iops)
+
+
+def test_coefficients_give_the_log_of_every_rate_that_follows_from_others() -> None:
+    before = measured(one_at_a_time())
+    found = completed(before)
+    assert {cell for _, cell in found.baselines.loaded} - {cell for _, cell in before.loaded} == set(found.sources)
+    for (cell, coefficients), name, r in product(found.sources.items(), "AB", range(3)):
+        log = sum(k * math.log(before.loaded[name, source].iops[r]) for source, k in coefficients.items())
+        assert math.log(found.baselines.loaded[name, cell].iops[r]) == pytest.approx(log)
+        assert 0 not in coefficients.values()

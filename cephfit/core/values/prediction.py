@@ -92,7 +92,8 @@ class PredictionSet(Tabular):
         baselines: source of the baselines.
         predictions: every configuration, best first.
         best: name of the best configuration that the measurements distinguish from the default as better, else the
-            default's. Its verdict may still be open: that contains the error of the model.
+            default's. Its verdict may still be open: that contains the error of the model, and holds
+            jointly, while the best is chosen by itself where rates follow from others (docs/mathematics.md).
         worst: name of the worst configuration that they distinguish as worse, else the default's.
         confidence: level of the intervals, jointly over all configurations.
         noise_floor: smallest significant difference from the default, in points of ``relative``, that these
