@@ -252,8 +252,8 @@ def _error_without(residuals: Sequence[Residual], left: str, what: LeaveOut) -> 
 def _joined(before: PredictionSet, by_left: Mapping[str, PredictionSet]) -> PredictionSet:
     """Return predictions of which each configuration's comes from the fit without it.
 
-    The best and the worst stay: they are chosen by the scatter, not by the error that is fitted. The name is that of
-    the given predictions only if no fit was answered by another model.
+    The best and the worst stay: they are chosen by the scatter, not by the error that is fitted. The name is that
+    of the given predictions only if no fit was answered by another model.
     """
     rows = tuple(
         by_left[p.configuration].of(p.configuration) if p.configuration in by_left else p
