@@ -9,8 +9,6 @@ TEST_PACKAGES := tests/debian-packages.txt
 EVALUATION_PACKAGES := lab/workloads/debian-packages.txt
 EVALUATION_FOLDER ?= evaluation-results
 PYTEST := $(BIN)/python -m pytest
-# Tests with daemons mostly wait, so there is a process more than the machine has cores.
-TEST_PROCESSES ?= 3
 # Tests on an OpenStack mostly wait, so two labs run in parallel. A lab that is already up is used alone.
 OPENSTACK_LABS := $(if $(CEPHFIT_TEST_OPENSTACK_LAB),1,2)
 OPENSTACK_OUTPUT := --verbose --durations=25 -p no:warnings
@@ -31,7 +29,7 @@ evaluation-packages:
 	@lab/ensure_packages.sh $(EVALUATION_PACKAGES)
 
 test: packages test-packages $(VENV)/ready-dev ## all tests except the slow ones and those on OpenStack
-	$(PYTEST) -m "not slow" -n $(TEST_PROCESSES) --dist loadgroup $(PYTEST_OPTIONS)
+	$(PYTEST) -m "not slow" $(PYTEST_OPTIONS)
 
 test-all: packages test-packages $(VENV)/ready-dev ## all tests, also the slow ones
 	$(PYTEST) $(PYTEST_OPTIONS)

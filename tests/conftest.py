@@ -81,7 +81,7 @@ _ONCE = (
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let one of the processes of `make test` run the tests of a file with daemons, which share them.
+    """With xdist's `--dist loadgroup`, let one process run the tests of a file with daemons, which share them.
 
     Tests that would disturb each other run in one process. Those on an OpenStack are made for labs in parallel.
     """
