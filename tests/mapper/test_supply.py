@@ -13,7 +13,7 @@ from cephfit.core.values.cells import SIZE_BINS, Cell, LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Demand
 from cephfit.core.values.fit import Verdict, fit_of
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.supply import SupplySet, WorkloadDemand
+from cephfit.core.values.supply import Estimate, Supply, SupplySet, WorkloadDemand
 from cephfit.mapper.supply import supplies, supply_or_reason, supply_set
 from cephfit.targets.simulated_storage import Access, iops
 
@@ -272,3 +272,23 @@ def test_a_configuration_that_lacks_rates_has_no_supply_and_a_default_that_does_
 def test_a_level_outside_0_to_1_is_refused(confidence: float) -> None:
     with pytest.raises(InputError, match="confidence level"):
         supply_set(workload(duration_seconds=9.0), by_hand({"A": (1000, 100)}), confidence=confidence)
+
+
+def test_a_default_that_serves_less_than_the_traced_storage_is_not_called_too_slow() -> None:
+    """A workload that waits for storage shows what its storage serves; the default may have been that storage."""
+    demand = WorkloadDemand(10.0, 200.0, 1e6, outstanding=1.0, busy_share=0.98)
+    found = SupplySet(
+        "w",
+        "b",
+        demand,
+        tuple(
+            Supply(name, Estimate(rate, rate, rate), Estimate(rate, rate, rate), 1)
+            for name, rate in (("A", 130.0), ("fast", 2000.0))
+        ),
+        0.95,
+        "A",
+        (),
+    )
+    text = fit_of(found).text
+    assert "A, the default, serves 130/s by its cells, less than the traced storage did" in text
+    assert "too slow" not in text

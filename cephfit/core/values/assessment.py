@@ -149,10 +149,7 @@ class Assessment:
         for side in ("below", "above"):
             names = [row.configuration for row in self.rows if row.outside == side]
             if names:
-                found.append(
-                    f"Measured {side} the predicted interval: {', '.join(names)}. Predicted intervals cover the "
-                    "scatter of the benchmark, not the error of the model."
-                )
+                found.append(f"Measured {side} the predicted interval: {', '.join(names)}.")
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:

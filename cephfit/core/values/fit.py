@@ -138,12 +138,23 @@ def _compared(demand: WorkloadDemand, supply: Supply, verdict: Verdict, default:
         asks += f"; {rate_text(supply.own_depth.value)}/s with only {had}"
     other = ""
     if default is not supply:
-        other = f", and {default.configuration}, the default, {_TOO_SLOW[verdict_of(demand, default)]}"
+        other = f", and {default.configuration}, the default, {_of_default(demand, default)}"
     if verdict is Verdict.FITS:
         return f"fits {name} {times_text(supply.headroom(demand).value)} times over{other} ({asks})"
     verb, _, rest = verdict.value.partition("fit" if verdict is Verdict.MAYBE else "fits")
     verb += "fit" if verdict is Verdict.MAYBE else "fits"
     return f"{verb} {name}{rest}{other}: {asks}"
+
+
+def _of_default(demand: WorkloadDemand, default: Supply) -> str:
+    verdict = verdict_of(demand, default)
+    if verdict is Verdict.NOT and demand.machines == 1 and (demand.busy_share or 0) > _WAITS:
+        # The storage that was traced served it. If that was the default, its figure is wrong.
+        return (
+            f"serves {rate_text(default.most.value)}/s by its cells, less than the traced storage did: if that "
+            f"was {default.configuration}, figures per second are too low"
+        )
+    return _TOO_SLOW[verdict]
 
 
 def _served(supply: Supply, opening: str, closing: str = "") -> str:
