@@ -106,8 +106,8 @@ def caveats_of(
         caveats.append(f"Model {predictions.model}: {model_called(predictions.model).sentence}.")
         caveats.append(
             f"The intervals hold jointly for all configurations at {formatting.level(predictions.confidence)}. "
-            "They cover the scatter of the benchmark, and the error of the model where the answer says so. Phases, "
-            "bursts, and interference between cells are not covered."
+            "They cover the scatter of the benchmark, and the error of the model where the answer says so. "
+            "Phases, bursts, and interference between cells are not covered."
         )
         caveats += predictions.notes
         caveats += [findings.renewed] if findings.renewed else []
