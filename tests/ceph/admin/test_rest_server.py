@@ -32,6 +32,7 @@ class Cluster:
 
 def hang_up(cluster: Cluster) -> None:
     """Ask for the status and be killed before the answer comes; back when the server is done with it."""
+    before = set(threading.enumerate())  # servers of other tests may still have threads
     with serving(cluster) as url:
         address = urlsplit(url)
         client = socket.create_connection((address.hostname, address.port))
@@ -40,7 +41,7 @@ def hang_up(cluster: Cluster) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         cluster.gone.set()
-        for thread in threading.enumerate():
+        for thread in set(threading.enumerate()) - before:
             if "process_request_thread" in thread.name:
                 thread.join(10)
 
