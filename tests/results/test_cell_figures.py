@@ -10,6 +10,7 @@ from cephfit.core.units import MIB, NS_PER_S
 from cephfit.core.values.assessment import AssessmentRow
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.mapper import predictor
 from cephfit.results.report import formatting
 from cephfit.results.report.method_facts import REJECTED_SHOWN
 from cephfit.results.report.render import to_html, to_markdown
@@ -84,7 +85,9 @@ def test_captions_say_which_rounds_figures_are_of_where_not_all_have_the_same(fi
     lost = tuple(
         replace(s, state=State.FAILED, metrics=None, reason="died") if s.key == key else s for s in whole.samples
     )
-    fewer = replace(whole, samples=lost)
+    assert whole.profile is not None
+    predictions = predictor("time").predict(whole.profile, baselines_of(lost, source="lost"))
+    fewer = replace(whole, samples=lost, predictions=predictions)
     for page in (to_html, to_markdown):
         text = page(report_of(fewer, made_ns=0)).replace("&#39;", "'")
         assert text.count(ROUNDS_OF_CELLS) == 2, "above the map and above the table"
