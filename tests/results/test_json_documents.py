@@ -67,8 +67,8 @@ def test_what_was_measured_beside_its_predicted_interval_is_said() -> None:
     )
     assert [row.outside for row in rows] == ["below", "", "", "", "above"]
     below, above = Assessment("w", "tps", "time", rows, True, 0.0).missed()
-    assert below.startswith("Measured below the predicted interval: ssd. ")
-    assert above.startswith("Measured above the predicted interval: slow. ")
+    assert below == "Measured below the predicted interval: ssd."
+    assert above == "Measured above the predicted interval: slow."
 
 
 @pytest.mark.parametrize("read", [PredictionSet.from_json, Assessment.from_json])
