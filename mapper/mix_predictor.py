@@ -217,6 +217,7 @@ class MixPredictor:
         mixtures: dict[str, Mixture] = {}
         bounds: dict[str, LimitBounds] = {}
         widths, floors = dict.fromkeys(compared, math.inf), [math.inf]
+        n_all = len(compared)
         alone: dict[str, float] = {}
         for j, name in enumerate(compared, start=1):
             means = mean_rates(question.measured, name, cells)
@@ -226,14 +227,16 @@ class MixPredictor:
             if paired.unconnected:
                 notes.append(_in_no_common_round(name, baselines.default, paired.unconnected))
             elif spread is not None:
-                widths[name] = self._half_width(spread, paired, mixtures[name])
+                scatter = _scatter(spread, paired, mixtures[name])
+                widths[name] = self._half_width(scatter, n_all)
                 if follows:
-                    alone[name] = self._half_width(spread, paired, mixtures[name], n_compared=1)
+                    alone[name] = self._half_width(scatter, 1)
                 if bounds[name].are_open:
                     continue  # the true difference may be larger than the scatter shows
                 # The interval if the configuration were no better than the default.
                 floor = math.hypot(
-                    self._half_width(spread, paired, equals), error.half_width(100.0, self.error_level)
+                    self._half_width(_scatter(spread, paired, equals), n_all),
+                    error.half_width(100.0, self.error_level),
                 )
                 floors.append(100 * -math.expm1(-floor))
 
@@ -300,17 +303,17 @@ class MixPredictor:
             notes += [f"{name} lacks cells of the workload: it is predicted from those that it has"] * len(its)
         return found, notes
 
-    def _half_width(
-        self, spread: Spread, paired: "PairedRates", mixture: Mixture, *, n_compared: int | None = None
-    ) -> float:
+    def _half_width(self, scatter: tuple[float, float], n_compared: int) -> float:
         """Return half the interval of the log prediction of one configuration.
 
-        With Bonferroni's level the intervals of ``n_compared`` configurations hold jointly; None: of all.
+        With Bonferroni's level the intervals of ``n_compared`` configurations hold jointly.
+
+        Args:
+            scatter: variance and degrees of freedom, as from ``_scatter``.
         """
-        if not (mixture.gradient.any() or mixture.default_gradient.any()):
-            return 0.0  # the prediction does not depend on the measurements
-        variance, df = spread.variance_of(paired.weights(mixture.gradient, mixture.default_gradient))
-        n_compared = n_compared or len(spread.unsteadiness) - 1
+        variance, df = scatter
+        if not variance:
+            return 0.0
         quantile = float(stdtrit(df, 1 - (1 - self.confidence) / (2 * n_compared)))
         return quantile * math.sqrt(variance)
 
@@ -412,6 +415,13 @@ class PairedRates:
         weights = np.zeros((j, self.n_cells, r))
         weights[:, self.used] = of_used
         return weights
+
+
+def _scatter(spread: Spread, paired: PairedRates, mixture: Mixture) -> tuple[float, float]:
+    """Return the variance of a log prediction by the scatter of the measurements, and its degrees of freedom."""
+    if not (mixture.gradient.any() or mixture.default_gradient.any()):
+        return 0.0, math.inf  # the prediction does not depend on the measurements
+    return spread.variance_of(paired.weights(mixture.gradient, mixture.default_gradient))
 
 
 def _compared(table: Table, j: int, c: int) -> tuple[Floats, Floats, bool]:
