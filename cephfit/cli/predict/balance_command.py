@@ -15,7 +15,7 @@ from cephfit.cli.options.common_options import (
     run_option,
 )
 from cephfit.cli.predict.workload_arguments import weighted_profile
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.terminal.output import json_option, print_json, print_table, range_text
 
 if TYPE_CHECKING:
     from cephfit.core.values.supply import Estimate
@@ -95,7 +95,7 @@ def _print(found: Balance) -> None:
         [
             b.configuration,
             f"{b.weighted.value:.1f}",
-            _interval(b.weighted),
+            range_text(b.weighted.low, b.weighted.high),
             *(f"{share.relative.value:.1f}" for share in b.shares),
             f"{b.worst.value:.0f} %",
         ]
@@ -126,10 +126,4 @@ def _lost(of_best: Estimate) -> str:
 
 
 def _ends(estimate: Estimate) -> str:
-    return f"{estimate.value:.1f} ({_interval(estimate)})"
-
-
-def _interval(estimate: Estimate) -> str:
-    if not math.isfinite(estimate.high):
-        return f"above {estimate.low:.1f}" if estimate.low > 0 else "unknown"
-    return f"{estimate.low:.1f} to {estimate.high:.1f}"
+    return f"{estimate.value:.1f} ({range_text(estimate.low, estimate.high)})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cephfit.cli.options.common_options import Finite
-from cephfit.cli.terminal.output import print_table
+from cephfit.cli.terminal.output import print_table, range_text
 
 if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
@@ -276,7 +275,10 @@ def _print_one(judged: Judged, reads_matter: float | None, confidence: float) ->
     if found.as_good:
         click.echo(f"Not distinguishable from {found.best}: {', '.join(found.as_good)}")
     columns = ["configuration", "relative", f"{100 * confidence:g} % interval", "verdict"]
-    rows = [[p.configuration, f"{p.relative:.1f}", _interval(p), p.verdict.value] for p in found.predictions]
+    rows = [
+        [p.configuration, f"{p.relative:.1f}", range_text(p.low, p.high), p.verdict.value]
+        for p in found.predictions
+    ]
     if judged.values:
         columns.insert(1, judged.unit)
         for row in rows:
@@ -299,7 +301,7 @@ def _print_several(answers: Answers, confidence: float) -> None:
         cells = [name]
         for judged in answers.judged:
             p = judged.predictions.of(name)
-            cells += [f"{p.relative:.1f}", "exact" if judged.is_exact else _interval(p)]
+            cells += [f"{p.relative:.1f}", "exact" if judged.is_exact else range_text(p.low, p.high)]
         rows.append([*cells, f"beaten by {w}" if (w := answers.dominated.get(name)) else "on the front"])
     print_table([*columns, ""], rows, right=range(1, len(columns)))
     click.echo("Each figure is relative, the default = 100, more is better: a latency or a cost of half is 200.")
@@ -321,10 +323,4 @@ def _print_notes(judged: Sequence[Judged]) -> None:
 
 
 def _relative(p: Prediction) -> str:
-    return f"{p.relative:.0f} with the default = 100, more is better ({_interval(p)})"
-
-
-def _interval(p: Prediction) -> str:
-    if not math.isfinite(p.high):
-        return f"above {p.low:.1f}" if p.low > 0 else "unknown"
-    return f"{p.low:.1f} to {p.high:.1f}"
+    return f"{p.relative:.0f} with the default = 100, more is better ({range_text(p.low, p.high)})"

@@ -19,7 +19,7 @@ from cephfit.cli.options.common_options import (
 )
 from cephfit.cli.predict.placement_limits import joint_options, once
 from cephfit.cli.predict.workload_arguments import counted_profile
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.terminal.output import json_option, print_json, print_table, range_text
 
 if TYPE_CHECKING:
     from cephfit.ceph.pools.pool_plan import Space
@@ -391,14 +391,11 @@ def _print(
     rows = []
     for c in choice.candidates:
         space = spaces.get(c.configuration)
-        interval = f"{c.low:.0f} to {c.high:.0f}"
-        if not math.isfinite(c.high):
-            interval = f"above {c.low:.0f}" if c.low > 0 else "unknown"
         rows.append(
             (
                 c.configuration,
                 f"{c.relative:.0f}",
-                interval,
+                range_text(c.low, c.high, digits=0),
                 *supply.texts_of(c.configuration),
                 _takes(space),
                 _cost(c.cost),
