@@ -77,13 +77,6 @@ def supply_set(
     return replace(found, supplies=tuple(rows), notes=(*notes, INTERVALS))
 
 
-def supplies(
-    profile: Profile, baselines: Baselines, *, confidence: float = DEFAULT_CONFIDENCE
-) -> tuple[Supply, ...]:
-    """Return what each configuration serves at the workload's mix; as ``supply_set``."""
-    return supply_set(profile, baselines, confidence=confidence).supplies
-
-
 def supply_or_reason(
     profile: Profile, baselines: Baselines, *, confidence: float = DEFAULT_CONFIDENCE
 ) -> SupplySet:

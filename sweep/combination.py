@@ -6,7 +6,7 @@ share a setting are not combined either: the effect of that setting would count 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -210,12 +210,6 @@ def sweep_of(
         names = ", ".join(n for n in wanted if wanted[n] != read.get(n))
         raise InputError(f"the settings of {names} cannot be written to a sweep file", where=name)
     return found
-
-
-def one_cell(base: Measurement, cell_name: str, load: str, *, repeats: int = 1) -> Measurement:
-    """Return the measurement of one cell under one load of another measurement, as its own load."""
-    under = base.under(load)
-    return replace(under, cells=tuple(c for c in under.cells if str(c) == cell_name), repeats=repeats)
 
 
 def _dumped(document: Mapping[str, Any]) -> str:

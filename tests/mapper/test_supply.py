@@ -14,7 +14,7 @@ from cephfit.core.values.demand import Demand
 from cephfit.core.values.fit import Verdict, fit_of
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Estimate, Supply, SupplySet, WorkloadDemand
-from cephfit.mapper.supply import supplies, supply_or_reason, supply_set
+from cephfit.mapper.supply import supply_or_reason, supply_set
 from cephfit.targets.simulated_storage import Access, iops
 
 READ, WRITE = Cell.parse("4K-randread"), Cell.parse("4K-randwrite")
@@ -57,7 +57,9 @@ def test_a_mix_adds_up_as_time() -> None:
     headroom = found.headroom_of("A")
     assert headroom is not None
     assert headroom.value == pytest.approx(52.63, rel=1e-3)
-    assert supplies(workload(duration_seconds=100.0), by_hand({"A": (1000, 100), "fast": (2000, 200)})) == (
+    assert supply_set(
+        workload(duration_seconds=100.0), by_hand({"A": (1000, 100), "fast": (2000, 200)})
+    ).supplies == (
         a,
         fast,
     )
@@ -93,7 +95,7 @@ def test_supply_agrees_with_the_simulated_truth(simulated: list[Baselines], dept
 
     held = n = 0
     for baselines in simulated:
-        for supply in supplies(workload(reads=700, writes=300, demands=demands, idle=1.0), baselines):
+        for supply in supply_set(workload(reads=700, writes=300, demands=demands, idle=1.0), baselines).supplies:
             own, most = (truth(supply.configuration, at) for at in (depth, 16))
             assert supply.own_depth.value == pytest.approx(own, rel=0.12)
             assert supply.most.value == pytest.approx(most, rel=0.12)
@@ -108,7 +110,7 @@ def test_supply_agrees_with_the_simulated_truth(simulated: list[Baselines], dept
 
 def test_counts_alone_use_the_depth_of_the_load_and_the_most_of_all_depths(simulated: list[Baselines]) -> None:
     baselines, profile = simulated[0], workload(duration_seconds=10.0)
-    found = supplies(profile, baselines)[0]
+    found = supply_set(profile, baselines).supplies[0]
     rates = {
         (pattern, depth): baselines.loaded["A", LoadedCell(4096, pattern, depth)].iops
         for pattern in (Pattern.RANDREAD, Pattern.RANDWRITE)
@@ -235,7 +237,9 @@ def test_a_workload_that_needs_more_outstanding_than_it_had(simulated: list[Base
     """A closed loop cannot use what the storage serves at another depth."""
     demands = (Demand(Pattern.RANDWRITE, 4096, True, 1.0, True, 1000, 1.0),)
     profile = workload(reads=0, writes=1000, demands=demands, idle=1.0)
-    own, most = (getattr(supplies(profile, simulated[0])[0], what).value for what in ("own_depth", "most"))
+    own, most = (
+        getattr(supply_set(profile, simulated[0]).supplies[0], what).value for what in ("own_depth", "most")
+    )
     between = replace(profile, description={"duration_seconds": 1000 / math.sqrt(own * most)})
     fit = fit_of(supply_set(between, simulated[0]), only="A")
     assert fit.verdict is Verdict.DEEPER
@@ -245,7 +249,7 @@ def test_a_workload_that_needs_more_outstanding_than_it_had(simulated: list[Base
 def test_a_profile_without_depths_is_compared_with_the_best_depth_alone(simulated: list[Baselines]) -> None:
     """Counts alone do not tell how many accesses were outstanding, so nothing is said about that."""
     counted = workload(reads=0, writes=1000)
-    found = supplies(counted, simulated[0])[0]
+    found = supply_set(counted, simulated[0]).supplies[0]
     assert found.own_depth.high < found.most.low
     for rate in (math.sqrt(found.own_depth.high * found.most.low), found.most.high * 1.5):
         fit = fit_of(
