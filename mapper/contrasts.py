@@ -1,7 +1,7 @@
 """Compare configurations with a reference other than the default."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from cephfit.core.errors import InputError
@@ -9,7 +9,7 @@ from cephfit.core.protocols import Predictor
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.prediction import PredictionSet, Verdict
 from cephfit.core.values.prediction_model import model_called
-from cephfit.core.values.profile import COARSE, Profile
+from cephfit.core.values.profile import COARSE, Profile, n_images
 
 DirectComparison = Callable[[str], frozenset[str]]
 """Maps the name of a reference to the configurations that differ significantly from it in one direction."""
@@ -111,13 +111,6 @@ def _of_counters(profile: Profile) -> list[str]:
         "the profile was made from counters, so sizes other than the mean, the share of random accesses and the "
         "number outstanding are unknown; the intervals do not contain that: trace a typical image",
     ]
-
-
-def n_images(profile: Profile) -> int:
-    """Return the number of images of which a profile is the mean; 1 if it does not tell."""
-    images = profile.description.get("images")
-    n = images.get("n") if isinstance(images, Mapping) else None
-    return n if isinstance(n, int) and n > 0 else 1
 
 
 def _alike(extreme: str, differing_from: DirectComparison, predictions: PredictionSet) -> tuple[str, ...]:

@@ -293,7 +293,7 @@ def _classes(
 
 def _counts(text: str | None, profiles: Sequence[Profile]) -> tuple[dict[str, int], list[str]]:
     from cephfit.core.errors import InputError
-    from cephfit.mapper.contrasts import n_images
+    from cephfit.core.values.profile import n_images
 
     names = [profile.name for profile in profiles]
 

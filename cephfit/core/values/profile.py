@@ -284,3 +284,10 @@ def _share(row: Mapping[str, Any], key: str, where: str, default: float | None) 
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise InputError(f"{value!r} is not a share", where=f"{where}.{key}", remedy="shares go from 0 to 1")
     return float(value)
+
+
+def n_images(profile: Profile) -> int:
+    """Return the number of images of which a profile is the mean; 1 if it does not tell."""
+    images = profile.description.get("images")
+    n = images.get("n") if isinstance(images, Mapping) else None
+    return n if isinstance(n, int) and n > 0 else 1
