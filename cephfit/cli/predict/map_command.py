@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from cephfit.core.errors import InputError
     from cephfit.core.protocols import Predictor
-    from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
 
@@ -105,9 +104,10 @@ def command(
 
     With --next or --combine it proposes what to measure next instead, and saves nothing.
     """
-    from cephfit.cli.predict.map_text import print_predictions
-    from cephfit.cli.predict.measured_run import baselines_with
-    from cephfit.cli.predict.sensitivity_table import print_sensitivity
+    from cephfit.cli.predict.map_combine import show_combinations
+    from cephfit.cli.predict.map_next import show_next
+    from cephfit.cli.predict.map_text import print_predictions, print_sensitivity
+    from cephfit.cli.predict.measured_run import MeasuredRun, baselines_with
     from cephfit.core.profile_files import read_profile
     from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor
@@ -126,18 +126,13 @@ def command(
         "--with-run": further_runs,
         "--objective": objectives,
         "--reads-matter": reads_matter,
-    }
-    given = [name for name, value in options.items() if value]
-    of_ranking = {
-        "--objective": objectives,
-        "--reads-matter": reads_matter,
         "--price": prices,
         "--placement": placements,
         "--sensitivity": is_varied,
         "--commands": all_commands,
     }
-    ranking = [name for name, value in of_ranking.items() if value]
-    _refuse_contradictions(given, ranking, for_clients=clients is not None, output=output, save=save)
+    given = [name for name, value in options.items() if value]
+    _refuse_contradictions(given, for_clients=clients is not None, output=output, save=save)
     wanted = Wanted.of(objectives, reads_matter, prices, placements)
     profile = read_profile(profile_file)
     stored = is_store(location)
@@ -156,19 +151,15 @@ def command(
         if clients is None:
             baselines = baselines_with(location, run_id, further_runs, load)
             if next_step or combine:
-                _propose(
-                    profile_file,
-                    profile,
-                    baselines,
-                    location,
-                    run_id,
-                    model,
-                    confidence,
-                    load,
-                    output,
-                    combine=combine,
-                    as_json=as_json,
-                )
+                its_run = MeasuredRun.of(location, run_id)
+                if combine:
+                    show_combinations(
+                        profile, baselines, its_run, location, model, confidence, output, as_json=as_json
+                    )
+                else:
+                    show_next(
+                        profile_file, profile, baselines, its_run, model, confidence, load, output, as_json=as_json
+                    )
                 return
             predictions = ranked(model_predictor, profile, baselines)
             document = predictions.to_json()
@@ -205,58 +196,37 @@ def command(
         echo_use(use, click.echo, all_commands=all_commands)
 
 
-def _refuse_contradictions(
-    given: Sequence[str], ranking: Sequence[str], *, for_clients: bool, output: Path | None, save: bool | None
-) -> None:
-    """Refuse options that contradict each other.
+_PROPOSALS = ("--next", "--combine")
+_OF_RANKING = ("--objective", "--reads-matter", "--price", "--placement", "--sensitivity", "--commands")
+_UNSAVED = (*_PROPOSALS, "--learn-from")
+_NOT_FOR_CLIENTS = (*_PROPOSALS, "--with-run", "--objective", "--reads-matter")
 
-    Args:
-        given: options that are set.
-        ranking: those that are set and concern the ranking alone.
+
+def _refuse_contradictions(
+    given: Sequence[str], *, for_clients: bool, output: Path | None, save: bool | None
+) -> None:
+    """Refuse options that contradict each other; ``given``: the names of those that are set.
 
     Raises:
-        UsageError: options contradict each other.
+        UsageError: they do.
     """
-    proposals = [name for name in given if name in ("--next", "--combine")]
-    unsaved = [*proposals, *(name for name in given if name == "--learn-from")]
+
+    def of(names: Sequence[str]) -> list[str]:
+        return [name for name in given if name in names]
+
+    proposals = of(_PROPOSALS)
     if len(proposals) > 1:
         raise click.UsageError("--next and --combine are two questions: give one of them")
-    if proposals and ranking:
+    if proposals and (ranking := of(_OF_RANKING)):
         raise click.UsageError(
             f"{proposals[0]} shows no ranking, so {ranking[0]} has no effect: omit {ranking[0]}, or {proposals[0]}"
         )
     if output is not None and not proposals:
         raise click.UsageError("-o writes a sweep file: add --next or --combine")
-    if save and unsaved:
+    if save and (unsaved := of(_UNSAVED)):
         raise click.UsageError(f"with {unsaved[0]} nothing is saved: omit --save, or {unsaved[0]}")
-    if for_clients and (alone := [name for name in given if name != "--learn-from"]):
+    if for_clients and (alone := of(_NOT_FOR_CLIENTS)):
         raise click.UsageError(f"--clients cannot be combined with {alone[0]}")
-
-
-def _propose(
-    profile_file: Path,
-    profile: Profile,
-    baselines: Baselines,
-    location: str,
-    run_id: str | None,
-    model: str,
-    confidence: float,
-    load: str,
-    output: Path | None,
-    *,
-    combine: bool,
-    as_json: bool,
-) -> None:
-    """Show what to measure next, instead of predictions."""
-    from cephfit.cli.predict.map_combine import show_combinations
-    from cephfit.cli.predict.map_next import show_next
-    from cephfit.cli.predict.measured_run import MeasuredRun
-
-    its_run = MeasuredRun.of(location, run_id)
-    if combine:
-        show_combinations(profile, baselines, its_run, location, model, confidence, output, as_json=as_json)
-    else:
-        show_next(profile_file, profile, baselines, its_run, model, confidence, load, output, as_json=as_json)
 
 
 def _learned(location: str, model: str, confidence: float) -> Predictor:

@@ -1,4 +1,4 @@
-"""What `cephfit map` prints: the answer, the ranking, and the cells that matter."""
+"""What `cephfit map` prints: the answer, the ranking, the cells that matter, and the sensitivity."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.terminal.output import print_table
+from cephfit.cli.terminal.output import print_table, range_text
 from cephfit.core.values.prediction_model import model_called
 
 if TYPE_CHECKING:
     from cephfit.core.values.prediction import Prediction, PredictionSet
     from cephfit.core.values.supply import SupplySet
+    from cephfit.mapper.sensitivity import Sensitivity
 
 _SHOWN_CELLS = 6
 _SHOWN_MOVES = 3
 _MOVED_POINTS = 0.5
+_SMALL_CHANGE = 0.05
+"""Smaller relative changes of a variation are not worth a row."""
 
 
 def print_predictions(predictions: PredictionSet, warnings: Sequence[str], supply: SupplySet) -> None:
@@ -96,11 +99,8 @@ def _against(predictions: PredictionSet, name: str) -> str:
 
 
 def _row(p: Prediction) -> list[str]:
-    interval = f"{p.low:.1f} to {p.high:.1f}"
-    if not math.isfinite(p.high):
-        interval = f"above {p.low:.1f}" if p.low > 0 else "unknown"
     moved = [f"{r.cell} {r.points:+.1f}" for r in p.reasons[:_SHOWN_MOVES] if abs(r.points) >= _MOVED_POINTS]
-    return [p.configuration, f"{p.relative:.1f}", interval, p.verdict.value, ", ".join(moved)]
+    return [p.configuration, f"{p.relative:.1f}", range_text(p.low, p.high), p.verdict.value, ", ".join(moved)]
 
 
 def _print_weights(predictions: PredictionSet) -> None:
@@ -122,3 +122,30 @@ def _print_weights(predictions: PredictionSet) -> None:
     if left:
         share = 100 * (1 - math.fsum(r.weight for r in heaviest))
         click.echo(f"{left} more cells account for {share:.1f} % together")
+
+
+def print_sensitivity(found: Sensitivity) -> None:
+    """Print whether the best stays, and what changes most in each variation."""
+    from cephfit.mapper.sensitivity import moved_most
+
+    click.echo()
+    click.echo(found.answer())
+    rows, small = [], 0
+    extremes = found.base.best, found.base.worst
+    for variation, predictions in found.predicted:
+        name, before, after = moved_most(found.base, predictions)
+        if (predictions.best, predictions.worst) == extremes and abs(after / before - 1) < _SMALL_CHANGE:
+            small += 1
+            continue
+        rows.append([str(variation), predictions.best, predictions.worst, f"{name} {before:.1f} -> {after:.1f}"])
+    if rows:
+        print_table(("variation", "best", "worst", "largest change"), rows)
+    if small:
+        click.echo(
+            f"{small} {'more ' if rows else ''}variations change no prediction by {100 * _SMALL_CHANGE:.0f} %"
+        )
+    for variation in found.variations:
+        if variation.predictions is None:
+            click.echo(f"Note: {variation}: cannot be predicted: {variation.why}")
+    for note in found.notes:
+        click.echo(f"Note: {note}")
