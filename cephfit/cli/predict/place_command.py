@@ -166,6 +166,8 @@ def command(
     changes = image_changes(
         rules, {choice.profile: [choice.chosen] for _, choice, _ in choices if choice.chosen}, types
     )
+    # Looked up once for each pool: every look-up opens the store.
+    uses = {name: if_applicable(name, location, run_id) for name in {choice.chosen for _, choice, _ in choices}}
     if as_json:
         print_json(
             {
@@ -179,7 +181,7 @@ def command(
                         "fit": fit_of(supply, only=choice.chosen).to_json(),
                         "volume_type": types.get(choice.chosen),
                         "notes": list(c.predictions.notes),
-                        "use": use.to_json() if (use := if_applicable(choice.chosen, location, run_id)) else None,
+                        "use": use.to_json() if (use := uses[choice.chosen]) else None,
                     }
                     for c, choice, supply in choices
                 ],
@@ -195,7 +197,7 @@ def command(
         _print(choice, spaces, c.predictions.notes, supply, types, priced=bool(prices))
     _print_changes(changes)
     for name in dict.fromkeys(choice.chosen for _, choice, _ in choices):
-        if (use := if_applicable(name, location, run_id)) is not None:
+        if (use := uses[name]) is not None:
             echo_use(use, click.echo)
     click.echo(
         f"{level(confidence)} intervals, joint over all configurations; the default pool = 100; "
