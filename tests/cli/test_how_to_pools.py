@@ -89,12 +89,12 @@ def test_an_unknown_layout_is_asked_for_where_the_cost_decides(tmp_path: Path) -
     one = {"schema_version": 1, "accesses": {"read": {"4K": 9}, "write": {}}, "random": {"read": 1, "write": 0}}
     (tmp_path / "w.json").write_text(json.dumps(one))
     arguments = ("place", f"{tmp_path}/w.json", "--baselines", f"{tmp_path}/rates.csv", "--at-least", "90")
-    told = ("--placement", "B=ssd:2", *PRICES[:2], "--price", "ssd=4")
+    given = ("--placement", "B=ssd:2", *PRICES[:2], "--price", "ssd=4")
     refused = call(*arguments, *("--placement", "B=ssd:2", "--price", "ssd=4"))
     assert isinstance(refused.exception, InputError)
     assert "class and copies of A are not known" in str(refused.exception)
     assert "--placement A=CLASS:COPIES" in str(refused.exception)
-    assert document(*arguments, "--placement", "A=hdd:2", *told)["placements"][0]["pool"] == "A"
+    assert document(*arguments, "--placement", "A=hdd:2", *given)["placements"][0]["pool"] == "A"
 
 
 def test_the_budget_buys_the_fast_pool_for_the_workload_that_gains_most() -> None:

@@ -1,15 +1,15 @@
 """pgbench and a program on several real volumes at once, and what is left after an interrupt."""
 
-import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from interrupts import Interrupted, interrupt_when
+from loop_devices import loop_devices
+from untroubled_target import UntroubledTarget
 
-from cephfit.core.protocols import Applied, Client, Health, NullProgress, Target
+from cephfit.core.protocols import Client, NullProgress
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
@@ -33,22 +33,11 @@ FIO_JOB = Path(__file__).parents[2] / "docs" / "examples" / "workloads" / "fio_j
 @pytest.fixture(scope="module")
 def devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
     """Four disks."""
-    made: list[str] = []
-    for number in range(N):
-        backing = tmp_path_factory.mktemp("disks") / f"disk{number}.img"
-        with backing.open("wb") as file:
-            file.truncate(NBYTES)
-        argv = ["losetup", "--find", "--show", str(backing)]
-        found = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if found.returncode:
-            pytest.skip(f"no loop device to be had: {found.stderr.strip()}")
-        made.append(found.stdout.strip())
-    yield [Path(device) for device in made]
-    for device in made:
-        subprocess.run(["losetup", "--detach", device], check=True)
+    with loop_devices(tmp_path_factory.mktemp("disks")) as make:
+        yield [make(NBYTES) for _ in range(N)]
 
 
-class Disks(Target):
+class Disks(UntroubledTarget):
     """Real disks of this machine, the same under each configuration."""
 
     name = "disks"
@@ -56,28 +45,8 @@ class Disks(Target):
     def __init__(self, devices: Sequence[Path]) -> None:
         self._devices = devices
 
-    def facts(self) -> Mapping[str, Any]:
-        return {}
-
-    def apply(
-        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
-    ) -> Applied:
-        return Applied(configuration.name, True, (), {})
-
     def clients(self) -> Sequence[Client]:
         return [Client(f"c{i}", {}, NBYTES, device) for i, device in enumerate(self._devices)]
-
-    def drop_caches(self) -> None:
-        pass
-
-    def health(self) -> Health:
-        return Health(True)
-
-    def reset(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def is_clean(devices: Sequence[Path]) -> bool:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from interrupts import Interrupted, interrupt_when, started_by_us
+from loop_devices import loop_devices
 from workload_contract import Harness, WorkloadContract
 
 from cephfit.core.errors import InputError
@@ -37,19 +37,8 @@ def seeds_of(evidence: Mapping[str, Any]) -> list[str]:
 @pytest.fixture(scope="module")
 def devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
     """Two empty disks; the second is for prepared data."""
-    made: list[str] = []
-    for number in range(2):
-        backing = tmp_path_factory.mktemp("disks") / f"disk{number}.img"
-        with backing.open("wb") as file:
-            file.truncate(NBYTES)
-        argv = ["losetup", "--find", "--show", str(backing)]
-        found = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if found.returncode:
-            pytest.skip(f"no loop device to be had: {found.stderr.strip()}")
-        made.append(found.stdout.strip())
-    yield Path(made[0]), Path(made[1])
-    for device in made:
-        subprocess.run(["losetup", "--detach", device], check=True)
+    with loop_devices(tmp_path_factory.mktemp("disks")) as make:
+        yield make(NBYTES), make(NBYTES)
 
 
 @pytest.fixture(scope="module")

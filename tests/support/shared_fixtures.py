@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from loop_devices import loop_devices
 
 from cephfit.lab.devices.disks import loops_of
 from cephfit.lab.devices.mounts import mounts
@@ -65,23 +66,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def loop_device(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     """Makes empty loop devices of a size, and takes them away again."""
-    made: list[str] = []
-
-    def make(nbytes: int) -> Path:
-        backing = tmp_path / f"disk{len(made)}.img"
-        with backing.open("wb") as file:
-            file.truncate(nbytes)
-        found = subprocess.run(
-            ("losetup", "--find", "--show", str(backing)), capture_output=True, text=True, check=False
-        )
-        if found.returncode:
-            pytest.skip(f"no loop device to be had: {found.stderr.strip()}")
-        made.append(found.stdout.strip())
-        return Path(made[-1])
-
-    yield make
-    for device in made:
-        subprocess.run(("losetup", "--detach", device), check=True)
+    with loop_devices(tmp_path) as make:
+        yield make
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from interrupts import Interrupted, interrupt_when
+from untroubled_target import UntroubledTarget
 
 from cephfit.core.errors import ClusterError, InputError, LackingError
-from cephfit.core.protocols import Applied, Client, Health, NullProgress, Target, Workload
+from cephfit.core.protocols import Applied, Client, NullProgress, Workload
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import State
@@ -35,7 +36,7 @@ from cephfit.sweep.verification import (
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Volumes(Target):
+class Volumes(UntroubledTarget):
     """A target with a volume for each of up to ``most`` clients."""
 
     name = "volumes"
@@ -58,18 +59,6 @@ class Volumes(Target):
 
     def clients(self) -> Sequence[Client]:
         return self._clients
-
-    def drop_caches(self) -> None:
-        pass
-
-    def health(self) -> Health:
-        return Health(True)
-
-    def reset(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
     def note_on(self, client: Client, key: str) -> str | None:
         return self.notes.get((self.applied, client.name, key))
