@@ -6,7 +6,7 @@ where one ends and the next begins are not divided among each other.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from cephfit.traces.demands.demand_loops import (
     WINDOW,
 )
 from cephfit.traces.matching.latency import rows_by_disk
+from cephfit.traces.per_disk import PerDisk
 
 MAX_DISKS = 64
 """The counts of a disk take 0.3 MiB. With more disks than this, none are kept."""
@@ -106,29 +107,10 @@ def _added(tables: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class DemandCounts:
-    """Counts over a stretch of a trace; immutable.
+class DemandCounts(PerDisk[DiskDemands]):
+    """Counts over a stretch of a trace; immutable. Stretches of one disk were read separately."""
 
-    Attributes:
-        disks: By disk name; empty if there were too many.
-        too_many: More than MAX_DISKS disks were found.
-    """
-
-    disks: Mapping[str, DiskDemands] = field(default_factory=dict)
-    too_many: bool = False
-
-    def followed_by(self, later: "DemandCounts") -> "DemandCounts":
-        """Add a stretch of other disks, or a later one of the same disks that was read separately."""
-        disks = dict(self.disks)
-        for name, its in later.disks.items():
-            disks[name] = disks[name].followed_by(its) if name in disks else its
-        if self.too_many or later.too_many or len(disks) > MAX_DISKS:
-            return DemandCounts(too_many=True)
-        return DemandCounts(disks)
-
-    def renamed(self, *, prefix: str = "", only_disk: str | None = None) -> "DemandCounts":
-        """Return the same with a prefix before the disk names, or with the only disk named ``only_disk``."""
-        return DemandCounts({only_disk or f"{prefix}{n}": its for n, its in self.disks.items()}, self.too_many)
+    most = MAX_DISKS
 
 
 class _Disk:

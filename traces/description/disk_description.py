@@ -10,7 +10,7 @@ is bounded and serves plots of single accesses, such as LBN over time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from cephfit.traces.counting.tally import KINDS
 from cephfit.traces.description import disk_loops
 from cephfit.traces.description.disk_loops import LAST, N_COLUMNS, NBYTES, TIME, WINDOW, Grid, moved
 from cephfit.traces.description.footprint import Footprint, Regions, hashed
+from cephfit.traces.per_disk import PerDisk
 
 _NEVER = np.iinfo(np.int64).min
 
@@ -404,16 +405,10 @@ def too_many_disks(disk: str) -> InputError:
 
 
 @dataclass(frozen=True, slots=True)
-class DiskDescriptions:
-    """The descriptions of all disks over a stretch of a trace; they join as partial profiles do.
+class DiskDescriptions(PerDisk[DiskDescription]):
+    """The descriptions of all disks over a stretch of a trace."""
 
-    Attributes:
-        disks: By disk name; empty if there were too many.
-        too_many: More than MAX_DISKS disks were found.
-    """
-
-    disks: dict[str, DiskDescription] = field(default_factory=dict)
-    too_many: bool = False
+    most = MAX_DISKS
 
     @classmethod
     def of(
@@ -450,17 +445,3 @@ class DiskDescriptions:
                 clock_ns=clock_ns,
             )
         return cls(disks)
-
-    def followed_by(self, later: "DiskDescriptions") -> "DiskDescriptions":
-        """Join this stretch and the next one."""
-        disks = dict(self.disks)
-        for name, disk in later.disks.items():
-            disks[name] = disks[name].followed_by(disk) if name in disks else disk
-        if self.too_many or later.too_many or len(disks) > MAX_DISKS:
-            return DiskDescriptions(too_many=True)
-        return DiskDescriptions(disks)
-
-    def renamed(self, *, prefix: str = "", only_disk: str | None = None) -> "DiskDescriptions":
-        """Return the same with a prefix before the disk names, or with the only disk named ``only_disk``."""
-        names = {name: only_disk or f"{prefix}{name}" for name in self.disks}
-        return DiskDescriptions({names[name]: p for name, p in self.disks.items()}, self.too_many)
