@@ -63,33 +63,15 @@ def _lacking(marker: str) -> str:
 
 
 _OF_DAEMONS = ("root", "ceph", "fio", "postgres")
-# What is tested here exists once on a machine: settings of the kernel, its tracer, the processes of all labs.
-_ONCE = (
-    "tests/ceph/environment/",
-    "tests/ceph/hosts/",
-    "tests/lab/test_kernel_value_restore.py",
-    "tests/lab/test_lab_live.py",
-    "tests/lab/test_mounts_in_other_namespaces.py",
-    "tests/lab/test_program_workload.py",
-    "tests/lab/test_stale_limits.py",
-    "tests/lab/test_status_during_removal.py",
-    "tests/lab/test_workloads.py",
-    "tests/targets/ceph/test_greater_on_existing_cluster.py",
-    "tests/targets/ceph/test_permanent_configuration.py",
-    "tests/traces/test_capture.py",
-)
-
-
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """With xdist's `--dist loadgroup`, let one process run the tests of a file with daemons, which share them.
+    """With xdist's `--dist loadgroup`, let one process run all tests with daemons.
 
-    Tests that would disturb each other run in one process. Those on an OpenStack are made for labs in parallel.
+    They share the kernel's settings and tracer, two processors and the daemons of one lab, and mostly wait. Tests on
+    an OpenStack are made for labs in parallel.
     """
     marks = {mark.name for mark in item.iter_markers()}
-    if "openstack" in marks or marks.isdisjoint(_OF_DAEMONS):
-        return
-    file = item.nodeid.partition("::")[0]
-    item.add_marker(pytest.mark.xdist_group("machine" if file.startswith(_ONCE) else file.replace("/", ".")))
+    if "openstack" not in marks and not marks.isdisjoint(_OF_DAEMONS):
+        item.add_marker(pytest.mark.xdist_group("daemons"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
