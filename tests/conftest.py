@@ -63,27 +63,33 @@ def _lacking(marker: str) -> str:
 
 
 _OF_DAEMONS = ("root", "ceph", "fio", "postgres")
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """With xdist's `--dist loadgroup`, let one process run all tests with daemons.
+_OF_MACHINE = ("tests/ceph/", "tests/lab/", "tests/targets/", "tests/traces/test_capture.py")
 
-    They share the kernel's settings and tracer, two processors and the daemons of one lab, and mostly wait. Tests on
-    an OpenStack are made for labs in parallel.
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """With xdist's `--dist loadgroup`, let two processes run the tests with daemons, which mostly wait.
+
+    One runs the tests with a lab or with settings of the kernel, which exist once, the other the rest. Tests on an
+    OpenStack are made for labs in parallel.
     """
     marks = {mark.name for mark in item.iter_markers()}
-    if "openstack" not in marks and not marks.isdisjoint(_OF_DAEMONS):
-        item.add_marker(pytest.mark.xdist_group("daemons"))
+    if "openstack" in marks or marks.isdisjoint(_OF_DAEMONS):
+        return
+    of_machine = "ceph" in marks or item.nodeid.startswith(_OF_MACHINE)
+    item.add_marker(pytest.mark.xdist_group("machine" if of_machine else "daemons"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With xdist, begin with the longest tests, so that parallel processes end at about the same time."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return
-    items.sort(key=_usual_seconds, reverse=True)
+    """With xdist, begin with the longest tests and groups: parallel processes end at about the same time."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=_begins_early, reverse=True)
 
 
-def _usual_seconds(item: pytest.Item) -> float:
+def _begins_early(item: pytest.Item) -> tuple[float, bool]:
     mark = item.get_closest_marker("takes")
-    return float(mark.kwargs["seconds"]) if mark is not None else 0.0
+    return (float(mark.kwargs["seconds"]) if mark is not None else 0.0), item.get_closest_marker(
+        "xdist_group"
+    ) is not None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -39,6 +39,7 @@ rate_iops={reads}
 """
 
 
+@pytest.mark.slow
 def test_two_images_and_what_fio_did(lab_cluster: Lab, tmp_path: Path) -> None:
     pool = lab_cluster.spec.pool
     job = tmp_path / "job.fio"

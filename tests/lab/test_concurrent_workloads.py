@@ -80,6 +80,7 @@ def test_pgbench_runs_on_four_volumes_at_once(devices: list[Path], store: Store)
     assert is_clean(devices)
 
 
+@pytest.mark.slow  # waits for the end of four servers
 @pytest.mark.root
 @pytest.mark.postgres
 def test_an_interrupted_pgbench_leaves_none_of_four_servers(devices: list[Path]) -> None:

@@ -219,6 +219,7 @@ def test_an_osd_killed_during_a_run_makes_samples_invalid_and_they_are_repeated(
     assert all(s.reason for s in touched)
 
 
+@pytest.mark.slow
 def test_an_osd_that_stays_dead_ends_the_sweep_with_what_was_measured_kept(
     lab_cluster: Lab, tmp_path: Path
 ) -> None:
