@@ -343,6 +343,7 @@ def as_yaml(measurement: Measurement) -> str:
             f"  steady: {{within: {100 * steady.within:.12g}%, limit_seconds: {steady.limit_seconds:.12g}}}"
         )
     lines += [f"  settle_seconds: {measurement.settle_seconds:.12g}"] if measurement.settle_seconds else []
+    lines += ["  new_volumes: true"] if measurement.new_volumes else []
     lines += ["  loads:"] if measurement.loads else []
     for load in measurement.loads:
         lines += [f"    {load.name}:", *_shape_lines("      ", load.iodepth, load.align_nbytes, load.sync)]

@@ -143,7 +143,8 @@ def expected_seconds(
     """
     measurement = sweep.measurement
     steps = [step for step in plan.steps if step.configuration not in skipped]
-    filled = len({step.configuration for step in steps}) * measurement.most_clients * measurement.volume_nbytes
+    volumes = {(step.configuration, step.repeat if measurement.new_volumes else 0) for step in steps}
+    filled = len(volumes) * measurement.most_clients * measurement.volume_nbytes
     return (
         len({(step.repeat, step.configuration) for step in steps}) * times.apply_seconds
         + sum(len(step.cells) * run_seconds(measurement.under(step.load), times) for step in steps)

@@ -73,7 +73,7 @@ class Simulation:
         failing: fraction of runs in which a client has no result.
         refuse: name of a configuration with a setting that never takes effect.
         placement: coefficient of variation between volumes, because objects are spread unevenly over the OSDs. It
-            multiplies all rates of a volume. A volume belongs to a configuration, a client and a size.
+            multiplies all rates of a volume. A volume belongs to a configuration, a client and a size; a reset ends it.
     """
 
     seed: int = 1
@@ -97,9 +97,10 @@ class Simulation:
         text = "/".join(map(str, (self.seed, *words)))
         return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big"))
 
-    def luck(self, configuration: str, client: Client) -> float:
-        """Return the factor of all rates of a client's volume; 1 if volumes do not differ."""
-        dice = self.dice("volume", configuration, client.name, client.nbytes)
+    def luck(self, configuration: str, client: Client, n_resets: int) -> float:
+        """Return the factor of all rates of a client's volume after some resets; 1 if volumes do not differ."""
+        after = (n_resets,) if n_resets else ()
+        dice = self.dice("volume", configuration, client.name, client.nbytes, *after)
         return float(dice.lognormal(0.0, self.placement))
 
 
@@ -139,6 +140,7 @@ class SimulatedTarget(
         self.name = name
         self.simulation = simulation or Simulation()
         self._clients: tuple[Client, ...] = ()
+        self.n_resets = 0
         self._configurations: dict[str, Configuration] = {}
         self._applied: Configuration | None = None
         self._unhealthy_unseen = False
@@ -211,6 +213,8 @@ class SimulatedTarget(
         return Health(ok=True, observed={"simulated": True})
 
     def reset(self) -> None:
+        if self._clients:
+            self.n_resets += 1
         self._clients, self._applied = (), None
 
     def close(self) -> None:
@@ -319,7 +323,7 @@ class SimulatedEngine(Engine):
         self, run: CellRun, client: Client, dice: np.random.Generator, *, miscounts: bool
     ) -> ClientOutcome:
         measurement = run.measurement
-        truth = self._truth(run) * self._target.simulation.luck(run.configuration, client)
+        truth = self._truth(run) * self._target.simulation.luck(run.configuration, client, self._target.n_resets)
         measured = truth * float(dice.lognormal(0.0, self._target.simulation.noise))
         block = run.cell.size.benchmark_nbytes
         # As in fio, a run of a slow cell lasts until its first I/O completes.

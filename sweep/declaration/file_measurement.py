@@ -251,7 +251,7 @@ def _words(entry: Located | None, what: str, right: list[str]) -> list[str]:
 _MEASUREMENT = (
     *("sizes", "patterns", "cells", "volume_size", "repeats", "ramp_seconds", "run_seconds", "engine", "ioengine"),
     *("direct", "cache", "seed", "max_attempts", *SHAPE, "loads"),
-    *("steady", "settle_seconds"),
+    *("steady", "settle_seconds", "new_volumes"),
 )
 MOST_REPEATS = 1000
 """Hundreds of times a usual number: a larger one is a typing error, and its plan alone would take hours."""
@@ -307,6 +307,7 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
         sync=shape.sync or "",
         steady=_steady(parts["steady"], engine) if "steady" in parts else None,
         settle_seconds=parts["settle_seconds"].seconds() if "settle_seconds" in parts else 0.0,
+        new_volumes=parts["new_volumes"].truth() if "new_volumes" in parts else False,
     )
     if own.steady is not None and own.steady.limit_seconds < own.ramp_seconds + own.run_seconds:
         parts["steady"].refuse(

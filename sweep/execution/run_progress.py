@@ -134,6 +134,10 @@ class RunProgress:
             if sample.evidence.get(TOOK_EFFECT) is False:
                 self._given_up.add(place)
 
+    def has_begun(self, repeat: int) -> bool:
+        """Return whether a round has a sample of a configuration that was applied."""
+        return any(place[2] == repeat and place not in self._given_up for place in self._attempts)
+
     def next_attempt(self, configuration: str, cell: Cell, repeat: int, load: str = OWN_LOAD) -> int:
         """Return the number of the next attempt."""
         attempts = self._attempts.get((configuration, cell, repeat, load), {})

@@ -160,11 +160,19 @@ class _Loop:
             self.progress.advance((len(step.cells) - len(left)) * per_run)
             place = (step.repeat, step.configuration)
             if left:
+                self._begin_round(step, run_progress)
                 took = self._take_step(step, left, run_progress, per_run, in_place=in_place == place)
                 in_place = place if took else None
             if place in to_apply:
                 to_apply.remove(place)
                 self.progress.advance(self.times.apply_seconds)
+
+    def _begin_round(self, step: Step, run_progress: RunProgress) -> None:
+        """Remove the volumes of the round before, where each round has new ones and this one has not begun."""
+        is_first = step.repeat == 0 or run_progress.has_begun(step.repeat)
+        if self.sweep.measurement.new_volumes and not is_first:
+            self.progress.advance(0, f"round {step.repeat + 1}: new volumes")
+            self.target.reset()
 
     def _take_step(
         self, step: Step, left: list[Cell], run_progress: RunProgress, per_run: float, *, in_place: bool

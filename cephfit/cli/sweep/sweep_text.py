@@ -99,6 +99,8 @@ def print_plan(document: Mapping[str, Any]) -> None:
         )
     if settle := m.get("settle_seconds"):
         click.echo(f"{settle:g} s of rest before each run")
+    if m.get("new_volumes"):
+        click.echo("each round has new volumes: the luck of where their objects lie is part of the spread")
     for load in m.get("loads", ()):
         values = [
             f"{word.replace('n_clients', 'clients')} {value}"

@@ -108,6 +108,8 @@ class Measurement:
         sync: see Load.
         steady: repeats runs whose rate is not steady; None to take every run as it is.
         settle_seconds: wait before each run, in which the storage ends deferred work of the run before.
+        new_volumes: each round has new volumes, so that the luck of where a volume's objects lie is part of the
+            spread between repeats; otherwise volumes are kept for all rounds.
     """
 
     cells: tuple[Cell, ...]
@@ -131,6 +133,7 @@ class Measurement:
     sync: str = ""
     steady: Steady | None = None
     settle_seconds: float = 0.0
+    new_volumes: bool = False
 
     @property
     def load_names(self) -> tuple[str, ...]:
@@ -212,6 +215,7 @@ class Measurement:
             "sync": self.sync or None,
             "steady": None if self.steady is None else self.steady.to_json(),
             "settle_seconds": self.settle_seconds or None,
+            "new_volumes": self.new_volumes or None,
         }
         return {
             **{key: value for key, value in further.items() if value is not None},
