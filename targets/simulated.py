@@ -73,7 +73,8 @@ class Simulation:
         failing: fraction of runs in which a client has no result.
         refuse: name of a configuration with a setting that never takes effect.
         placement: coefficient of variation between volumes, because objects are spread unevenly over the OSDs. It
-            multiplies all rates of a volume. A volume belongs to a configuration, a client and a size; a reset ends it.
+            multiplies all rates of a volume. A volume belongs to a configuration, a client and a size. A reset
+            removes it.
     """
 
     seed: int = 1
