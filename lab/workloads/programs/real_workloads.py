@@ -4,7 +4,8 @@
 Each link in this folder is one workload, with the steps of docs/workloads.md: `mail prepare`, `mail run`. The data
 of a workload are built once, as an image of the whole volume. `prepare` copies it to the device, so every run on
 each configuration begins with the same bytes, and all of the volume is allocated. CEPHFIT_IMAGES names the folder
-that keeps the images; without it, each `prepare` builds its own. Both steps have separate mount and process
+that keeps the images; without it, each `prepare` builds its own. CEPHFIT_PACE limits the operations per second of a
+workload that has single operations; they then begin at random times. Both steps have separate mount and process
 namespaces: when they end or are killed, the kernel ends all their processes and removes their mounts.
 """
 
@@ -41,6 +42,22 @@ DIRTY_NBYTES = 8 * MIB
 """Buffered writers flush after this much, as a guest with little memory does."""
 
 
+class Pace:
+    """Makes operations begin at random times, as often per second as CEPHFIT_PACE says on average."""
+
+    def __init__(self, n_threads: int = 1) -> None:
+        pace = os.environ.get("CEPHFIT_PACE")
+        self._rate = float(pace) / n_threads if pace else None
+        self._choose = random.Random(os.environ["CEPHFIT_SEED"] + "pace") if pace else random.Random()
+        self._due = time.monotonic()
+
+    def wait(self) -> None:
+        """Wait until the next operation is due; what is late is made up for."""
+        if self._rate is not None:
+            self._due += self._choose.expovariate(self._rate)
+            time.sleep(max(0.0, self._due - time.monotonic()))
+
+
 class RealWorkload:
     """A workload: `build` writes its data below a folder, `work` uses them for some time and returns its speed."""
 
@@ -53,11 +70,13 @@ class RealWorkload:
     def work(self, root: Path, seconds: float, choose: random.Random) -> float:
         """Return the operations per second."""
         operation = self.opened(root, choose)
+        pace = Pace()
         began = time.monotonic()
         count = 0
         while time.monotonic() < began + seconds:
             operation()
             count += 1
+            pace.wait()
         flush(root)
         return count / (time.monotonic() - began)
 
@@ -365,11 +384,13 @@ class ThreadedReader(RealWorkload):
 
         def read(thread: int, mine: random.Random) -> None:
             buffer = memoryview(mmap.mmap(-1, 64 * KIB))
+            pace = Pace(self.n_threads)
             while time.monotonic() < began + seconds:
                 nbytes = 8 * KIB * mine.randrange(1, 9)
                 place = mine.randrange((self.nbytes - nbytes) // (8 * KIB)) * 8 * KIB
                 os.preadv(file, [buffer[:nbytes]], place)
                 counts[thread] += 1
+                pace.wait()
 
         seeds = [random.Random(choose.random()) for _ in counts]
         threads = [threading.Thread(target=read, args=pair) for pair in enumerate(seeds)]

@@ -1,0 +1,144 @@
+"""How many clients a pool serves, predicted and really run: clients are added until p99 passes the limit.
+
+Three real programs (lab/workloads/programs) run at a fixed pace on a pool of a lab. One client is traced first: its
+profile and the baselines of the sweep `capacity` give the number of clients that `cephfit capacity` expects within
+the latency limit. Then 1, 2, 3 ... clients run at once, each on its own volume, and the 99th percentile of the
+latency of all their accesses is taken from their traces. The real number is the last one before p99 passes the limit.
+
+    cephfit lab up --name LAB
+    cephfit sweep run capacity --target lab:LAB --store capacity.sqlite
+    benchmarks/clients_until_full.py LAB capacity.sqlite
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cephfit.cli.options.workload_choice import trial_of
+from cephfit.core.protocols import NullProgress
+from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.measurement import CacheCondition
+from cephfit.core.values.sample import State
+from cephfit.lab.cluster import Lab
+from cephfit.lab.lab_target import LabTarget
+from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.sweep.verification import run_once
+from cephfit.traces.capturing.capture import capturing
+
+PROGRAMS = Path(__file__).parents[1] / "lab/workloads/programs"
+PACES = {
+    "log-append": {"A": 24.0, "ssd": 96.0},
+    "key-value": {"A": 20.0, "ssd": 80.0},
+    "threaded-reader": {"A": 100.0, "ssd": 400.0},
+}
+"""Operations per second of one client, by program and pool: about a fifth of what one client reaches."""
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("lab", help="name of a lab that is up")
+    arguments.add_argument("baselines", help="store with a run of the sweep `capacity`")
+    arguments.add_argument("--p99-ms", type=float, default=100.0, help="the latency limit")
+    arguments.add_argument("--seconds", type=float, default=10.0, help="measured time of a run")
+    arguments.add_argument("--most", type=int, default=12, help="most clients to run")
+    chosen = arguments.parse_args()
+    sweep = parse_sweep((PROGRAMS.parents[2] / "sweeps/capacity.yaml").read_text(), file="capacity.yaml")
+    target = LabTarget(Lab.open(chosen.lab))
+    print("program          pool  pace/s  accesses/s  predicted (interval)  measured  p99 in ms by clients")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["CEPHFIT_IMAGES"] = folder
+            for program, paces in PACES.items():
+                for pool, pace in paces.items():
+                    os.environ["CEPHFIT_PACE"] = str(pace)
+                    case = _Case(target, program, sweep.configuration(pool), chosen.seconds)
+                    print(case.compared(chosen.baselines, chosen.p99_ms, chosen.most), flush=True)
+    finally:
+        target.reset()
+        target.close()
+
+
+class _Case:
+    """One program on one pool."""
+
+    def __init__(self, target: LabTarget, program: str, pool: Configuration, seconds: float) -> None:
+        self._target = target
+        self._program = program
+        self._pool = pool
+        self._seconds = seconds
+
+    def compared(self, baselines: str, p99_ms: float, most: int) -> str:
+        """Return a line of the table."""
+        p99_by_n: dict[int, float] = {}
+        said: dict[str, Any] = {}
+        for n in range(1, most + 1):
+            with tempfile.TemporaryDirectory() as folder:
+                self._run(n, Path(folder))
+                traces = [str(file) for file in Path(folder).glob("*.blktrace.*")]
+                profile = _cephfit("trace", "profile", *traces, "--describe", "full", "--name", self._program)
+                p99_by_n[n] = profile["description"]["percentiles"]["latency_us"]["all"]["p99"] / 1000
+                if n == 1:
+                    path = Path(folder) / "profile.json"
+                    path.write_text(json.dumps(profile))
+                    said = _cephfit(
+                        *("capacity", str(path), "--baselines", baselines, "--pool", self._pool.name),
+                        *("--p99-ms", str(p99_ms), "--confidence", "0.9"),
+                    )
+            if p99_by_n[n] > p99_ms:
+                break
+        served = [n for n, p99 in p99_by_n.items() if p99 <= p99_ms]
+        (one,) = next(p for p in said["pools"] if p["pool"] == self._pool.name)["classes"]
+        more = {key: _plus_one(value) for key, value in one["more_vms"].items()}
+        line = "  ".join(f"{n}: {p99:.0f}" for n, p99 in p99_by_n.items())
+        reached = max(served, default=0)
+        return (
+            f"{self._program:16} {self._pool.name:5} {os.environ['CEPHFIT_PACE']:>6} {one['demand_per_s']:11.1f}  "
+            f"{more['value']} ({more['low']} to {more['high']})  {reached}{'+' if reached == most else ''}  {line}"
+        )
+
+    def _run(self, n_clients: int, folder: Path) -> None:
+        @contextmanager
+        def observe(device: Path) -> Iterator[None]:
+            with capturing(device, folder / device.name):
+                yield
+
+        trial = trial_of(
+            self._target,
+            f"program:{PROGRAMS / self._program}",
+            scale=None,
+            repeats=1,
+            seconds=self._seconds,
+            seed=2017,
+            cache=CacheCondition.COLD,
+            observe=observe,
+            n_clients=n_clients,
+        )
+        sample = run_once(self._target, self._pool, trial, progress=NullProgress())
+        if sample.state is not State.OK:
+            sys.exit(f"{self._program} on {self._pool.name} with {n_clients} clients: {sample.reason}")
+
+
+def _cephfit(*arguments: str) -> dict[str, Any]:
+    """Return the JSON document that a command prints; 1 is the exit code of a fleet that does not fit."""
+    command = [sys.executable, "-m", "cephfit.cli.main", *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        sys.exit(done.stderr)
+    return dict(json.loads(done.stdout))
+
+
+def _plus_one(more: float | None) -> str:
+    return "more" if more is None or not np.isfinite(more) else f"{int(more) + 1}"
+
+
+if __name__ == "__main__":
+    main()
