@@ -4,8 +4,8 @@
 Each link in this folder is one workload, with the steps of docs/workloads.md: `mail prepare`, `mail run`. The data
 of a workload are built once, as an image of the whole volume. `prepare` copies it to the device, so every run on
 each configuration begins with the same bytes, and all of the volume is allocated. CEPHFIT_IMAGES names the folder
-that keeps the images; without it, each `prepare` builds its own. CEPHFIT_PACE limits the operations per second of a
-workload that has single operations; they then begin at random times. Both steps have separate mount and process
+that keeps the images; without it, each `prepare` builds its own. CEPHFIT_PACE limits the operations per second of
+workloads with single operations, which then begin at random times. Both steps have separate mount and process
 namespaces: when they end or are killed, the kernel ends all their processes and removes their mounts.
 """
 
