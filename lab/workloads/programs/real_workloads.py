@@ -628,7 +628,9 @@ def begin_again_in_namespaces(step: str) -> NoReturn:
 
 def run(workload: RealWorkload) -> None:
     device, seconds = os.environ["CEPHFIT_DEVICE"], float(os.environ["CEPHFIT_SECONDS"])
-    called("mount", "-o", "noatime", device, str(ROOT))
+    # Several clients may run at once from copies of one image, so that their file systems have one UUID.
+    options = "noatime,nouuid" if workload.filesystem == "xfs" else "noatime"
+    called("mount", "-o", options, device, str(ROOT))
     Path("/proc/sys/vm/drop_caches").write_text("3")
     print(workload.work(ROOT, seconds, random.Random(os.environ["CEPHFIT_SEED"])))
 
