@@ -153,7 +153,9 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def read_file(path: Path, mapping: NameMapping, reader: OutputReader | None, siblings: Sequence[str]) -> ImportedFile:
+def read_file(
+    path: Path, mapping: NameMapping, reader: OutputReader | None, siblings: Sequence[str]
+) -> ImportedFile:
     """Return what a file measured.
 
     Args:

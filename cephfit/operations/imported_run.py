@@ -6,7 +6,7 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -119,8 +119,8 @@ def understand(
         tell: called with the number of files that are read.
 
     Raises:
-        InputError: a path does not exist, nothing in the files is understood, all of it is imported already, or there
-            is no configuration of the name ``default``.
+        InputError: a path does not exist, nothing in the files is understood, all of it is imported already, or
+            there is no configuration of the name ``default``.
     """
     files: list[ImportedFile] = []
     seen: dict[str, str] = {}
@@ -172,7 +172,7 @@ def _nothing(
     """Return the error of an import without any result."""
     if runs := {known[file.digest] for file in files if file.digest in known}:
         return InputError(
-            f"everything in these {len(files)} files is imported already, in run {', '.join(sorted(runs))}",
+            f"nothing in these {len(files)} files is new: they are imported already, in run {', '.join(sorted(runs))}",
             remedy="`cephfit runs rm` deletes a run, and its files can then be imported again",
         )
     shown = "\n  ".join(f"{file}{f', {place}' if place else ''}: {reason}" for file, place, reason in lost[:10])
@@ -184,9 +184,7 @@ def _nothing(
     )
 
 
-def _with_default(
-    rows: Sequence[NamedResult], default: str | None
-) -> tuple[list[NamedResult], str, list[str]]:
+def _with_default(rows: Sequence[NamedResult], default: str | None) -> tuple[list[NamedResult], str, list[str]]:
     """Return rows whose names a store can have, with a default A, the former name of A, and notes.
 
     Raises:
@@ -396,7 +394,9 @@ def _sweep_text(understood: Understood, name: str) -> str:
     ]
     for configuration in understood.configurations:
         was = understood.default_was if configuration == DEFAULT_CONFIGURATION else ""
-        lines.append(f"  {json.dumps(configuration)}: {{why: {json.dumps(f'imported as {was}' if was else 'imported')}}}")
+        lines.append(
+            f"  {json.dumps(configuration)}: {{why: {json.dumps(f'imported as {was}' if was else 'imported')}}}"
+        )
     lines += [
         "measurement:",
         f"  cells: [{', '.join(str(cell) for cell in CELLS if cell in cells)}]",

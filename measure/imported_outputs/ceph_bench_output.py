@@ -2,8 +2,8 @@
 
 ``rados bench`` states its block size and its number of operations in any case; how many were in flight only where
 it writes, or where the lines of each second are in the output (column ``Cur ops``). It never states whether reads
-were sequential or random (Ceph's obj_bencher.cc): names or a mapping must. Its rate is the number of operations over
-the time, because ``Average IOPS`` is truncated to a whole number.
+were sequential or random (Ceph's obj_bencher.cc): names or a mapping must. Its rate is the number of operations
+over the time, because ``Average IOPS`` is truncated to a whole number.
 """
 
 import re
@@ -72,8 +72,8 @@ def _of_rados(text: str, hints: FileHints, place: str) -> ImportedResult:
     pattern = Pattern.WRITE if writes else hints.pattern
     if pattern is None or (not writes and pattern not in (Pattern.READ, Pattern.RANDREAD)):
         raise UnusableError(
-            "rados bench does not state whether its reads were sequential (seq) or random (rand): name the file or "
-            "its folder seq or rand, or add `pattern` to a mapping"
+            "rados bench does not state whether its reads were sequential (seq) or random (rand): name the file "
+            "or its folder seq or rand, or add `pattern` to a mapping"
         )
     nbytes = int(document["write_size" if writes else "read_size"])
     depth = depth or hints.iodepth

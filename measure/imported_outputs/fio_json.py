@@ -4,8 +4,8 @@ Version 2 has latencies in microseconds (``clat``) and counts ``io_bytes`` in Ki
 (``clat_ns``) and bytes, and ``io_kbytes`` as well (fio's stat.c). Each job is brought into the form of version 3,
 and its figures are then checked as those of our own runs (``measure/fio/fio_output.py``).
 
-Jobs of one group ran at the same time (fio begins a group at ``stonewall`` and ``new_group``). If they did the same
-kind of access, they are processes of one client, and their rates are summed.
+Jobs of one group ran at the same time (fio begins a group at ``stonewall`` and ``new_group``). If they did the
+same kind of access, they are processes of one client, and their rates are summed.
 """
 
 import json
@@ -46,7 +46,7 @@ class FioJsonReader:
     title = "fio's JSON"
 
     def sniff(self, text: str) -> bool:
-        return _VERSION in text and '"jobs"' in text or '"client_stats"' in text and _VERSION in text
+        return (_VERSION in text and '"jobs"' in text) or ('"client_stats"' in text and _VERSION in text)
 
     def read(self, text: str, hints: FileHints) -> OutputContent:
         results: list[ImportedResult] = []

@@ -1,7 +1,7 @@
 """fio's terse output of version 3: one line of fields with semicolons for each job.
 
-Fields as in fio's manual, section "Terse output". It does not state the options of a job: the pattern and the depth
-must come from names or a mapping.
+Fields as in fio's manual, section "Terse output". It does not state the options of a job: the pattern and the
+depth must come from names or a mapping.
 """
 
 import re
@@ -45,7 +45,7 @@ class FioTerseReader:
 
 _TERSE = re.compile(r"^3;fio-[^;]*;", re.MULTILINE)
 _OF_TERSE: Mapping[Op, int] = {Op.READ: 5, Op.WRITE: 46}
-"""Index of the first field of a direction: KiB, KiB/s, IOPS, run time in ms; then slat and clat in microseconds."""
+"""Index of the first field of a direction: KiB, KiB/s, IOPS, run time in ms; then slat and clat in us."""
 _TERSE_CLAT_MEAN = 10
 
 

@@ -1,6 +1,6 @@
 """fio's normal output, which people read, of versions 2 and 3.
 
-The normal output names the options of each job (``job: (g=0): rw=..., bs=..., ioengine=..., iodepth=...``) and then
+The normal output names the options of each job (``job: (g=0): rw=..., bs=..., ioengine=..., iodepth=...``), then
 its figures (``job: (groupid=0, jobs=1): err= 0: ...``). The rate is rounded to three to four digits there, so the
 number of I/Os (``issued``) over the run time is used where the output has both.
 """
@@ -162,7 +162,9 @@ def _block(text: str, patterns: Sequence[Pattern]) -> int:
     parts = [(m["op"], m["low"], m["high"]) for m in _VERSION_3_BLOCKS.finditer(text)]
     if not parts:
         parts = [
-            (op, *part.split("-")) for op, part in zip("RWT", text.split("/"), strict=False) if part.count("-") == 1
+            (op, *part.split("-"))
+            for op, part in zip("RWT", text.split("/"), strict=False)
+            if part.count("-") == 1
         ]
     sizes = {size for op, low, high in parts if op in wanted for size in (low, high)}
     if not sizes:

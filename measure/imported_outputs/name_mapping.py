@@ -5,7 +5,7 @@
     files:                                  # the first rule whose expression is found in the path is used
       - match: '(?P<configuration>hdd|ssd)/host(?P<client>\\d+)-run(?P<repeat>\\d+)'
       - {match: 'warmup', skip: true}
-    jobs:                                   # the same for the names of jobs; values here come before those of files
+    jobs:                                   # the same for names of jobs; its values come first
       - {match: '^seq-', sync: fsync}
     configurations: {hdd: A}                # other names for configurations; A is the default
 """
@@ -120,7 +120,9 @@ def _rule(entry: Located) -> Rule:
         )
     for group in expression.groupindex:
         if group not in VALUES:
-            parts["match"].refuse(f"the group {group!r} names nothing that a rule can state", nearest(group, VALUES))
+            parts["match"].refuse(
+                f"the group {group!r} names nothing that a rule can state", nearest(group, VALUES)
+            )
         if group in parts:
             parts[group].refuse(f"{group} is stated by a group of the expression and by a key", "keep one of them")
     values = {name: str(parts[name].scalar()) for name in VALUES if name in parts}

@@ -4,9 +4,9 @@ Folders that name a kind of access or a number do not name a configuration: ``4k
 ``iodepth-032``. The nearest other folder does. The layouts that this covers:
 
 - fio-plot: ``FOLDER/randread-32-8.json`` (pattern, iodepth, numjobs); bench-fio since version 1.0:
-  ``OUTPUT/DEVICE/4k/randread-32-8.json``, mixes below ``randrw75/``, repeats below ``run-N`` (its ``supporting.py``).
-- cbt: ``ARCHIVE/results/00000000/id-1a2b3c4d/.../output.0.HOST``: ``ARCHIVE`` is the configuration, the first number
-  the iteration, ``output.N.HOST`` one process of a host (its ``benchmark.py``, ``radosbench.py``, ``librbdfio.py``).
+  ``OUTPUT/DEVICE/4k/randread-32-8.json``, mixes below ``randrw75/``, runs below ``run-N`` (``supporting.py``).
+- cbt: ``ARCHIVE/results/00000000/id-1a2b3c4d/.../output.0.HOST``: ``ARCHIVE`` is the configuration, the first
+  number the iteration, ``output.N.HOST`` one process of a host (``benchmark.py``, ``radosbench.py``).
 """
 
 import re

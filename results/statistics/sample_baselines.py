@@ -269,9 +269,7 @@ def _rate(sample: Sample) -> Measured:
     assert sample.metrics is not None, "a repeat counts only with the metrics of all its clients"
     key = sample.key
     n_clients = int(sample.evidence.get(SUM_OF_CLIENTS, 0))
-    return Measured(
-        key.configuration, key.cell, key.client, key.repeat, sample.metrics.iops, n_clients=n_clients
-    )
+    return Measured(key.configuration, key.cell, key.client, key.repeat, sample.metrics.iops, n_clients=n_clients)
 
 
 def _why(samples: list[Sample]) -> str:
