@@ -52,7 +52,10 @@ class Samples(TabularSequence[Sample]):
             *("iops", "nbytes_per_s", "latency_mean_ns", "latency_p99_ns", "started", "seconds"),
         )
         return Table(
-            f"{len(self)} samples of run {self._run.run_id}", columns, tuple(map(_row, self)), self._run.origin_notes
+            f"{len(self)} samples of run {self._run.run_id}",
+            columns,
+            tuple(map(_row, self)),
+            self._run.origin_notes,
         )
 
 

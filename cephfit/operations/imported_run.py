@@ -172,7 +172,7 @@ def _nothing(
     """Return the error of an import without any result."""
     if runs := {known[file.digest] for file in files if file.digest in known}:
         return InputError(
-            f"nothing in these {len(files)} files is new: they are imported already, in run {', '.join(sorted(runs))}",
+            f"nothing in these {len(files)} files is new: imported already, in run {', '.join(sorted(runs))}",
             remedy="`cephfit runs rm` deletes a run, and its files can then be imported again",
         )
     shown = "\n  ".join(f"{file}{f', {place}' if place else ''}: {reason}" for file, place, reason in lost[:10])

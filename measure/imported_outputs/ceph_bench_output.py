@@ -54,16 +54,17 @@ class RadosBenchReader:
 
 
 def _runs(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (line of the totals, text) of each run in a file."""
+    """Yield (line of the totals, text) of each run in a file: up to the end of its totals."""
     if "total_time_run" in text:
         yield 1, text
         return
-    totals = [match.start() for match in _TOTAL.finditer(text)]
-    begins = [0, *totals[:-1]]
-    for begin, total, end in zip(begins, totals, [*totals[1:], len(text)], strict=True):
-        # The lines before the totals are of the same run, those after them of this or the next one.
-        line = text.count("\n", 0, total) + 1
-        yield line, text[begin if begin == 0 else text.find("\n", begin) : total] + text[total:end]
+    begin = 0
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
+        if _TOTAL.match(line):
+            end = next((i for i in range(at, len(lines)) if lines[i].strip() and ":" not in lines[i]), len(lines))
+            yield at + 1, "\n".join(lines[begin:end])
+            begin = end
 
 
 def _of_rados(text: str, hints: FileHints, place: str) -> ImportedResult:
@@ -145,7 +146,8 @@ class RbdBenchReader:
         results: list[ImportedResult] = []
         lost: list[NotUnderstood] = []
         headings = list(_HEADING.finditer(text))
-        for heading, end in zip(headings, [*(h.start() for h in headings[1:]), len(text)], strict=True):
+        for number, heading in enumerate(headings, start=1):
+            end = headings[number].start() if number < len(headings) else len(text)
             place = f"line {text.count(chr(10), 0, heading.start(1)) + 1}"
             try:
                 results.append(_of_rbd(heading, text[heading.start() : end], place))

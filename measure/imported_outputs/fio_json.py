@@ -152,7 +152,10 @@ def _of_group(jobs: Sequence[_Job], hints: FileHints, finished_ns: int) -> Itera
     is_mixed = len(patterns) > 1
     rate = _limit(options)
     for pattern in patterns:
-        parts = [_of_job(job, pattern, hints, is_mixed=is_mixed, is_limited=rate is not None) for job in jobs]
+        parts = [
+            _of_job(job, pattern, hints, _threads(job, jobs), is_mixed=is_mixed, is_limited=rate is not None)
+            for job in jobs
+        ]
         sizes = {nbytes for nbytes, _, _ in parts}
         if len(sizes) > 1:
             raise UnusableError("the processes of one job had blocks of different sizes")
@@ -195,7 +198,7 @@ def _patterns(job: _Job, hints: FileHints) -> tuple[Pattern, ...]:
 
 
 def _of_job(
-    job: _Job, pattern: Pattern, hints: FileHints, *, is_mixed: bool, is_limited: bool
+    job: _Job, pattern: Pattern, hints: FileHints, threads: int, *, is_mixed: bool, is_limited: bool
 ) -> tuple[int, int, Metrics]:
     """Return block size, I/Os in flight, and metrics of one entry."""
     if error := error_of(job.entry):
@@ -203,12 +206,11 @@ def _of_job(
     options = job.options
     if any(int(_digits(options.get(word)) or 0) for word in ("thinktime", "thinkcycles")):
         raise UnusableError("the job waited between its I/Os (thinktime), so it did not drive the storage")
-    side = _in_version_3(job.entry.get(pattern.op.value))
+    side = _in_version_3(job.entry.get(pattern.op.value), options, hints)
     if not side["io_bytes"] or not side["total_ios"]:
         raise UnusableError(f"no {pattern.op} completed")
     nbytes = _block(options, side, hints)
     depth = _depth(options, hints)
-    threads = int(_digits(options.get("numjobs")) or 1) if "group_reporting" in options else 1
     if "io_kbytes" not in side:
         side["io_bytes"] = _whole_blocks(side, nbytes)
     other = Op.WRITE if pattern.op is Op.READ else Op.READ
@@ -227,11 +229,23 @@ def _of_job(
     return nbytes, depth * threads, metrics
 
 
-def _in_version_3(side: Any) -> dict[str, Any]:
+def _threads(job: _Job, together: Sequence[_Job]) -> int:
+    """Return how many processes an entry is the sum of: with group_reporting, fewer entries than ``numjobs``."""
+    entries = sum(other.name == job.name for other in together)
+    return max(1, int(_digits(job.options.get("numjobs")) or 1) // entries)
+
+
+def _in_version_3(side: Any, options: Mapping[str, str], hints: FileHints) -> dict[str, Any]:
     """Return the figures of one direction in the form of fio 3; those of version 2 have other units."""
     if not isinstance(side, dict):
         raise UnusableError("fio reports no figures of this direction")
     found = {"short_ios": 0, "drop_ios": 0, **side}
+    if "total_ios" not in found and isinstance(found.get("io_bytes"), int):
+        said = _first(options, "bs", "blocksize")
+        nbytes = block_nbytes(said) if said is not None else hints.nbytes
+        if not nbytes:
+            raise UnusableError("this version of fio does not state the block size: add `size` to a mapping")
+        found["total_ios"] = found["io_bytes"] * (1 if "io_kbytes" in found else 1024) // nbytes
     for key in ("io_bytes", "total_ios", "runtime"):
         value = found.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:

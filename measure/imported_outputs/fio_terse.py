@@ -38,8 +38,10 @@ class FioTerseReader:
                 place = f"line {number} ({fields[2]})"
                 try:
                     results.append(_of_terse(fields, hints, place))
-                except (UnusableError, ValueError, IndexError) as error:
+                except UnusableError as error:
                     lost.append(NotUnderstood(place, str(error)))
+                except (ValueError, IndexError):
+                    lost.append(NotUnderstood(place, "the line is damaged or truncated"))
         return OutputContent(tuple(results), tuple(lost))
 
 

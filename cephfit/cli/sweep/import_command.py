@@ -58,8 +58,8 @@ def command(
     """Store outputs of fio, rados bench or rbd bench as a run that `map`, `place` and `report` use.
 
     Files are recognised by their content: fio's JSON, normal and terse output, rados bench, rbd bench, and CSV
-    files of rates. Folders of cbt and fio-plot are read as a whole. A folder's name is the configuration; --mapping
-    states other names. Files that are in the store already are skipped.
+    files of rates. Folders of cbt and fio-plot are read as a whole. A folder's name is the configuration;
+    --mapping states other names. Files that are in the store already are skipped.
     """
     from cephfit.core.errors import InputError
     from cephfit.measure.imported_outputs.name_mapping import NameMapping, read_mapping
