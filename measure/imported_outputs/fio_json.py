@@ -274,7 +274,7 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _whole_blocks(side: Mapping[str, Any], nbytes: int) -> float:
+def _whole_blocks(side: Mapping[str, float], nbytes: int) -> float:
     """Return the bytes of fio 2, which are rounded down to KiB: the nearest whole number of blocks."""
     rounded = round(side["io_bytes"] / nbytes) * nbytes
     return rounded if abs(rounded - side["io_bytes"]) <= 1024 else side["io_bytes"]

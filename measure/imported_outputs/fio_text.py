@@ -161,11 +161,8 @@ def _block(text: str, patterns: Sequence[Pattern]) -> int:
     wanted = {"R" if pattern.op is Op.READ else "W" for pattern in patterns}
     parts = [(m["op"], m["low"], m["high"]) for m in _VERSION_3_BLOCKS.finditer(text)]
     if not parts:
-        parts = [
-            (op, *part.split("-"))
-            for op, part in zip("RWT", text.split("/"), strict=False)
-            if part.count("-") == 1
-        ]
+        ranges = (part.partition("-") for part in text.split("/"))
+        parts = [(op, low, high) for op, (low, _, high) in zip("RWT", ranges, strict=False) if high]
     sizes = {size for op, low, high in parts if op in wanted for size in (low, high)}
     if not sizes:
         raise UnusableError(f"bs={text} is not a block size")
