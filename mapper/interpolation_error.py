@@ -43,7 +43,8 @@ class SizeErrors:
     @classmethod
     def of(cls, loaded: Rates, default: str, name: str) -> "SizeErrors":
         """Leave out each size of each pattern that both configurations have."""
-        between, beyond = [], []
+        between: list[float] = []
+        beyond: list[float] = []
         for pattern in Pattern:
             times = [
                 (size, 1 / _mean(loaded[default, cell]), 1 / _mean(loaded[name, cell]))

@@ -1,12 +1,14 @@
 """`cephfit import`: from files to a run that other commands use, and the commands of docs/how-to-import.md."""
 
 import json
+import math
 import re
 import shlex
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmark_outputs import CSV, FIO_2_TEXT, RADOS_READ, fio_2
 from click.testing import CliRunner, Result
@@ -14,6 +16,7 @@ from click.testing import CliRunner, Result
 from cephfit.cli.main import cephfit
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import LoadedCell, Pattern
+from cephfit.mapper.access_weights import interpolated_time
 from cephfit.results import open_baselines
 from cephfit.results.store.sample_store import Store
 
@@ -234,6 +237,27 @@ def test_names_that_a_store_cannot_have_are_changed_and_never_merged() -> None:
     assert "would both be called three-copies" in str(result.exception)
 
 
+def test_a_folder_of_cbt(tmp_path: Path) -> None:
+    """The layout of cbt's benchmark.py: ARCHIVE/results/ITERATION/id-HASH/.../output.N.HOST."""
+    for archive, iops in (("three-copies", 100), ("erasure", 70)):
+        for iteration in range(2):
+            run = tmp_path / "cbt" / archive / "results" / f"{iteration:08}" / "id-1a2b3c4d" / "randread"
+            for host in ("h1", "h2"):
+                output(run / f"output.0.{host}", iops + iteration + (host == "h2"))
+                (run / f"json_output.0.{host}").write_text((run / f"output.0.{host}").read_text())
+            prefill = run.parent / "prefill" / "output.0.h1"
+            output(prefill, 5)
+    found = document("import", "cbt", "--default", "three-copies", "--store", "s.sqlite")
+    assert {(s["configuration"], s["client"], s["repeat"]) for s in found["samples"]} == {
+        (name, f"h{host}.0", repeat) for name in ("A", "erasure") for host in (1, 2) for repeat in range(2)
+    }
+    reasons = [lost["reason"] for lost in found["not_understood"]]
+    assert sum("the same run as output.0" in reason for reason in reasons) == 8
+    assert sum("prefill" in reason for reason in reasons) == 4
+    (baseline,) = [b for (name, _), b in open_baselines("s.sqlite").cells.items() if name == "A"]
+    assert (baseline.iops, baseline.n_clients) == (pytest.approx((201.0, 203.0)), 2)
+
+
 @pytest.mark.takes(20)
 def test_thousands_of_files_take_seconds(tmp_path: Path) -> None:
     for i in range(1000):
@@ -244,3 +268,29 @@ def test_thousands_of_files_take_seconds(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 20
     with Store.open("s.sqlite") as store:
         assert len(store.samples(store.run().run_id)) == 1000
+
+
+def test_seventeen_sizes_are_interpolated_as_time_per_access_linear_in_size() -> None:
+    """Each of 17 sizes x 4 patterns is left out in turn; the truth is a fixed part, bandwidth, and a step at 128K."""
+    kibs = [2**i for i in range(2, 16)] + [12, 48, 192]
+    for number, pattern in enumerate(Pattern):
+        for kib in kibs:
+            us = 400 * (1 + number) + 8 * kib * (1.1 if kib > 128 else 1.0)
+            options = {"bs": f"{kib}k", "rw": pattern.value, "iodepth": "1"}
+            output(Path(f"sizes/A/{pattern}-{kib}k.json"), max(1, round(1e6 / us)), **options)
+    assert call("import", "sizes", "--store", "s.sqlite").exit_code == 0
+    loaded = open_baselines("s.sqlite").loaded
+    assert len(loaded) == 17 * 4
+    factors = []
+    for pattern in Pattern:
+        cells = sorted(cell for _, cell in loaded if cell.pattern is pattern)
+        for left in cells[1:-1]:
+            rest = [cell for cell in cells if cell != left]
+            sizes = np.array([cell.nbytes for cell in rest], dtype=np.float64)
+            times = np.array([1 / loaded["A", cell].iops[0] for cell in rest])
+            found = interpolated_time(left.nbytes, sizes, times)
+            assert found == pytest.approx(np.interp(left.nbytes, sizes, times))
+            factors.append(math.exp(abs(math.log(found * loaded["A", left].iops[0]))))
+    assert len(factors) == 15 * 4
+    assert np.median(factors) < 1.01
+    assert max(factors) < 1.35
