@@ -6,7 +6,7 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,15 @@ from cephfit.core.units import format_nbytes
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, LoadedCell, Op
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.run import IMPORTED_DOCUMENT, IMPORTED_FACT, IMPORTED_OUTPUT, Run
-from cephfit.core.values.sample import OWN_LOAD, SUM_OF_CLIENTS, Sample, SampleKey, State, not_counted
+from cephfit.core.values.sample import (
+    INDEPENDENT_COUNT,
+    OWN_LOAD,
+    SUM_OF_CLIENTS,
+    Sample,
+    SampleKey,
+    State,
+    not_counted,
+)
 from cephfit.measure.imported_outputs.name_mapping import NameMapping
 from cephfit.measure.imported_outputs.output_reader import NotUnderstood, OutputReader
 from cephfit.operations.imported_files import ImportedFile, NamedResult, files_of, read_file
@@ -106,7 +114,6 @@ def understand(
     reader: OutputReader | None = None,
     default: str | None = None,
     known: Mapping[str, str] | None = None,
-    tell: Callable[[int], None] = lambda _: None,
 ) -> Understood:
     """Read files and folders, and name everything in them.
 
@@ -116,7 +123,6 @@ def understand(
         reader: of the format; None to find it by the content of each file.
         default: name of the configuration that becomes the default A.
         known: by SHA-256, the run that has a file already; such files are skipped.
-        tell: called with the number of files that are read.
 
     Raises:
         InputError: a path does not exist, nothing in the files is understood, all of it is imported already, or
@@ -128,10 +134,9 @@ def understand(
     siblings: dict[Path, list[str]] = {}
     for path in listed:
         siblings.setdefault(path.parent, []).append(path.name)
-    for n, path in enumerate(listed, start=1):
+    for path in listed:
         file = read_file(path, mapping, reader, siblings[path.parent])
         files.append(_once(file, seen, known or {}))
-        tell(n)
     lost = [(file.name, part.place, part.reason) for file in files for part in file.not_understood]
     named = [row for file in files for row in file.results]
     if not named:
@@ -298,7 +303,7 @@ def _own_shape(rows: Sequence[NamedResult], shapes: Sequence[_Shape]) -> _Shape:
         return not plain, -len(cells[shape]), shape.iodepth, shape.n_clients, shape.align_nbytes
 
     of_bins = [shape for shape in cells if not shape.nbytes]
-    return min(of_bins or [replace(min(cells, key=order), nbytes=0)], key=lambda s: order(s) if of_bins else ())
+    return min(of_bins, key=order) if of_bins else replace(min(cells, key=order), nbytes=0)
 
 
 def _loaded(row: NamedResult) -> LoadedCell:
@@ -361,7 +366,7 @@ def _sample(row: NamedResult, load: str, shape: _Shape) -> Sample:
     evidence: dict[str, Any] = {
         "load": shape.to_json(),
         "imported": {"file": row.file, "place": result.place, "job": result.job},
-        **_count_of(row),
+        INDEPENDENT_COUNT: not_counted("imported"),
     }
     if result.rate_only:
         evidence["imported"]["rate_only"] = True
@@ -370,12 +375,6 @@ def _sample(row: NamedResult, load: str, shape: _Shape) -> Sample:
     key = SampleKey(row.configuration, _loaded(row).bin_cell, row.client, row.repeat, 0, load)
     started_ns = max(0, row.finished_ns - result.metrics.runtime_ns)
     return Sample(key, State.OK, result.metrics, started_ns, max(started_ns, row.finished_ns), "", evidence)
-
-
-def _count_of(row: NamedResult) -> dict[str, Any]:
-    from cephfit.core.values.sample import INDEPENDENT_COUNT
-
-    return {INDEPENDENT_COUNT: not_counted("imported")}
 
 
 def _sweep_text(understood: Understood, name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import parse_nbytes
-from cephfit.core.values.cells import Op, Pattern
+from cephfit.core.values.cells import Pattern
 from cephfit.core.values.sample import Metrics
 
 
@@ -132,11 +132,6 @@ def patterns_of(rw: str) -> tuple[Pattern, ...]:
     if word not in _PATTERNS:
         raise UnusableError(f"rw={rw} is not a pattern of reads or writes")
     return _PATTERNS[word]
-
-
-def op_of_direction(direction: str) -> Op:
-    """Return the op of fio's ``read`` or ``write``."""
-    return Op(direction.strip().lower())
 
 
 _SPLIT = re.compile(r"[,/:-]")
