@@ -319,6 +319,11 @@ def _between(nbytes: Floats, sizes: Floats) -> Floats:
     return shares
 
 
+def interpolated_time(nbytes: float, sizes: Floats, times: Floats) -> float:
+    """Return the time of an access of ``nbytes`` from the times of ascending measured sizes."""
+    return float((_between(np.array([nbytes], dtype=np.float64), sizes) @ times)[0])
+
+
 def _over_depth(depth: Floats, depths: Floats) -> Floats:
     """Return the weights of the times per access at measured depths in those at ``depth``.
 

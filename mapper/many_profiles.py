@@ -3,8 +3,8 @@
 Workloads are taken in blocks. Those of a block that are compared with the same configurations share the spread of
 the measurements, and are predicted together (``many_variances`` has the formulas). Single workloads are left to
 ``MixPredictor``: where a configuration has one of their cells in other rounds than the others, where a load's
-limit was reached in one, where one was not measured under the default, and where the rate of one follows from
-those of others.
+limit was reached in one, where one was not measured under the default or is interpolated, and where the rate of
+one follows from those of others.
 """
 
 import math
@@ -75,6 +75,9 @@ def predict_many(
     table = _Answers.empty(profiles, baselines, model)
     alone: list[int] = []
     for kind, rows in _by_kind(profiles, baselines, model).items():
+        if kind.is_interpolated:
+            alone += rows
+            continue
         sweep = _Sweep.of(baselines, table.names, kind)
         known = ERRORS.get(kind.model, NO_ERROR) if with_error else NO_ERROR
         error = known.of_answer(by_load=kind.by_load)

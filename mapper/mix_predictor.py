@@ -21,6 +21,7 @@ from cephfit.core.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
 from cephfit.mapper.access_weights import counted_demands
 from cephfit.mapper.completed_rates import Sources, completed
 from cephfit.mapper.demand_mix import DemandMix
+from cephfit.mapper.interpolation_error import InterpolatedSizes
 from cephfit.mapper.mixture import MIXERS, CellMix, LimitBounds, Mix, Mixture, used_cells
 from cephfit.mapper.model_error import NO_ERROR, ModelError
 from cephfit.mapper.origins import Origins, tables_of
@@ -54,11 +55,13 @@ class Kind:
         by_load: its demands or its counts, interpolated over all measured loads; else the 20 cells under the
             sweep's own load.
         by_waiting: demands weigh the time waited for them.
+        is_interpolated: cells of the 20 are interpolated, because they were not measured.
     """
 
     model: str
     by_load: bool
     by_waiting: bool
+    is_interpolated: bool = False
 
 
 class Kinds:
@@ -86,7 +89,7 @@ class Kinds:
         if self._uses_demands and self._lacking.any():
             used = np.array(profile.counts()) > 0
             by_load = bool((used & self._lacking).any() and not (used & self._unknown).any())
-        return Kind(_without_waiting(asked), by_load, False)
+        return Kind(_without_waiting(asked), by_load, False, is_interpolated=by_load)
 
 
 def _without_waiting(model: Model) -> str:
@@ -106,6 +109,7 @@ class Question:
         by_load: whether ``measured`` has several loads.
         notes: caveats.
         sources: of the cells in ``measured`` whose rates follow from others.
+        interpolated: cells of the workload that are interpolated; None: all were measured, or it has demands.
     """
 
     model: str
@@ -115,6 +119,7 @@ class Question:
     by_load: bool
     notes: tuple[str, ...]
     sources: Sources = field(default_factory=dict)
+    interpolated: InterpolatedSizes | None = None
 
     @classmethod
     def of(cls, model: str, profile: Profile, baselines: Baselines) -> "Question":
@@ -139,7 +144,14 @@ class Question:
         mix = DemandMix.of(profile, demands, measured, by_waiting=kind.by_waiting, where=baselines.source)
         default = mean_rates(baselines.loaded, baselines.default, mix.cells)
         notes = mix.notes(default, where=baselines.source)
-        return cls(kind.model, mix, baselines.loaded, OmittedCells({}), True, tuple(notes), its.sources)
+        sizes = (
+            InterpolatedSizes.of(demands, baselines.loaded, baselines.default) if kind.is_interpolated else None
+        )
+        return cls(kind.model, mix, baselines.loaded, OmittedCells({}), True, tuple(notes), its.sources, sizes)
+
+    def interpolation(self, name: str, mixture: Mixture, confidence: float) -> float:
+        """Return half the interval of the log prediction that comes from sizes that were not measured."""
+        return 0.0 if self.interpolated is None else self.interpolated.half_width(name, mixture, confidence)
 
     def tables(self, baselines: Baselines, names: tuple[str, ...]) -> tuple[Table, Table, Origins | None]:
         """Return the tables of all rates and of the measured ones, and how they are connected."""
@@ -207,6 +219,8 @@ class MixPredictor:
             notes += _of_the_load(profile, baselines, (baselines.default, *compared), own)
             notes += lost_repeats(baselines, (baselines.default, *compared), own)
         equals = mix.added(default, default)
+        if question.interpolated is not None:
+            notes.append(question.interpolated.note(compared, equals.weights))
         names = (baselines.default, *compared)
         table, directly, origins = question.tables(baselines, names)
         used = np.array([table.cells.index(cell) for cell in cells])
@@ -237,6 +251,7 @@ class MixPredictor:
                 floor = math.hypot(
                     self._half_width(_scatter(spread, paired, equals), n_all),
                     error.half_width(100.0, self.error_level),
+                    question.interpolation(name, equals, self.error_level),
                 )
                 floors.append(100 * -math.expm1(-floor))
 
@@ -332,7 +347,9 @@ class MixPredictor:
             growth = math.exp(width) if width < LARGEST_LOG else math.inf
             return bounds.widened(*question.omitted.widened(mixture.relative / growth, mixture.relative * growth))
 
-        low, high = interval(math.hypot(width, error.half_width(mixture.relative, self.error_level)))
+        of_model = error.half_width(mixture.relative, self.error_level)
+        of_sizes = question.interpolation(name, mixture, self.error_level)
+        low, high = interval(math.hypot(width, of_model, of_sizes))
         verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
         scatter_low, scatter_high = interval(width)
         return Prediction(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cephfit.core.tabular import Table, Tabular, TabularSequence
 from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT, RUN_COLUMNS, SIMULATED, Run
+from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT, RUN_COLUMNS, Run
 from cephfit.core.values.sample import OWN_LOAD, Sample, WorkloadSample
 from cephfit.results.store.sample_store import Store as ResultsStore
 from cephfit.results.store.sample_store import kind_of
@@ -52,7 +52,10 @@ class Samples(TabularSequence[Sample]):
             *("iops", "nbytes_per_s", "latency_mean_ns", "latency_p99_ns", "started", "seconds"),
         )
         return Table(
-            f"{len(self)} samples of run {self._run.run_id}", columns, tuple(map(_row, self)), _notes(self._run)
+            f"{len(self)} samples of run {self._run.run_id}",
+            columns,
+            tuple(map(_row, self)),
+            self._run.origin_notes,
         )
 
 
@@ -94,7 +97,7 @@ class WorkloadRuns(TabularSequence[tuple[str, WorkloadSample]]):
             )
             for workload, s in self
         )
-        return Table(f"{len(self)} workload runs of run {self._run.run_id}", columns, rows, _notes(self._run))
+        return Table(f"{len(self)} workload runs of run {self._run.run_id}", columns, rows, self._run.origin_notes)
 
 
 class Store(Tabular):
@@ -196,10 +199,6 @@ def run_id_of(run: str | Run | None) -> str | None:
 def location_of(store: str | os.PathLike[str] | Store) -> str:
     """Return the path or URL of a store given as location or ``Store``."""
     return store._location if isinstance(store, Store) else os.fspath(store)
-
-
-def _notes(run: Run) -> tuple[str, ...]:
-    return (SIMULATED,) if run.is_simulated else ()
 
 
 def _utc(ns: int) -> datetime:

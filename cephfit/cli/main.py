@@ -25,6 +25,10 @@ _COMMANDS = {
         "A real one-machine Ceph, also with an OpenStack: up, status, stop, start, down.",
     ),
     "sweep": ("cephfit.cli.sweep.sweep_commands", "Measure configurations: list, plan, run, status, effects."),
+    "import": (
+        "cephfit.cli.sweep.import_command",
+        "Store results of benchmarks that were run without cephfit.",
+    ),
     "runs": ("cephfit.cli.reports.runs_command", "The runs in a store: list, show, rm, export."),
     "params": (
         "cephfit.cli.cluster.params_command",

@@ -8,6 +8,7 @@ from typing import Any
 
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
+from cephfit.core.values.run import IMPORTED_OUTPUT
 from cephfit.core.values.sample import Sample, State, window_nbytes_of
 from cephfit.results.report import formatting
 from cephfit.results.report.report_model import AppliedRow, Findings, Method
@@ -62,7 +63,8 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
         yield "Repeats", str(len({s.key.repeat for s in samples}))
         yield from _early_stopping(findings.stopping)
         yield "Median runtime of a sample", _measured_time(samples)
-    yield "Random seed of the order", str(run.seed)
+    if not run.is_imported:
+        yield "Random seed of the order", str(run.seed)
     caches = sorted({str(s.evidence["cache"]) for s in samples if "cache" in s.evidence})
     if caches:
         yield "Caches before each run", formatting.names(caches)
@@ -195,7 +197,7 @@ def _workload_runs(findings: Findings) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _fio_options(fio: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    if not fio:
+    if not fio or IMPORTED_OUTPUT in fio:
         return
     yield "version", str(fio.get("fio version", "unknown"))
     options = dict(fio.get("global options") or {})

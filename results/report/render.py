@@ -67,7 +67,8 @@ class IndexRow:
 def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
     """Return the row of the index for a report."""
     run, predictions = findings.run, findings.predictions
-    warnings = [word for word, so in (("simulated", run.is_simulated), ("unfinished", not run.finished)) if so]
+    states = (("simulated", run.is_simulated), ("imported", run.is_imported), ("unfinished", not run.finished))
+    warnings = [word for word, so in states if so]
     best = predictions.of(predictions.best) if predictions else None
     default = (
         next((p for p in predictions.predictions if p.verdict is Verdict.DEFAULT), None) if predictions else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.run import SIMULATED, STOPPING_DOCUMENT
+from cephfit.core.values.run import IMPORTED, SIMULATED, STOPPING_DOCUMENT
 
 
 def run_document(location: str, run_id: str | None) -> dict[str, Any]:
@@ -31,6 +31,7 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
         return {
             "run": None,
             "simulated": simulated,
+            "imported": None,
             "finished": None,
             "stopping": None,
             "continuations": [],
@@ -44,6 +45,7 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
     return {
         "run": run.run_id,
         "simulated": run.is_simulated,
+        "imported": run.is_imported,
         "finished": run.finished,
         "stopping": stopping,
         "continuations": continuations,
@@ -56,6 +58,8 @@ def run_notes(document: dict[str, Any]) -> list[str]:
     notes = []
     if document["simulated"]:
         notes.append(SIMULATED)
+    if document.get("imported"):
+        notes.append(IMPORTED)
     if document["run"] is None and document["simulated"] is None:
         notes.append(
             "This file does not state how it was measured. Rows of the same run are read as one round in which "

@@ -10,6 +10,7 @@ from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.fit import fit_of
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.prediction_model import model_called
+from cephfit.core.values.run import IMPORTED
 from cephfit.results.report import formatting
 from cephfit.results.report.method_facts import REJECTED_SHOWN
 from cephfit.results.report.report_model import Answer, Findings
@@ -58,6 +59,8 @@ def answer_of(findings: Findings, *, is_load_limited: bool = False) -> Answer:
     warning = ""
     if findings.run.is_simulated:
         warning = "Simulated figures: the target was a simulated cluster. They do not apply to any real cluster."
+    elif findings.run.is_imported:
+        warning = "Imported figures: cephfit did not measure them, and its checks did not apply."
     predictions = findings.predictions
     if predictions is None:
         nothing_yet = (
@@ -102,6 +105,8 @@ def caveats_of(
     predictions, assessment = findings.predictions, findings.assessment
     if findings.run.is_simulated:
         caveats.append("All figures are simulated.")
+    if findings.run.is_imported:
+        caveats.append(f"{IMPORTED[0]}{IMPORTED[1:8].lower()}{IMPORTED[8:]}.")
     if predictions is not None:
         caveats.append(f"Model {predictions.model}: {model_called(predictions.model).sentence}.")
         caveats.append(

@@ -24,6 +24,7 @@ class LoadShape:
         align_nbytes: accesses start at multiples of this many bytes; 0: of their own size.
         sync: how writes are made durable; empty: not at all.
         is_plain: whether there is neither a mix nor a rate limit.
+        nbytes: block size of all cells, if it is not that of the cells' bins; else 0. Imported runs have such.
     """
 
     name: str
@@ -33,11 +34,12 @@ class LoadShape:
     align_nbytes: int = 0
     sync: str = ""
     is_plain: bool = True
+    nbytes: int = 0
 
     def loaded(self, cell: Cell) -> LoadedCell:
-        """The cell under this load, measured with the size of its bin."""
+        """The cell under this load, measured with the load's own size or with that of the cell's bin."""
         return LoadedCell.measured(
-            cell.size.benchmark_nbytes,
+            self.nbytes or cell.size.benchmark_nbytes,
             cell.pattern,
             iodepth=self.iodepth,
             align_nbytes=self.align_nbytes,
@@ -93,6 +95,7 @@ def shapes_of(samples: Iterable[Sample]) -> dict[str, LoadShape]:
                 int(said.get("align_nbytes") or 0),
                 str(said.get("sync") or ""),
                 all(said.get(key) is None for key in ("read_pct", "rate_iops", "rate_nbytes_per_s")),
+                int(said.get("nbytes") or 0),
             )
     return shapes
 
@@ -121,6 +124,8 @@ def title_of(load: str) -> str:
 
 def _rest(said: Mapping[str, Any]) -> str:
     words = []
+    if said.get("nbytes"):
+        words.append(f"blocks of {format_nbytes(int(said['nbytes']))}")
     if said.get("read_pct") is not None:
         words.append(f"{said['read_pct']} % reads mixed in")
     if said.get("rate_iops") is not None:

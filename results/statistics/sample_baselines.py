@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
-from cephfit.core.values.sample import OWN_LOAD, Sample, State
+from cephfit.core.values.sample import OWN_LOAD, SUM_OF_CLIENTS, Sample, State
 from cephfit.results.statistics.loads import (
     by_place,
     loads_by_clients,
@@ -129,6 +129,9 @@ def _with_further_loads(measured: list[Measured], samples: Sequence[Sample], loa
     """
     shapes = shapes_of(samples)
     chosen = shapes.get(load)
+    if chosen is None and load == OWN_LOAD and not measured:
+        # Imported runs may have no rate of a bin's size, and so no own load.
+        chosen = next((shape for shape in shapes.values() if shape.is_plain), None)
     if chosen is None or not chosen.is_plain:
         return measured
     found = [replace(row, under=chosen.loaded(row.cell)) for row in measured]
@@ -265,7 +268,8 @@ def _first_whole(samples: list[Sample], clients: set[str]) -> list[Sample]:
 def _rate(sample: Sample) -> Measured:
     assert sample.metrics is not None, "a repeat counts only with the metrics of all its clients"
     key = sample.key
-    return Measured(key.configuration, key.cell, key.client, key.repeat, sample.metrics.iops)
+    n_clients = int(sample.evidence.get(SUM_OF_CLIENTS, 0))
+    return Measured(key.configuration, key.cell, key.client, key.repeat, sample.metrics.iops, n_clients=n_clients)
 
 
 def _why(samples: list[Sample]) -> str:

@@ -2,7 +2,7 @@
 
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cephfit.core.errors import StoreError
 from cephfit.core.protocols import Applied
-from cephfit.core.values.run import MEASURING_DOCUMENT, TARGETS_DOCUMENT, Run
+from cephfit.core.values.run import IMPORTED_DOCUMENT, MEASURING_DOCUMENT, TARGETS_DOCUMENT, Run
 from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample
 from cephfit.results.store import database, schema
 from cephfit.results.store.measuring_process import measuring_process
@@ -31,6 +31,14 @@ _TABLES_OF_A_RUN = (schema.documents, schema.workload_samples, schema.samples, s
 def kind_of(kind: str, load: str) -> str:
     """Return the kind of a document about one load; the measurement's own load adds no suffix."""
     return f"{kind}:{load}" if load else kind
+
+
+def _kept_output(connection: Connection, run_id: str, text: str) -> int:
+    """Store the output of one run of fio, and return its number."""
+    packed = {"run_id": run_id, "json_zlib": zlib.compress(text.encode())}
+    key = connection.execute(insert(schema.fio_runs).values(packed)).inserted_primary_key
+    assert key is not None, "one row has one key"
+    return int(key[0])
 
 
 class Store:
@@ -143,6 +151,33 @@ class Store:
         try:
             with self._writing() as connection:
                 connection.execute(insert(schema.runs).values(schema.run_row(run)))
+        except IntegrityError as error:
+            raise StoreError(f"there is a run {run.run_id} already", where=self.name) from error
+
+    def add_imported(
+        self, run: Run, outputs: Iterable[tuple[str, Sequence[Sample]]], document: Mapping[str, Any]
+    ) -> None:
+        """Add a finished run with all of its samples, in one transaction.
+
+        Args:
+            run: not in the store yet.
+            outputs: JSON text with the content of each file, and the samples that it gave.
+            document: which files these are; of the kind ``IMPORTED_DOCUMENT``.
+
+        Raises:
+            StoreError: a run of this id exists, or a sample occurs twice; nothing was written.
+        """
+        try:
+            with self._writing() as connection:
+                connection.execute(insert(schema.runs).values(schema.run_row(run)))
+                rows = []
+                for text, samples in outputs:
+                    fio_run = _kept_output(connection, run.run_id, text)
+                    rows += [{**schema.sample_row(s), "run_id": run.run_id, "fio_run": fio_run} for s in samples]
+                if rows:
+                    connection.execute(insert(schema.samples), rows)
+                kept = {"run_id": run.run_id, "kind": IMPORTED_DOCUMENT, "at_ns": time.time_ns()}
+                connection.execute(insert(schema.documents).values({**kept, "document": dict(document)}))
         except IntegrityError as error:
             raise StoreError(f"there is a run {run.run_id} already", where=self.name) from error
 
@@ -293,10 +328,7 @@ class Store:
                 self._must_know(connection, run_id)
                 fio_run = None
                 if fio_json is not None:
-                    packed = {"run_id": run_id, "json_zlib": zlib.compress(fio_json.encode())}
-                    key = connection.execute(insert(schema.fio_runs).values(packed)).inserted_primary_key
-                    assert key is not None, "one row has one key"
-                    fio_run = key[0]
+                    fio_run = _kept_output(connection, run_id, fio_json)
                 for sample in samples:
                     row = {**schema.sample_row(sample), "run_id": run_id, "fio_run": fio_run}
                     connection.execute(insert(schema.samples).values(row))

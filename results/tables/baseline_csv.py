@@ -128,6 +128,37 @@ def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
     return replace(found, notes=tuple(notes))
 
 
+@dataclass(frozen=True, slots=True)
+class StatedRate:
+    """One row of a file as it is; the fields are those of its columns.
+
+    Attributes:
+        line: counts from 1.
+        under: size, pattern, depth, alignment and commits.
+        n_clients: whose sum it is; 0 if the file does not say.
+    """
+
+    line: int
+    configuration: str
+    under: LoadedCell
+    client: str
+    repeat: int
+    iops: float
+    n_clients: int
+
+
+def stated_rates(text: str, *, where: str) -> Iterator[StatedRate]:
+    """Yield the rows of a CSV file as they are, of all loads.
+
+    Raises:
+        InputError: as ``loads``, for a row alone.
+    """
+    for row in _rows(text, where):
+        yield StatedRate(
+            row.line, row.configuration, row.under, row.client, row.repeat, row.iops, row.way.n_clients
+        )
+
+
 def dumps(measured: Iterable[Measured], run: Run | None = None) -> str:
     """Write rates so that ``loads`` gives them back to the last bit; ``run`` is the one they are of.
 

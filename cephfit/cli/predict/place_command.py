@@ -262,6 +262,9 @@ def pool_spaces(
     with Store.open(location) as store:
         run = store.run(run_id)
         sweep = known_of(store, run).sweep
+    if run.is_imported:  # as for a CSV file: its configurations have no settings
+        named = once("--placement", [parse_placement(text, set(measured)) for text in placements])
+        return {name: named.get(name) for name in measured}
     first = same_pool(sweep.configurations)
     rivals = [
         c for c in sweep.configurations if not only_pools or (only_pool_settings(c) and first[c.name] == c.name)

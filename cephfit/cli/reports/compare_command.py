@@ -336,6 +336,7 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     simulated = [run.target for run in runs if run.is_simulated]
     if simulated:
         notes.append(f"simulated figures, not from a disk: {', '.join(simulated)}")
+    notes += [f"run {run.run_id} is imported: cephfit did not measure it" for run in runs if run.is_imported]
     return notes
 
 
@@ -447,7 +448,13 @@ def _document(
 
     return {
         "runs": [
-            {"run": r.run_id, "target": r.target, "simulated": r.is_simulated, "finished": r.finished}
+            {
+                "run": r.run_id,
+                "target": r.target,
+                "simulated": r.is_simulated,
+                "imported": r.is_imported,
+                "finished": r.finished,
+            }
             for r in runs
         ],
         "load": load,

@@ -181,6 +181,7 @@ def _summary(store: Store, run: Run) -> dict[str, Any]:
         sweep = known_of(store, run).sweep
         planned = sum(len(s.cells) * sweep.measurement.under(s.load).n_clients for s in full_plan(sweep).steps)
         configurations = len(sweep.configurations)
+    measured = store.n_tried(run.run_id)
     process = measuring_process(store.document(run.run_id, MEASURING_DOCUMENT))
     return {
         "run": run.run_id,
@@ -190,10 +191,11 @@ def _summary(store: Store, run: Run) -> dict[str, Any]:
         "finished": run.finished,
         "measured_by": None if process is None else str(process),
         "simulated": run.is_simulated,
+        "imported": run.is_imported,
         "samples": {
             **{state: states[state] for state in _STATES},
-            "planned": planned,
-            "measured": store.n_tried(run.run_id),
+            "planned": measured if run.is_imported else planned,
+            "measured": measured,
         },
         "configurations": configurations,
     }
@@ -231,6 +233,8 @@ def _description(store: Store, run: Run) -> dict[str, Any]:
 def _state(document: dict[str, Any]) -> str:
     if document["measured_by"]:
         return f"measured by {document['measured_by']}"
+    if document["imported"]:
+        return "imported"
     return "finished" if document["finished"] else "unfinished"
 
 
@@ -240,13 +244,19 @@ def _progress(document: dict[str, Any]) -> str:
 
 
 def _print(document: dict[str, Any]) -> None:
-    from cephfit.core.values.run import SIMULATED
+    from cephfit.core.values.run import IMPORTED, SIMULATED
     from cephfit.results.report import formatting
 
     click.echo(f"run {document['run']} of {document['sweep']}: {_state(document)}")
     if document["simulated"]:
         click.echo(SIMULATED)
-    click.echo(f"begun {formatting.moment(document['begun_ns'])} on {document['target']}, seed {document['seed']}")
+    if document["imported"]:
+        click.echo(IMPORTED)
+        click.echo(f"imported {formatting.moment(document['begun_ns'])}")
+    else:
+        click.echo(
+            f"begun {formatting.moment(document['begun_ns'])} on {document['target']}, seed {document['seed']}"
+        )
     if document["cluster"]:
         click.echo(f"cluster: {document['cluster']}")
     for name, version in _flat(document["versions"]):

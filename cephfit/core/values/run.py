@@ -10,6 +10,17 @@ from cephfit.core.tabular import Table, Tabular
 SIMULATED = "SIMULATED: these figures come from a model, not from a disk"
 """Shown with all figures of a simulated run."""
 
+IMPORTED_FACT = "imported"
+"""Key of the facts of an imported run: number of files, and their formats."""
+IMPORTED_OUTPUT = "imported output"
+"""Key of the JSON text in which the content of an imported file is kept."""
+IMPORTED = (
+    "IMPORTED: cephfit did not measure these figures, so its checks did not apply: health, caches, an independent "
+    "count. Repeats of one number are read as one round; what changed between configurations over time appears as "
+    "a difference between them"
+)
+"""Shown with all figures of an imported run."""
+
 RUN_COLUMNS = ("run", "sweep", "target", "created", "finished", "simulated")
 """Columns of a table of runs."""
 
@@ -46,13 +57,23 @@ class Run(Tabular):
         return self.target.startswith("simulated") or bool(self.facts.get("simulated"))
 
     @property
+    def is_imported(self) -> bool:
+        """Whether the figures come from outputs of benchmarks that cephfit did not run."""
+        return IMPORTED_FACT in self.facts
+
+    @property
     def created(self) -> datetime:
         """Start time in UTC."""
         return datetime.fromtimestamp(self.created_ns // 1_000_000_000, UTC)
 
+    @property
+    def origin_notes(self) -> tuple[str, ...]:
+        """What readers must know about the origin of the figures; empty if cephfit measured them on a disk."""
+        return (*((SIMULATED,) if self.is_simulated else ()), *((IMPORTED,) if self.is_imported else ()))
+
     def _table(self) -> Table:
         rows = ((self.run_id, self.sweep_name, self.target, self.created, self.finished, self.is_simulated),)
-        return Table(f"Run {self.run_id}", RUN_COLUMNS, rows, (SIMULATED,) if self.is_simulated else ())
+        return Table(f"Run {self.run_id}", RUN_COLUMNS, rows, self.origin_notes)
 
 
 PROFILE_DOCUMENT = "profile"
@@ -75,6 +96,8 @@ CONTINUATIONS_DOCUMENT = "continuations"
 """Other program versions with which a run was continued."""
 MEASURING_DOCUMENT = "measuring"
 """The process that measures a run; empty after it has ended."""
+IMPORTED_DOCUMENT = "imported files"
+"""Files of an imported run: name by SHA-256, those without figures included."""
 TARGETS_DOCUMENT = "targets"
 """Position of the run's target among several targets of one command."""
 

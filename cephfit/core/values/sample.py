@@ -11,6 +11,10 @@ OWN_LOAD = ""
 """Name of the measurement's own load; additional loads have other names."""
 
 
+SUM_OF_CLIENTS = "sum_of_clients"
+"""Key of the evidence of an imported sample that is the sum of several clients: their number."""
+
+
 class State(StrEnum):
     """How a run ended. Running is not a state: a sample is created after its run ended."""
 

@@ -1,0 +1,81 @@
+"""fio's terse output of version 3: one line of fields with semicolons for each job.
+
+Fields as in fio's manual, section "Terse output". It does not state the options of a job: the pattern and the
+depth must come from names or a mapping.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from cephfit.core.units import NS_PER_MS
+from cephfit.core.values.cells import Op
+from cephfit.core.values.sample import Metrics
+from cephfit.measure.imported_outputs.output_reader import (
+    FileHints,
+    ImportedResult,
+    NotUnderstood,
+    OutputContent,
+    UnusableError,
+    checked,
+)
+
+
+class FioTerseReader:
+    """Implements ``OutputReader``."""
+
+    name = "fio-terse"
+    title = "fio's terse output"
+
+    def sniff(self, text: str) -> bool:
+        return _TERSE.search(text) is not None
+
+    def read(self, text: str, hints: FileHints) -> OutputContent:
+        results: list[ImportedResult] = []
+        lost: list[NotUnderstood] = []
+        for number, line in enumerate(text.splitlines(), start=1):
+            if _TERSE.match(line):
+                fields = line.split(";")
+                place = f"line {number} ({fields[2]})"
+                try:
+                    results.append(_of_terse(fields, hints, place))
+                except UnusableError as error:
+                    lost.append(NotUnderstood(place, str(error)))
+                except (ValueError, IndexError):
+                    lost.append(NotUnderstood(place, "the line is damaged or truncated"))
+        return OutputContent(tuple(results), tuple(lost))
+
+
+_TERSE = re.compile(r"^3;fio-[^;]*;", re.MULTILINE)
+_OF_TERSE: Mapping[Op, int] = {Op.READ: 5, Op.WRITE: 46}
+"""Index of the first field of a direction: KiB, KiB/s, IOPS, run time in ms; then slat and clat in us."""
+_TERSE_CLAT_MEAN = 10
+
+
+def _of_terse(fields: Sequence[str], hints: FileHints, place: str) -> ImportedResult:
+    if int(fields[4]):
+        raise UnusableError(f"fio ended with error {fields[4]}")
+    if hints.pattern is None:
+        raise UnusableError("terse output does not state the pattern: add `pattern` to a mapping")
+    at = _OF_TERSE[hints.pattern.op]
+    kib, iops, runtime_ms = float(fields[at]), float(fields[at + 2]), int(fields[at + 3])
+    if not iops or not runtime_ms:
+        raise UnusableError(f"no {hints.pattern.op} completed")
+    if float(fields[_OF_TERSE[Op.WRITE if hints.pattern.op is Op.READ else Op.READ]]):
+        raise UnusableError("this is a mix of reads and writes, whose share terse output does not state")
+    nbytes = hints.nbytes or max(512, round(kib * 1024 / (iops * runtime_ms / 1000) / 512) * 512)
+    n_ios = kib * 1024 / nbytes
+    mean_us = float(fields[at + _TERSE_CLAT_MEAN])
+    depth = hints.iodepth
+    if not depth:
+        raise UnusableError("terse output does not state the iodepth: add `iodepth` to a mapping")
+    rate = n_ios / (runtime_ms / 1000)
+    metrics = checked(
+        lambda: Metrics(
+            iops=rate,
+            nbytes_per_s=rate * nbytes,
+            n_ios=round(n_ios),
+            runtime_ns=runtime_ms * NS_PER_MS,
+            latency_mean_ns=mean_us * 1000 if mean_us else depth / rate * 1e9,
+        )
+    )
+    return ImportedResult(place, fields[2], hints.pattern, nbytes, depth, metrics)

@@ -1,0 +1,219 @@
+"""fio's normal output, which people read, of versions 2 and 3.
+
+The normal output names the options of each job (``job: (g=0): rw=..., bs=..., ioengine=..., iodepth=...``), then
+its figures (``job: (groupid=0, jobs=1): err= 0: ...``). The rate is rounded to three to four digits there, so the
+number of I/Os (``issued``) over the run time is used where the output has both.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cephfit.core.units import NS_PER_MS
+from cephfit.core.values.cells import Op, Pattern
+from cephfit.core.values.sample import Metrics
+from cephfit.measure.imported_outputs.output_reader import (
+    SYNCHRONOUS_ENGINES,
+    FileHints,
+    ImportedResult,
+    NotUnderstood,
+    OutputContent,
+    UnusableError,
+    block_nbytes,
+    checked,
+    patterns_of,
+    summed,
+)
+
+_DECLARED = re.compile(
+    r"^(?P<name>.*?): \(g=(?P<group>\d+)\): rw=(?P<rw>\w+), bs=(?P<bs>.*), ioengine=(?P<engine>\w+), "
+    r"iodepth=(?P<depth>\d+)"
+)
+_FIGURES = re.compile(
+    r"^(?P<name>.*?): \(groupid=(?P<group>\d+), jobs=(?P<jobs>\d+)\): err=\s*(?P<error>-?\d+)", re.MULTILINE
+)
+_SIDE = re.compile(r"^\s*(?P<op>read|write)\s*: (?P<rest>.*(?:iops|IOPS)=.*)")
+_IOPS = re.compile(r"(?:iops|IOPS)=\s*(?P<iops>[\d.]+[kKMG]?)")
+_RUNTIME = re.compile(r"(?:/|runt=\s*)(?P<ms>\d+)msec")
+_CLAT = re.compile(r"^\s*clat \((?P<unit>[num]?sec)\)\s*: .*avg=\s*(?P<mean>[\d.]+[kKM]?)")
+_PERCENTILES = re.compile(r"^\s*clat percentiles \((?P<unit>[num]?sec)\)")
+_PERCENTILE = re.compile(r"(?P<p>\d+\.\d+)th=\[\s*(?P<value>\d+)\]")
+_ISSUED = re.compile(r"^\s*issued\s*(?:rwts|rwt|rwtd)?\s*: total=(?:r=)?(?P<read>\d+)[,/](?:w=)?(?P<write>\d+)")
+_NS = {"nsec": 1.0, "usec": 1e3, "msec": 1e6, "sec": 1e9}
+_THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
+
+
+def _number(text: str) -> float:
+    return float(text[:-1]) * _THOUSANDS[text[-1]] if text[-1] in _THOUSANDS else float(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """The lines with the figures of one job."""
+
+    line: int
+    name: str
+    group: str
+    n_jobs: int
+    error: int
+    lines: Sequence[str]
+
+
+class FioTextReader:
+    """Implements ``OutputReader``."""
+
+    name = "fio-text"
+    title = "fio's normal output"
+
+    def sniff(self, text: str) -> bool:
+        return _FIGURES.search(text) is not None
+
+    def read(self, text: str, hints: FileHints) -> OutputContent:
+        results: list[ImportedResult] = []
+        lost: list[NotUnderstood] = []
+        lines = text.splitlines()
+        declared = _declared(lines)
+        groups: dict[str, list[_Section]] = {}
+        for section in _sections(lines):
+            groups.setdefault(section.group, []).append(section)
+        for group, sections in groups.items():
+            place = f"line {sections[0].line} ({sections[0].name})"
+            options = [match for (its, _), match in declared.items() if its == group]
+            if len({(match["rw"], match["bs"]) for match in options}) > 1:
+                names = ", ".join(match["name"] for match in options)
+                reason = f"{names} ran at the same time and did different accesses"
+                lost.append(NotUnderstood(place, reason))
+                continue
+            try:
+                results += _of_group(sections, options, hints, place)
+            except UnusableError as error:
+                lost.append(NotUnderstood(place, str(error)))
+        if not groups:
+            lost.append(NotUnderstood("", "there are no figures of a job in it"))
+        return OutputContent(tuple(results), tuple(lost))
+
+
+def _declared(lines: Sequence[str]) -> dict[tuple[str, str], re.Match[str]]:
+    """Return the options of each job by (group, name)."""
+    found = {}
+    for line in lines:
+        if (match := _DECLARED.match(line.strip())) is not None:
+            found[match["group"], match["name"]] = match
+    return found
+
+
+def _sections(lines: Sequence[str]) -> Iterator[_Section]:
+    starts = [(i, match) for i, line in enumerate(lines) if (match := _FIGURES.match(line.strip()))]
+    for n, (i, match) in enumerate(starts):
+        end = starts[n + 1][0] if n + 1 < len(starts) else len(lines)
+        body = lines[i + 1 : end]
+        stop = next((j for j, line in enumerate(body) if line.startswith("Run status group")), len(body))
+        yield _Section(i + 1, match["name"], match["group"], int(match["jobs"]), int(match["error"]), body[:stop])
+
+
+def _of_group(
+    sections: Sequence[_Section], options: Sequence[re.Match[str]], hints: FileHints, place: str
+) -> Iterator[ImportedResult]:
+    """Yield the result of jobs that ran together; two if they mix reads and writes.
+
+    Raises:
+        UnusableError: there are no usable figures.
+    """
+    if not options:
+        raise UnusableError("the output lacks the line with the job's options (rw=..., bs=..., iodepth=...)")
+    own = options[0]
+    depth = 1 if own["engine"] in SYNCHRONOUS_ENGINES else int(own["depth"])
+    patterns = patterns_of(own["rw"])
+    nbytes = _block(own["bs"], patterns)
+    for section in sections:
+        if section.error:
+            raise UnusableError(f"fio ended with error {abs(section.error)}")
+    in_flight = depth * sum(section.n_jobs for section in sections)
+    shares = {}
+    found = {}
+    for pattern in patterns:
+        found[pattern] = summed([_figures(section, pattern.op, nbytes, depth) for section in sections])
+        shares[pattern] = found[pattern].iops
+    # The normal output does not state the mix, so its share of reads is the measured one.
+    reads = next((shares[p] for p in patterns if p.op is Op.READ), 0.0)
+    read_pct = round(100 * reads / sum(shares.values())) if len(patterns) > 1 else None
+    for pattern in patterns:
+        yield ImportedResult(
+            place=place,
+            job=sections[0].name,
+            pattern=pattern,
+            nbytes=nbytes,
+            iodepth=in_flight,
+            metrics=found[pattern],
+            read_pct=read_pct,
+        )
+
+
+_VERSION_3_BLOCKS = re.compile(r"\((?P<op>[RWT])\) (?P<low>[\d.]+[KMG]?i?B)-(?P<high>[\d.]+[KMG]?i?B)")
+
+
+def _block(text: str, patterns: Sequence[Pattern]) -> int:
+    """Return the block size of ``4K-4K/4K-4K/4K-4K`` (fio 2) or ``(R) 4096B-4096B, (W) ...`` (fio 3).
+
+    Raises:
+        UnusableError: it is not one size.
+    """
+    wanted = {"R" if pattern.op is Op.READ else "W" for pattern in patterns}
+    parts = [(m["op"], m["low"], m["high"]) for m in _VERSION_3_BLOCKS.finditer(text)]
+    if not parts:
+        ranges = (part.partition("-") for part in text.split("/"))
+        parts = [(op, low, high) for op, (low, _, high) in zip("RWT", ranges, strict=False) if high]
+    sizes = {size for op, low, high in parts if op in wanted for size in (low, high)}
+    if not sizes:
+        raise UnusableError(f"bs={text} is not a block size")
+    return block_nbytes("/".join(sizes))
+
+
+def _figures(section: _Section, op: Op, nbytes: int, depth: int) -> Metrics:
+    """Return the figures of one direction.
+
+    Raises:
+        UnusableError: there are none.
+    """
+    at = next((i for i, line in enumerate(section.lines) if (m := _SIDE.match(line)) and m["op"] == op), None)
+    if at is None:
+        raise UnusableError(f"there are no figures of {op}s")
+    side = section.lines[at]
+    rate, runtime = _IOPS.search(side), _RUNTIME.search(side)
+    if rate is None or runtime is None or not int(runtime["ms"]):
+        raise UnusableError("this line has no rate and run time")
+    until = next(
+        (j for j, line in enumerate(section.lines[at + 1 :], at + 1) if _SIDE.match(line)), len(section.lines)
+    )
+    own = section.lines[at + 1 : until]
+    seconds = int(runtime["ms"]) / 1000
+    issued = next((m for line in section.lines if (m := _ISSUED.match(line))), None)
+    iops = _number(rate["iops"])
+    # The rounded rate decides between the number of I/Os after the ramp, and one that counts the ramp too.
+    counted = int(issued[op.value]) / seconds if issued is not None else 0.0
+    if abs(counted - iops) <= 0.01 * iops + 1:
+        iops = counted or iops
+    if iops <= 0:
+        raise UnusableError(f"no {op} completed")
+    mean = next((m for line in own if (m := _CLAT.match(line))), None)
+    in_flight = depth * section.n_jobs
+    mean_ns = _number(mean["mean"]) * _NS[mean["unit"]] if mean is not None else in_flight / iops * 1e9
+    return checked(
+        lambda: Metrics(
+            iops=iops,
+            nbytes_per_s=iops * nbytes,
+            n_ios=round(iops * seconds),
+            runtime_ns=int(runtime["ms"]) * NS_PER_MS,
+            latency_mean_ns=mean_ns,
+            latency_percentiles_ns=_percentiles(own),
+        )
+    )
+
+
+def _percentiles(lines: Sequence[str]) -> dict[float, float]:
+    unit = next((m["unit"] for line in lines if (m := _PERCENTILES.match(line))), None)
+    if unit is None:
+        return {}
+    rows = (line for line in lines if line.lstrip().startswith("|"))
+    found = {float(m["p"]): int(m["value"]) * _NS[unit] for line in rows for m in _PERCENTILE.finditer(line)}
+    return {p: ns for p, ns in found.items() if ns > 0}

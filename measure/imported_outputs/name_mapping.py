@@ -1,0 +1,163 @@
+"""The mapping file of an import: how names of files and jobs become configurations, clients and repeats.
+
+::
+
+    files:                                  # the first rule whose expression is found in the path is used
+      - match: '(?P<configuration>hdd|ssd)/host(?P<client>\\d+)-run(?P<repeat>\\d+)'
+      - {match: 'warmup', skip: true}
+    jobs:                                   # the same for names of jobs; its values come first
+      - {match: '^seq-', sync: fsync}
+    configurations: {hdd: A}                # other names for configurations; A is the default
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cephfit.core.errors import InputError
+from cephfit.core.units import parse_nbytes
+from cephfit.core.values.cells import Pattern
+from cephfit.core.yaml_lines import Located, nearest, read_yaml
+
+VALUES = ("configuration", "client", "repeat", "pattern", "size", "iodepth", "align", "sync")
+"""What a rule can state, as a key or as a named group of its expression."""
+_SYNC = re.compile(r"fsync|dsync|every [1-9]\d*", re.ASCII)
+
+
+@dataclass(slots=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        where: file and line.
+        expression: searched in the name.
+        values: stated by keys.
+        skip: leave out what it matches.
+        n_used: how many names it has matched.
+    """
+
+    where: str
+    expression: re.Pattern[str]
+    values: Mapping[str, str]
+    skip: bool
+    n_used: int = 0
+
+    def found_in(self, name: str) -> dict[str, str] | None:
+        """Return the values for a name; None if the expression is not in it."""
+        match = self.expression.search(name)
+        if match is None:
+            return None
+        self.n_used += 1
+        return {**self.values, **{key: value for key, value in match.groupdict().items() if value is not None}}
+
+
+@dataclass(frozen=True, slots=True)
+class NameMapping:
+    """The rules of a mapping file.
+
+    Attributes:
+        files: for paths with ``/`` between folders.
+        jobs: for names of jobs.
+        configurations: other names of configurations.
+    """
+
+    files: tuple[Rule, ...] = ()
+    jobs: tuple[Rule, ...] = ()
+    configurations: Mapping[str, str] = field(default_factory=dict)
+
+    def of_file(self, path: str) -> tuple[Rule | None, Mapping[str, str]]:
+        """Return the first rule that matches and its values; None without one."""
+        return _first(self.files, path)
+
+    def of_job(self, name: str) -> tuple[Rule | None, Mapping[str, str]]:
+        """Likewise for a job's name."""
+        return _first(self.jobs, name)
+
+    def unused(self) -> list[str]:
+        """Return the places of rules that have matched nothing."""
+        return [rule.where for rule in (*self.files, *self.jobs) if not rule.n_used]
+
+
+def _first(rules: tuple[Rule, ...], name: str) -> tuple[Rule | None, Mapping[str, str]]:
+    for rule in rules:
+        if (values := rule.found_in(name)) is not None:
+            return rule, values
+    return None, {}
+
+
+def read_mapping(path: Path) -> NameMapping:
+    """Read a mapping file.
+
+    Raises:
+        InputError: it cannot be read or used; names file and line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the mapping: {error}", where=str(path)) from None
+    parts = read_yaml(text, file=str(path)).mapping(("files", "jobs", "configurations"))
+    renamed = parts["configurations"].mapping() if "configurations" in parts else {}
+    return NameMapping(
+        _rules(parts.get("files")),
+        _rules(parts.get("jobs")),
+        {name: str(new.scalar()) for name, new in renamed.items()},
+    )
+
+
+def _rules(entry: Located | None) -> tuple[Rule, ...]:
+    return () if entry is None else tuple(_rule(item) for item in entry.items())
+
+
+def _rule(entry: Located) -> Rule:
+    parts = entry.mapping(("match", "skip", *VALUES), required=("match",))
+    try:
+        expression = re.compile(parts["match"].text())
+    except re.error as error:
+        parts["match"].refuse(
+            f"not a regular expression: {error}", "write it in single quotes, as Python's re module reads it"
+        )
+    for group in expression.groupindex:
+        if group not in VALUES:
+            parts["match"].refuse(
+                f"the group {group!r} names nothing that a rule can state", nearest(group, VALUES)
+            )
+        if group in parts:
+            parts[group].refuse(f"{group} is stated by a group of the expression and by a key", "keep one of them")
+    values = {name: str(parts[name].scalar()) for name in VALUES if name in parts}
+    for name, text in values.items():
+        if wrong := fault_of(name, text):
+            parts[name].refuse(wrong)
+    return Rule(entry.where, expression, values, parts["skip"].truth() if "skip" in parts else False)
+
+
+def fault_of(name: str, text: str) -> str:
+    """Return what is wrong with a value, from a key or a group; empty if nothing is."""
+    try:
+        parsed(name, text)
+    except (ValueError, InputError) as error:
+        return f"{name} cannot be {text!r}{f': {error.what}' if isinstance(error, InputError) else ''}"
+    return ""
+
+
+def parsed(name: str, text: str) -> Any:
+    """Return a value: a number for repeats, sizes and depths, a Pattern, or text.
+
+    Raises:
+        ValueError, InputError: it is not one.
+    """
+    match name:
+        case "repeat" | "iodepth":
+            number = int(text)
+            if number < (name == "iodepth"):
+                raise ValueError(text)
+            return number
+        case "pattern":
+            return Pattern(text)
+        case "size" | "align":
+            return parse_nbytes(text)
+        case "sync":
+            if text and not _SYNC.fullmatch(text):
+                raise ValueError(text)
+    return text
