@@ -78,15 +78,20 @@ def _table_1(unit: str, *, throughput: bool) -> list[str]:
     found = errors(with_cache=True, throughput=throughput)
     plain = errors(with_cache=False, throughput=throughput)
     heads = " | ".join(f"{ms} ms: measured, predicted" for ms in DISTANCES)
-    lines = [f"| {unit} | {heads} | largest error | by the paper's equation |", "|---" * (len(DISTANCES) + 3) + "|"]
+    lines = [
+        f"| {unit} | {heads} | largest error | by the paper's equation |",
+        "|---" * (len(DISTANCES) + 3) + "|",
+    ]
     for column in dict.fromkeys(column for column, _ in found):
         device, pattern = column.split("_")
         cells = " | ".join("{:.2f}, {:.2f}".format(*found[column, ms]) for ms in DISTANCES)
         worst, of_paper = (
-            max((its[column, ms][1] / its[column, ms][0] - 1 for ms in DISTANCES), key=abs) for its in (found, plain)
+            max((its[column, ms][1] / its[column, ms][0] - 1 for ms in DISTANCES), key=abs)
+            for its in (found, plain)
         )
         lines.append(
-            f"| {DEVICES[device]}, {PATTERNS[pattern]} | {cells} | {100 * worst:+.1f} % | {100 * of_paper:+.1f} % |"
+            f"| {DEVICES[device]}, {PATTERNS[pattern]} | {cells} | {100 * worst:+.1f} % | "
+            f"{100 * of_paper:+.1f} % |"
         )
     absolute = [abs(predicted / measured - 1) for measured, predicted in found.values()]
     lines += [

@@ -7,10 +7,11 @@ One access at a time takes
 (W. T. Ng et al., "Obtaining High Performance for Storage Outsourcing", FAST 2002, equation 1). A masked write is
 acknowledged from a cache, so that the disk works while the acknowledgement travels.
 
-With several accesses outstanding, their delays overlap. Clients, network and storage are a closed queueing network:
-N accesses circulate between a delay (the network) and a server whose rate X(n) depends on the n accesses that it
-has. Its rate follows exactly from the measured X(1) ... X(N) (Norton's theorem of queueing networks: K. M. Chandy,
-U. Herzog, L. Woo, "Parametric analysis of queuing networks", IBM J. Res. Dev. 19, 1975). With N = 1 it is equation 1.
+With several accesses outstanding, their delays overlap. Clients, network and storage are a closed queueing
+network: N accesses circulate between a delay (the network) and a server whose rate X(n) depends on the n accesses
+that it has. Its rate follows exactly from the measured X(1) ... X(N) (Norton's theorem of queueing networks: K. M.
+Chandy, U. Herzog, L. Woo, "Parametric analysis of queuing networks", IBM J. Res. Dev. 19, 1975). With N = 1 it is
+equation 1.
 docs/distance.md derives the other terms: bandwidth, flushes and lost packets.
 """
 
@@ -36,6 +37,8 @@ LONE_LOSS_SECONDS = 0.2
 waiting for (``tcp_schedule_loss_probe``)."""
 _PROBE_RTTS = 2.0
 """Round trips after which Linux repeats the last segment (RFC 8985, section 7.2)."""
+_MOST_REPETITIONS = 30
+"""Terms of the mean number of repetitions; with 50 % loss the rest is below 1e-9 for a segment."""
 _MATHIS = math.sqrt(1.5)
 _FLUSHES_PER_WRITE = {FSYNC: 1.0, DSYNC: 0.0, "": 0.0}
 """Other texts are ``every N``."""
@@ -52,7 +55,9 @@ class Distance:
         nbytes_per_s: bandwidth of the narrowest link; infinite without a limit.
         loss: share of lost packets, 0 to below 1.
         connections: TCP connections that share the traffic, such as one to each OSD.
-        masks_writes: the storage acknowledges writes from a cache, and its disks limit their rate.
+        loss_is_congestion: TCP sends less after a loss (CUBIC, Reno); False for BBR.
+        acknowledged_seconds: time after which the storage acknowledges a write from a cache, where its disks limit
+            the rate of writes; None: they are acknowledged when they are on the disks.
     """
 
     one_way_seconds: float = 0.0
@@ -61,10 +66,11 @@ class Distance:
     nbytes_per_s: float = math.inf
     loss: float = 0.0
     connections: int = 1
-    masks_writes: bool = False
+    loss_is_congestion: bool = True
+    acknowledged_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        its = (self.one_way_seconds, self.rtt_per_access, self.rtt_per_flush)
+        its = (self.one_way_seconds, self.rtt_per_access, self.rtt_per_flush, self.acknowledged_seconds or 0.0)
         if not all(0 <= value < math.inf for value in its) or not self.nbytes_per_s > 0:
             raise InputError(
                 "a distance has delays and round trips of at least 0 and a bandwidth above 0",
@@ -89,7 +95,7 @@ class Distance:
 
         Source: M. Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997.
         """
-        if not self.loss or not self.rtt_seconds:
+        if not self.loss or not self.rtt_seconds or not self.loss_is_congestion:
             return self.nbytes_per_s
         of_one = SEGMENT_NBYTES / self.rtt_seconds * _MATHIS / math.sqrt(self.loss)
         return min(self.nbytes_per_s, self.connections * of_one)
@@ -101,12 +107,19 @@ class Distance:
     def loss_seconds(self, nbytes: int) -> float:
         """Return the mean time that an access waits for repeated packets.
 
-        The message without data is one packet, which waits longer when it is lost than one of several.
+        The message without data is one packet, which waits longer when it is lost than one of several. All
+        segments of the other message that are lost at once are repeated at once: it takes as many repetitions as
+        the segment that is lost most often.
         """
         n_segments = math.ceil(nbytes / SEGMENT_NBYTES)
         of_several = _PROBE_RTTS * self.rtt_seconds
-        alone = LONE_LOSS_SECONDS + of_several
-        return self.loss * (alone + (n_segments * of_several if n_segments > 1 else alone))
+        alone = self.loss * (LONE_LOSS_SECONDS + of_several)
+        if n_segments == 1 or not self.loss:
+            return 2 * alone
+        repetitions = math.fsum(
+            -math.expm1(n_segments * math.log1p(-(self.loss**k))) for k in range(1, _MOST_REPETITIONS + 1)
+        )
+        return alone + repetitions * of_several
 
     def flush_seconds(self, sync: str) -> float:
         """Return the added time per write for flushes; ``sync`` as in ``LoadedCell``."""
@@ -123,8 +136,8 @@ class Distance:
         """
         delay = self.delay_seconds(cell.nbytes)
         link = self.link_nbytes_per_s / cell.nbytes
-        if self.masks_writes and cell.pattern.op is Op.WRITE:
-            away = closed_rate(np.full(len(rates), math.inf), delay, link)
+        if self.acknowledged_seconds is not None and cell.pattern.op is Op.WRITE:
+            away = closed_rate(np.full(len(rates), math.inf), delay + self.acknowledged_seconds, link)
             found = min(float(rates[-1]), away)
         else:
             found = closed_rate(rates, delay, link)
@@ -297,9 +310,9 @@ def _moved(baseline: Baseline, cell: LoadedCell, curves: _Curves, distance: Dist
 
 def _notes(baselines: Baselines, distance: Distance, *, is_unknown: bool) -> tuple[str, ...]:
     notes = [
-        f"the rates are for storage {distance.text()} than where they were measured, with "
-        f"{distance.rtt_per_access:g} round trips per access and {distance.rtt_per_flush:g} per flush; the error of "
-        "this model is not part of the intervals (docs/distance.md has it)"
+        f"what is added to the network of the measurement: {distance.text()}; round trips per access: "
+        f"{distance.rtt_per_access:g}, per flush: {distance.rtt_per_flush:g}. The error of this model is not part "
+        "of the intervals (docs/distance.md has it)"
     ]
     if is_unknown:
         notes.append("the number of outstanding accesses is unknown in some cells: one is assumed there")
@@ -309,8 +322,8 @@ def _notes(baselines: Baselines, distance: Distance, *, is_unknown: bool) -> tup
         shallowest[kind] = min(cell.iodepth, shallowest.get(kind, cell.iodepth))
     if shallowest and (least := max(shallowest.values())) > 1:
         notes.append(
-            f"some cells were only measured with an iodepth of {least} or more: their rates at a distance are lower "
-            "bounds. Measure a load with `iodepth: 1` too"
+            f"some cells were only measured with an iodepth of {least} or more: their rates at a distance are "
+            "lower bounds. Measure a load with `iodepth: 1` too"
         )
     fastest = [
         (_mean(b) * cell.nbytes, cell)
@@ -319,10 +332,10 @@ def _notes(baselines: Baselines, distance: Distance, *, is_unknown: bool) -> tup
     ]
     if fastest and distance.rtt_seconds:
         rate, cell = max(fastest, key=lambda pair: pair[0])
-        needed = write_cache_nbytes(rate, distance.rtt_seconds)
+        needed = KIB * math.ceil(write_cache_nbytes(rate, distance.rtt_seconds) / KIB)
         notes.append(
-            f"a write cache of {format_nbytes(KIB * math.ceil(needed / KIB))} would hide this distance from {cell}, the fastest writes of "
-            f"{baselines.default} (bandwidth x delay)"
+            f"a write cache of {format_nbytes(needed)} would hide this distance from {cell}, the fastest writes "
+            f"of {baselines.default} (bandwidth x delay)"
         )
     return tuple(notes)
 
@@ -334,7 +347,7 @@ def congested_delays(figures: Mapping[str, Sequence[float]]) -> Mapping[str, Any
         figures: ``seconds`` of a transaction, ``rtt`` in seconds and ``loss`` as a share; R rows.
 
     Returns:
-        ``constant`` (s), ``round_trips``, ``seconds_per_loss`` (s), each of at least 0, and ``fitted``, shape (R,).
+        ``constant`` (s), ``round_trips``, ``seconds_per_loss`` (s), each at least 0, and ``fitted``, shape (R,).
         Relative errors are minimised, so that slow and fast rows count alike.
     """
     from scipy.optimize import nnls

@@ -41,8 +41,8 @@ from cephfit.lab import processes
 from cephfit.lab.devices.disks import attach_loop, detach_loop, device_nbytes, device_number, loops_of
 from cephfit.lab.devices.mounts import unmount_under
 from cephfit.lab.devices.throttle import clear_forgotten_limit
-from cephfit.lab.network.client_network import ClientNetwork
 from cephfit.lab.machine import find_program, require_programs, require_root, run
+from cephfit.lab.network.client_network import ClientNetwork
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,13 @@ class ClientNetwork:
         self._home.mkdir(exist_ok=True)
         (self._home / PID).unlink(missing_ok=True)
         self._write(Emulation(), serial=0)
-        argv = [sys.executable, "-m", "cephfit.lab.network.packet_relay", str(self._home), *addresses(self._mon_port)]
+        argv = [
+            sys.executable,
+            "-m",
+            "cephfit.lab.network.packet_relay",
+            str(self._home),
+            *addresses(self._mon_port),
+        ]
         with (self._home / "log").open("w") as log:
             process = subprocess.Popen(
                 argv,
@@ -155,21 +161,25 @@ class ClientNetwork:
                 raise ClusterError("the clients' network does not take new values", where=str(self._home / "log"))
             time.sleep(_POLL_SECONDS)
 
-    def read(self, *, pings: int = _QUICK_PINGS, transfer_seconds: float = 0.0) -> PathReading:
-        """Return the values in force, and what a client measures.
+    def read(
+        self, *, pings: int = _QUICK_PINGS, transfer_seconds: float = 0.0, one_by_one: bool = False
+    ) -> PathReading:
+        """Return the values in force, and what a client measures; arguments as in ``path_probe.measured``.
 
         Raises:
             ClusterError: the relay does not run.
             HostError: no packet came back.
         """
-        figures = measured(self.inside(), pings=pings, transfer_seconds=transfer_seconds)
+        figures = measured(self.inside(), pings=pings, transfer_seconds=transfer_seconds, one_by_one=one_by_one)
         return PathReading(Emulation(**self._applied()["values"]), figures)
 
     def measured(self) -> tuple[Emulation, str]:
         """Return the values in force, and what a client measures in a moment, as text. Raises as ``read``."""
         found = self.read()
         its = found.figures
-        text = f"round trip {its.rtt_ms:.2f} ms (deviation {its.rtt_sd_ms:.2f}), {its.loss_pct:.1f} % lost each way"
+        text = (
+            f"round trip {its.rtt_ms:.2f} ms (deviation {its.rtt_sd_ms:.2f}), {its.loss_pct:.1f} % lost each way"
+        )
         return found.values, text
 
     def calibrate(self, *, transfer_seconds: float = 2.0) -> PathReading:

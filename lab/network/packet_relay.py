@@ -2,8 +2,8 @@
 
 It opens a TUN device on this machine, moves itself to a new network namespace and opens another one there. Packets
 of one device go to the other, each after its delay. Clients that run in the namespace reach 127.0.0.1 of the
-machine, where the lab's daemons listen, only through it; traffic between daemons does not pass. Everything belongs to
-this process, so the kernel removes devices and namespace when it ends, also after a kill.
+machine, where the lab's daemons listen, only through it; traffic between daemons does not pass. Everything belongs
+to this process, so the kernel removes devices and namespace when it ends, also after a kill.
 
 The kernel may hand over packets of up to 64 KiB that it would cut into segments later (``IFF_VNET_HDR``, "generic
 segmentation offload"): they pass as one, which keeps up with fast disks. With loss each segment must have its own

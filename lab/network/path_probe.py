@@ -31,6 +31,7 @@ class PathFigures:
 
     Attributes:
         rtt_ms: median round trip of datagrams.
+        rtt_mean_ms: their mean.
         rtt_sd_ms: their standard deviation.
         loss_pct: lost packets of one direction, if both lose alike.
         pings: datagrams sent.
@@ -38,6 +39,7 @@ class PathFigures:
     """
 
     rtt_ms: float
+    rtt_mean_ms: float
     rtt_sd_ms: float
     loss_pct: float
     pings: int
@@ -47,12 +49,15 @@ class PathFigures:
         return asdict(self)
 
 
-def measured(inside: Sequence[str], *, pings: int = PINGS, transfer_seconds: float = 0.0) -> PathFigures:
+def measured(
+    inside: Sequence[str], *, pings: int = PINGS, transfer_seconds: float = 0.0, one_by_one: bool = False
+) -> PathFigures:
     """Measure the path from a namespace to this machine.
 
     Args:
         inside: words before a command that runs it in the namespace.
         pings: number of datagrams, one every 5 ms.
+        one_by_one: send each datagram when the one before is back, as a client with one access outstanding does.
         transfer_seconds: duration of the transfer; 0: none.
 
     Raises:
@@ -70,7 +75,7 @@ def measured(inside: Sequence[str], *, pings: int = PINGS, transfer_seconds: flo
         for end in ends:
             end.start()
         ports = [str(s.getsockname()[1]) for s in (echo, sink)]
-        words = [sys.executable, "-m", __name__, *ports, str(pings), str(transfer_seconds)]
+        words = [sys.executable, "-m", __name__, *ports, str(pings), str(transfer_seconds), str(int(one_by_one))]
         answer = run([*inside, *words], seconds=60 + 4 * transfer_seconds)
         if transfer_seconds:
             ends[1].join(timeout=30)
@@ -81,6 +86,7 @@ def measured(inside: Sequence[str], *, pings: int = PINGS, transfer_seconds: flo
     lost = 1 - len(rtts) / pings
     return PathFigures(
         rtt_ms=statistics.median(rtts),
+        rtt_mean_ms=statistics.fmean(rtts),
         rtt_sd_ms=statistics.pstdev(rtts),
         loss_pct=100 * (1 - (1 - lost) ** 0.5),
         pings=pings,
@@ -112,14 +118,16 @@ def _receive(end: socket.socket, received: list[float]) -> None:
         received.append(sum(n for _, n in late[1:]) * 8 / 1e6 / seconds)
 
 
-def _pinged(port: int, pings: int) -> list[float]:
+def _pinged(port: int, pings: int, *, one_by_one: bool) -> list[float]:
     """Return the round trips in ms of the datagrams that came back."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
         end.connect(("127.0.0.1", port))
         found: list[float] = []
 
         def receive(until: float) -> None:
-            while (left := until - time.perf_counter()) > 0:
+            """Read until a time, or until one is back if they are sent one by one."""
+            n_before = len(found)
+            while not (one_by_one and len(found) > n_before) and (left := until - time.perf_counter()) > 0:
                 end.settimeout(left)
                 try:
                     _, sent = _PING.unpack(end.recv(64))
@@ -129,7 +137,9 @@ def _pinged(port: int, pings: int) -> list[float]:
 
         for number in range(pings):
             end.send(_PING.pack(number, time.perf_counter()))
-            receive(time.perf_counter() + _GAP_SECONDS)
+            receive(time.perf_counter() + (_LAST_SECONDS if one_by_one else _GAP_SECONDS))
+        if one_by_one:
+            return found
         until = time.perf_counter() + _LAST_SECONDS
         while len(found) < pings and time.perf_counter() < until:
             receive(time.perf_counter() + _GAP_SECONDS)
@@ -144,8 +154,8 @@ def _transfer(port: int, seconds: float) -> None:
 
 
 def main() -> None:
-    echo_port, sink_port, pings, seconds = sys.argv[1:]
-    rtts = _pinged(int(echo_port), int(pings))
+    echo_port, sink_port, pings, seconds, one_by_one = sys.argv[1:]
+    rtts = _pinged(int(echo_port), int(pings), one_by_one=one_by_one == "1")
     if float(seconds):
         _transfer(int(sink_port), float(seconds))
     print(json.dumps({"rtts_ms": rtts}))

@@ -2,10 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks import distance_check, ng_distance
 from benchmarks.ng_distance import congestion, errors
 from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad
@@ -66,9 +69,11 @@ def test_a_masked_write_takes_the_longer_of_disk_and_round_trip() -> None:
     assert access_seconds(10.0, 8.0, 0.5, masked=True) == 16.5
     write = LoadedCell.measured(4096, Pattern.RANDWRITE)
     for one_way, seconds in ((0.001, 0.010), (0.008, 0.016)):
-        its = Distance(one_way_seconds=one_way, masks_writes=True)
+        its = Distance(one_way_seconds=one_way, acknowledged_seconds=0.0)
         assert 1 / its.rates(write, np.array([100.0])) == pytest.approx(seconds)
         assert 1 / its.rates(READ_4K, np.array([100.0])) == pytest.approx(0.010 + 2 * one_way), "reads are not"
+    late = Distance(one_way_seconds=0.008, acknowledged_seconds=0.003)
+    assert 1 / late.rates(write, np.array([100.0])) == pytest.approx(0.019)
 
 
 def test_many_outstanding_accesses_hide_the_distance_from_a_busy_server() -> None:
@@ -96,9 +101,19 @@ def test_bandwidth_limits_large_accesses() -> None:
 def test_loss_costs_a_repeated_packet_and_bandwidth() -> None:
     its = Distance(one_way_seconds=0.010, loss=0.01)
     # 4096 bytes are three segments, repeated after two round trips; the request is alone, and waits 0.2 s more.
-    assert its.loss_seconds(4096) == pytest.approx(0.01 * (0.24 + 3 * 0.04))
+    assert its.loss_seconds(4096) == pytest.approx(0.01 * 0.24 + 3 * 0.01 * 0.04, rel=0.02)
+    assert its.loss_seconds(512) == pytest.approx(2 * 0.01 * 0.24), "both messages are one segment"
     # Mathis: 1448 bytes / 20 ms x sqrt(3/2) / sqrt(0.01).
     assert its.link_nbytes_per_s == pytest.approx(1448 / 0.020 * math.sqrt(1.5) * 10)
+    assert replace(its, loss_is_congestion=False).link_nbytes_per_s == math.inf
+
+
+def test_segments_that_are_lost_at_once_are_repeated_at_once() -> None:
+    """Mean of the largest of m geometric numbers of repetitions, against a simulation."""
+    its, rng = Distance(one_way_seconds=0.010, loss=0.1), np.random.default_rng(5)
+    repetitions = (rng.geometric(0.9, size=(20_000, 91)) - 1).max(axis=1).mean()
+    alone = 0.1 * (0.2 + 0.04)
+    assert its.loss_seconds(91 * 1448) == pytest.approx(alone + repetitions * 0.04, rel=0.02)
 
 
 def test_a_write_cache_holds_bandwidth_times_delay() -> None:
@@ -180,16 +195,11 @@ def test_ngs_first_table_is_predicted_from_its_row_without_a_distance() -> None:
     assert (11.38 + 8) / measured > 1.5
 
 
-
-
 def test_the_document_has_the_tables_that_the_benchmark_prints() -> None:
-    from pathlib import Path
-
-    from benchmarks.ng_distance import TABLES
-
     text = (Path(__file__).resolve().parents[2] / "docs" / "distance.md").read_text()
-    for lines in TABLES.values():
-        assert "\n".join(line for line in lines() if line.startswith("|")) in text
+    for tables in (ng_distance.TABLES, distance_check.TABLES):
+        for lines in tables.values():
+            assert "\n".join(lines()) in text
 
 
 def test_cells_of_unknown_depth_count_as_one_access_at_a_time() -> None:
@@ -202,7 +212,12 @@ def test_cells_of_unknown_depth_count_as_one_access_at_a_time() -> None:
 
 
 def test_ngs_congested_link_is_a_fixed_time_and_one_in_proportion_to_the_loss() -> None:
-    for application, largest in (("PM_ffs", 0.07), ("PM_soft", 0.12), ("PM_nt_ntfs", 0.10), ("TPCC_nt_ntfs", 0.02)):
+    for application, largest in (
+        ("PM_ffs", 0.07),
+        ("PM_soft", 0.12),
+        ("PM_nt_ntfs", 0.10),
+        ("TPCC_nt_ntfs", 0.02),
+    ):
         rows, fit = congestion(application)
         off = [1 / np.asarray(fit["fitted"])[i] / row[application] - 1 for i, row in enumerate(rows)]
         assert max(map(abs, off)) < largest

@@ -44,9 +44,15 @@ _OPTIONS = (
         help="With a distance: lost packets in percent.  [default: 0]",
     ),
     click.option(
-        "--masked-writes",
-        is_flag=True,
-        help="With a distance: the storage acknowledges writes from a cache, and its disks limit their rate.",
+        "--tcp",
+        type=click.Choice(("cubic", "reno", "bbr")),
+        help="With a loss: the congestion control of the hosts; bbr is not slower after a loss.  [default: cubic]",
+    ),
+    click.option(
+        "--write-ack-ms",
+        type=Finite(min=0),
+        metavar="MS",
+        help="With a distance: the storage acknowledges writes from a cache after MS; its disks limit their rate.",
     ),
 )
 
@@ -66,7 +72,7 @@ def distance_of(network: Mapping[str, Any]) -> Distance | None:
     """
     from cephfit.mapper.distance import Distance
 
-    given = {name: value for name, value in network.items() if value is not None and value is not False}
+    given = {name: value for name, value in network.items() if value is not None}
     if not given:
         return None
     if not given.keys() & {"one_way_ms", "bandwidth_mbit", "loss_pct"}:
@@ -75,7 +81,8 @@ def distance_of(network: Mapping[str, Any]) -> Distance | None:
     as_fields: dict[str, Any] = {
         "one_way_seconds": given.get("one_way_ms", 0.0) / 1e3,
         "loss": given.get("loss_pct", 0.0) / 100,
-        "masks_writes": "masked_writes" in given,
+        "loss_is_congestion": given.get("tcp") != "bbr",
+        "acknowledged_seconds": given["write_ack_ms"] / 1e3 if "write_ack_ms" in given else None,
     }
     as_fields |= {name: given[name] for name in ("rtt_per_access", "rtt_per_flush") if name in given}
     if "bandwidth_mbit" in given:
