@@ -1,9 +1,9 @@
 """The distance model against a lab with an emulated distance: prints the tables of docs/distance.md.
 
 `distance_runs.py` measured `data/distance/baselines.csv` (rates and latencies) and `data/distance/path.json` (the
-path itself). Rates at each distance are predicted from those of A, which has none. With one access outstanding each
-access takes longer by the round trip, so that the median of the latency is predicted too: on a busy machine it is
-less affected than the mean. Writes are masked, with the median latency without a distance as T_ack.
+path itself). Rates at each distance are predicted from those of A, which has none. With one access outstanding,
+each access takes longer by the round trip, so that the median of the latency is predicted too: on a busy machine it
+is less affected than the mean. Writes are masked, with the median latency without a distance as T_ack.
 
     .venv/bin/python benchmarks/distance_check.py
 """
@@ -68,7 +68,7 @@ def _medians(column: str) -> Mapping[tuple[str, str, str, str], float]:
 
 
 def checks(baselines: Baselines) -> Iterator[tuple[str, LoadedCell, float, Check, Check | None]]:
-    """Yield configuration, cell, measured round trip that was added in ms, and checks of rate and median latency."""
+    """Yield configuration, cell, measured added round trip in ms, and checks of rate and median latency."""
     trips, latencies, default = _medians("rtt_ms"), _medians("median_ms"), baselines.default
     for name, plain in DISTANCES.items():
         for cell in sorted(cell for configuration, cell in baselines.loaded if configuration == name):
