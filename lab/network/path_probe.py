@@ -72,7 +72,7 @@ def measured(
             threading.Thread(target=_echo, args=(echo,), daemon=True),
             threading.Thread(target=_receive, args=(sink, received), daemon=True),
         ]
-        for end in ends:
+        for end in ends if transfer_seconds else ends[:1]:
             end.start()
         ports = [str(s.getsockname()[1]) for s in (echo, sink)]
         words = [sys.executable, "-m", __name__, *ports, str(pings), str(transfer_seconds), str(int(one_by_one))]
