@@ -2,7 +2,8 @@
 
 `distance_runs.py` measured `data/distance/baselines.csv` (rates and latencies) and `data/distance/path.json` (the
 path itself). Rates at each distance are predicted from those of A, which has none. With one access outstanding,
-each access takes longer by the round trip, so that the median latency is predicted too: on a busy machine it is less affected than the mean. Writes are masked, with the median latency without a distance as T_ack.
+each access takes longer by the round trip, so that the median latency is predicted too: on a busy machine it is
+less affected than the mean. Writes are masked, with the median latency without a distance as T_ack.
 
     .venv/bin/python benchmarks/distance_check.py
 """
