@@ -17,6 +17,7 @@ from cephfit.lab.lab_creation import make_lab, open_cloud
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_status import LabStatus, ask_health
 from cephfit.lab.machine import require_aio, require_root
+from cephfit.lab.network.client_network import ClientNetwork
 from cephfit.lab.osds.osd_creation import OsdMaker, recreate
 from cephfit.lab.osds.osd_layout import drop_page_cache
 from cephfit.lab.parts import LabParts
@@ -165,6 +166,11 @@ class Lab:
 
     # Its parts.
 
+    @property
+    def client_network(self) -> ClientNetwork | None:
+        """The network of its clients; None if they share that of this machine."""
+        return self._parts.client_network
+
     def osd_ids(self) -> tuple[int, ...]:
         return self._parts.osd_ids()
 
@@ -199,6 +205,8 @@ class Lab:
                 parts.daemons.start_all([MGR, *map(osd_name, self.osd_ids())])
                 with parts.connection() as admin:
                     parts.await_whole(admin)
+            if parts.client_network is not None:
+                parts.client_network.start()
             if (cloud := self.cloud) is not None:
                 cloud.start()
 
@@ -212,6 +220,8 @@ class Lab:
             daemons.stop_all(map(osd_name, self.osd_ids()))
             daemons.stop_all([MGR])
             daemons.stop_all([MON])
+            if self.client_network is not None:
+                self.client_network.stop()
 
     def restart_osds(self, osds: Sequence[int] | None = None) -> None:
         """Restart OSDs (by default all), so that they read their configuration again.

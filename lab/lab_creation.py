@@ -129,6 +129,8 @@ def _make(parts: LabParts, throttle: Throttle, progress: Progress) -> None:
     with parts.connection() as admin:
         parts.await_whole(admin)
     progress.advance(detail="all PGs active+clean")
+    if parts.client_network is not None:
+        parts.client_network.start()
     if parts.record.more_ports:
         make_cloud(parts.folder, parts.conf, parts.record, progress)
         with parts.connection() as admin:

@@ -224,6 +224,7 @@ def _cluster_adapters(
 ) -> ClusterAdapters:
     hosts = Hosts(all_local=True)
     stores = LabStores(lab, admin, journal)
+    path = None if librbd else lab.client_network  # fio, which opens images by itself, is not in that network
     return ClusterAdapters(
         greater=HostSettings(
             hosts,
@@ -232,6 +233,7 @@ def _cluster_adapters(
             # The clients' disks are loop devices, as those of the OSDs.
             client_disk_like=None if librbd else lambda: lab.osd_disk(0),
             stores=stores,
+            client_path=path,
             interfaces=("lo",),
             target=name,
         ),
@@ -239,7 +241,7 @@ def _cluster_adapters(
         stores=stores,
         drop_page_caches=lab.drop_page_caches,
         restarts=_LabRestarts(lab),
-        devices=None if librbd else ImageDevices(),
+        devices=None if librbd else ImageDevices(path),
         full_speed=lab.full_speed,
         require_room=partial(require_disk_capacity, lab.folder),
         pool_defaults={"crush_rule": "hdd", "pg_num": lab.spec.pg_num},

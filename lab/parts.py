@@ -12,6 +12,7 @@ from cephfit.core.protocols import CephAdmin
 from cephfit.core.waiting import wait_until_clear
 from cephfit.lab.ceph_daemons import MGR, MON, Daemons, osd_name
 from cephfit.lab.devices.throttle import Throttle, find_throttle
+from cephfit.lab.network.client_network import ClientNetwork
 from cephfit.lab.osds.osd_disks import OsdDisks
 from cephfit.lab.registry import Record
 
@@ -131,6 +132,7 @@ class LabParts:
         self.journal = LabJournal(folder, record)
         self.daemons = Daemons(folder, self.conf)
         self.disks = OsdDisks(record.name, folder, record.spec)
+        self.client_network = ClientNetwork(folder, record.mon_port) if record.spec.client_network else None
 
     @property
     def record(self) -> Record:

@@ -15,6 +15,7 @@ from cephfit.ceph.delivery.central_config import Place
 from cephfit.ceph.environment.network_emulation import emulation_of
 from cephfit.ceph.environment.scopes import (
     CLIENT_DISK,
+    CLIENT_NETWORK,
     CPU_GOVERNOR,
     EMULATION_KEYS,
     MTU,
@@ -124,6 +125,8 @@ def _why_by_hand(setting: Setting, *, is_new_pool: bool) -> str:
         return "it belongs to volumes of Cinder: set it on a volume type"
     if setting.partition is Partition.GREATER and base_scope(setting.scope) == CLIENT_DISK:
         return "it belongs to the disks of clients, which cephfit does not reach"
+    if setting.partition is Partition.GREATER and base_scope(setting.scope) == CLIENT_NETWORK:
+        return "it is the distance of the clients, and no setting of a cluster"
     if setting.partition is Partition.GREATER and base_scope(setting.scope) == OSD_STORE:
         return "an OSD gets it when it is created: replace the OSDs one after the other"
     return ""

@@ -12,10 +12,11 @@ from typing import Any
 from cephfit.ceph.cluster_adapters import ReadValues, RemakesOsds
 from cephfit.ceph.environment.kernel_locks import LINK, KernelLocks
 from cephfit.ceph.environment.kernel_values import HostFile, HostFiles, choices
-from cephfit.ceph.environment.network_emulation import Emulation, Emulations, emulation_of
+from cephfit.ceph.environment.network_emulation import ClientPath, Emulation, Emulations, emulation_of
 from cephfit.ceph.environment.osd_hosts import OsdPlace
 from cephfit.ceph.environment.scopes import (
     CLIENT_DISK,
+    CLIENT_NETWORK,
     CPU_GOVERNOR,
     EMULATION_KEYS,
     MTU,
@@ -50,6 +51,7 @@ class HostSettings:
         client_disk_like: a device with the same queue values as the clients' disks; None where clients have no
             disks here (fio opens their images by itself).
         stores: recreates OSDs; None where that is not permitted.
+        client_path: between clients and daemons; None where its distance cannot be set.
         interfaces: network interfaces of a host where Ceph does not report them.
         target: name of the target, shown to others who find a host locked.
         lock: path, on the host, of the lock on its kernel values.
@@ -63,6 +65,7 @@ class HostSettings:
         osds: Callable[[], Sequence[OsdPlace]],
         client_disk_like: Callable[[], Path] | None = None,
         stores: RemakesOsds | None = None,
+        client_path: ClientPath | None = None,
         interfaces: tuple[str, ...] = (),
         target: str = "a target",
         lock: PurePosixPath = LINK,
@@ -73,12 +76,20 @@ class HostSettings:
         self._osds = osds
         self._client_disk_like = client_disk_like
         self._stores = stores
+        self._client_path = client_path
         self._interfaces = interfaces
 
     def why_not(self, setting: Setting) -> str:
         base = base_scope(setting.scope)
         if base == CLIENT_DISK:
             return self._why_not_client_disk(setting)
+        if base == CLIENT_NETWORK:
+            if self._client_path is None:
+                return (
+                    "the distance of clients alone can be set on a lab with a network for them "
+                    "(`cephfit lab up --client-network`), where fio uses block devices"
+                )
+            return ""
         if base == OSD_STORE:
             if self._stores is None:
                 return "a different layout requires new OSDs; only the OSDs of a lab are recreated"
@@ -98,6 +109,8 @@ class HostSettings:
         self._locks.take([*shared, *(host for host, _ in emulations), *self._changed_hosts()])
         self._files.apply(files)
         self._emulations.apply(emulations)
+        if self._client_path is not None:
+            self._client_path.set(self._required_path(configuration))
 
     def read_back(self, configuration: Configuration, clients: Sequence[Client]) -> ReadValues:
         values: dict[str, dict[str, Any]] = {}
@@ -115,6 +128,8 @@ class HostSettings:
                 values.setdefault(str(setting), {})[f"{host}:{interface}"] = getattr(now, setting.key)
             if not now.same(emulation):
                 mismatches.append(f"{interface} of {host} has {now}, not {emulation}")
+        if self._client_path is not None and self._settings(configuration, CLIENT_NETWORK):
+            mismatches += self._read_path(configuration, self._client_path, values)
         if self._stores is not None:
             found, wrong = self._stores.read_back(configuration)
             values.update({key: dict(places) for key, places in found.items()})
@@ -138,6 +153,8 @@ class HostSettings:
         lost = {host for host in again if not tried.make(partial(self._locks.take_again, host))}
         tried.make(partial(self._emulations.restore, without=lost))
         tried.make(partial(self._files.restore, without=lost, with_disks=with_disks))
+        if self._client_path is not None:
+            tried.make(partial(self._client_path.set, Emulation()))
         kept = lost.union(self._changed_hosts())
         tried.make(partial(self._locks.give_up, [host for host in self._locks.hosts() if host not in kept]))
         tried.end()
@@ -193,6 +210,20 @@ class HostSettings:
                 for interface in self._interfaces_of(osd):
                     found[osd.host, interface] = (emulation, tuple(chosen.values()))
         return found
+
+    def _required_path(self, configuration: Configuration) -> Emulation:
+        return emulation_of({s.key: s.value for s in self._settings(configuration, CLIENT_NETWORK)})
+
+    def _read_path(
+        self, configuration: Configuration, path: ClientPath, values: dict[str, dict[str, Any]]
+    ) -> list[str]:
+        """Add the values of the clients' path, and what a client measures; return mismatches."""
+        now, figures = path.measured()
+        for setting in self._settings(configuration, CLIENT_NETWORK):
+            its = {"clients' network": getattr(now, setting.key), "measured by a client": figures}
+            values.setdefault(str(setting), {}).update(its)
+        required = self._required_path(configuration)
+        return [] if now.same(required) else [f"the clients' network has {now}, not {required}"]
 
     def _interfaces_of(self, osd: OsdPlace) -> tuple[str, ...]:
         return osd.interfaces or self._interfaces

@@ -5,7 +5,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from cephfit.ceph.hosts.host import Host, checked
 from cephfit.ceph.hosts.host_access import Hosts
@@ -106,6 +106,24 @@ def parse_qdisc(text: str) -> tuple[Emulation, str, bool]:
             )
             return found, str(qdisc["kind"]), qdisc.get("handle") == _HANDLE
     return Emulation(), "", False
+
+
+class ClientPath(Protocol):
+    """The path between clients and daemons, whose distance can be set. Daemons reach each other without it."""
+
+    def set(self, values: Emulation) -> None:
+        """Set what happens to the packets of each direction.
+
+        Raises:
+            ClusterError: it cannot be set.
+        """
+
+    def measured(self) -> tuple[Emulation, str]:
+        """Return the values in force, and what a client measured, as text.
+
+        Raises:
+            CephfitError: it cannot be measured.
+        """
 
 
 class Emulations:

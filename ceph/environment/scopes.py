@@ -16,10 +16,12 @@ OSD_HOST = "osd_host"
 """sysctl keys of the OSDs' hosts, and ``cpu_governor``."""
 NETWORK = "network"
 """The network of the OSDs' hosts: MTU, and packets delayed or dropped on purpose."""
+CLIENT_NETWORK = "client_network"
+"""The path between clients and daemons: packets delayed or dropped on purpose, without those of replication."""
 OSD_STORE = "osd_store"
 """The layout of the OSDs' disks; a different layout requires new OSDs."""
 
-GREATER_SCOPES = (OSD_DISK, CLIENT_DISK, OSD_HOST, NETWORK, OSD_STORE)
+GREATER_SCOPES = (OSD_DISK, CLIENT_DISK, OSD_HOST, NETWORK, CLIENT_NETWORK, OSD_STORE)
 CPU_GOVERNOR = "cpu_governor"
 MTU = "mtu"
 LOSS_PCT = "loss_pct"
@@ -27,7 +29,11 @@ EMULATION_KEYS = ("delay_ms", "jitter_ms", LOSS_PCT, "rate_mbit")
 _LEAST_MTU = 68
 """Minimum of IPv4 (RFC 791)."""
 
-_KEYS: Mapping[str, Sequence[str]] = {NETWORK: (MTU, *EMULATION_KEYS), OSD_STORE: STORE_KEYS}
+_KEYS: Mapping[str, Sequence[str]] = {
+    NETWORK: (MTU, *EMULATION_KEYS),
+    CLIENT_NETWORK: EMULATION_KEYS,
+    OSD_STORE: STORE_KEYS,
+}
 """Keys of scopes with a fixed set; the kernel has too many keys of the others to list."""
 _MASK = re.compile(r"(class|host|osd|root|rack|row|room|datacenter):[A-Za-z0-9_.-]+")
 _SYSCTL = re.compile(r"[a-z0-9_]+([./][A-Za-z0-9_-]+)+")
@@ -43,8 +49,8 @@ def fault_of_scope(scope: str) -> str:
     base, slash, mask = scope.partition("/")
     if base not in GREATER_SCOPES:
         return f"{base!r} is not a scope of the greater environment"
-    if slash and base == CLIENT_DISK:
-        return "client_disk takes no mask: all clients are equal"
+    if slash and base in (CLIENT_DISK, CLIENT_NETWORK):
+        return f"{base} takes no mask: all clients are equal"
     if slash and not _MASK.fullmatch(mask):
         return f"{mask!r} is not a mask: write it like class:hdd, host:NAME or osd:3"
     return ""
@@ -71,7 +77,7 @@ def fault_of_value(scope: str, key: str, value: Value) -> str:
     base = base_scope(scope)
     if base == OSD_STORE:
         return fault_of_store(key, value)
-    if base != NETWORK:
+    if base not in (NETWORK, CLIENT_NETWORK):
         return ""
     try:
         number = float("nan" if isinstance(value, bool) else value)

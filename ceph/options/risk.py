@@ -7,6 +7,7 @@ a cluster with other people's data.
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from cephfit.ceph.environment.scopes import CLIENT_NETWORK
 from cephfit.core.values.configuration import Partition, Setting, Value
 
 
@@ -148,4 +149,6 @@ RISKS: tuple[Risk, ...] = (
 
 def risk_of(setting: Setting) -> Risk | None:
     """Return the first declared risk of a setting, or None."""
+    if setting.partition is Partition.GREATER and setting.scope == CLIENT_NETWORK:
+        return None  # its keys are also those of the hosts' network, but no other program uses the clients' path
     return next((risk for risk in RISKS if risk.applies(setting)), None)

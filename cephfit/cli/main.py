@@ -53,6 +53,7 @@ _COMMANDS = {
     ),
     "map": ("cephfit.cli.predict.map_command", "Predict every configuration for a workload profile."),
     "balance": ("cephfit.cli.predict.balance_command", "Find one configuration for several workloads."),
+    "advise": ("cephfit.cli.predict.advise_command", "Advice in words for workloads on a network."),
     "place": ("cephfit.cli.predict.place_command", "Recommend one of the measured pools for each workload."),
     "capacity": (
         "cephfit.cli.predict.capacity_command",

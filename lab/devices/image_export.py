@@ -42,6 +42,7 @@ from cephfit.lab.devices.disks import attach_loop, detach_loop, device_nbytes, d
 from cephfit.lab.devices.mounts import unmount_under
 from cephfit.lab.devices.throttle import clear_forgotten_limit
 from cephfit.lab.machine import find_program, require_programs, require_root, run
+from cephfit.lab.network.client_network import ClientNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ class ExportPath(ABC):
     Args:
         home: folder of this image only, created and removed by the caller.
         address: the image.
+
+    Attributes:
+        inside: words before a program that opens the image; they run it in a network of its own.
     """
 
     name: ClassVar[str]
@@ -81,6 +85,7 @@ class ExportPath(ABC):
     def __init__(self, home: Path, address: ImageAddress) -> None:
         self._home = home
         self._address = address
+        self.inside: tuple[str, ...] = ()
 
     @classmethod
     @abstractmethod
@@ -165,7 +170,7 @@ class FuseExport(ExportPath):
         export = _json_argument(
             type="fuse", id="export", node_name="image", mountpoint=str(point), writable=True, growable=False
         )
-        argv = ["qemu-storage-daemon", "--daemonize", "--pidfile", str(self._home / "pid")]
+        argv = [*self.inside, "qemu-storage-daemon", "--daemonize", "--pidfile", str(self._home / "pid")]
         try:
             run([*argv, "--blockdev", blockdev, "--export", export])
         except HostError as error:
@@ -308,6 +313,7 @@ class _Record:
         conf_sha256: digest of its content, because client options are read only when attaching.
         client_id: such as ``admin``.
         nbytes: size of the image.
+        network: identity of the clients' network; empty for that of this machine.
     """
 
     path: str
@@ -317,6 +323,7 @@ class _Record:
     conf_sha256: str
     client_id: str
     nbytes: int
+    network: str = ""
 
     @property
     def address(self) -> ImageAddress:
@@ -354,6 +361,7 @@ def attach(
     folder: Path,
     nbytes: int,
     path: str | None = None,
+    network: ClientNetwork | None = None,
 ) -> Path:
     """Attach an image and return its block device; return the existing one if nothing has changed.
 
@@ -363,6 +371,7 @@ def attach(
         folder: of the lab, or any folder of the caller; state is in its subfolder ``exports``.
         nbytes: size of the image; the device must have exactly this size.
         path: ``krbd``, ``rbd-nbd`` or ``fuse``; by default the first that this kernel has.
+        network: that the client is in, with ``fuse`` only; None: that of this machine.
 
     Raises:
         HostError: this machine lacks something.
@@ -371,9 +380,11 @@ def attach(
     require_root("attaching an image")
     way = _PATHS[path or export_path()]
     digest = hashlib.sha256(conf.read_bytes()).hexdigest()
-    record = _Record(way.name, pool, image, str(conf), digest, client_id, nbytes)
+    identity = "" if network is None else network.identity()
+    record = _Record(way.name, pool, image, str(conf), digest, client_id, nbytes, identity)
     home = _home(folder, pool, image)
     export = way(home, record.address)
+    export.inside = () if network is None else network.inside()
     if _read_record(home) == record:
         device = export.device()
         if device is not None and device_nbytes(device) == nbytes:
@@ -428,7 +439,15 @@ def detach_all(folder: Path) -> None:
 
 
 class ImageDevices:
-    """Implements ``ExportsDevices`` with the export path that this machine's kernel supports."""
+    """Implements ``ExportsDevices`` with the export path that this machine's kernel supports.
+
+    Args:
+        network: that the clients are in; None: that of this machine. Only a program that runs in it can be there,
+            so that the path is ``fuse``.
+    """
+
+    def __init__(self, network: ClientNetwork | None = None) -> None:
+        self._network = network
 
     def attach(self, volume: Volume, *, conf: Path, client_id: str, folder: Path) -> Path:
         return attach(
@@ -439,7 +458,8 @@ class ImageDevices:
             folder=folder,
             nbytes=volume.nbytes,
             # All configurations are measured through the same path, which must support each of them.
-            path=export_path(librbd=True),
+            path=export_path(librbd=True) if self._network is None else FuseExport.name,
+            network=self._network,
         )
 
     def device_of(self, volume: Volume, *, folder: Path) -> Path | None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from openstack.connection import Connection
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.ceph.environment.scopes import CLIENT_DISK, OSD_STORE, base_scope
+from cephfit.ceph.environment.scopes import CLIENT_DISK, CLIENT_NETWORK, OSD_STORE, base_scope
 from cephfit.ceph.options import option_catalogue as options
 from cephfit.ceph.pools.pool_plan import POOL_PREFIX
 from cephfit.cloud.capacity.pool_capacity import CinderPool
@@ -334,6 +334,8 @@ def why_not_below_a_cloud(setting: Setting) -> str:
         )
     if (setting.partition, scope) == (Partition.GREATER, CLIENT_DISK):
         return f"{setting} is for disks of this machine, and the clients' disks are those of the guests"
+    if (setting.partition, scope) == (Partition.GREATER, CLIENT_NETWORK):
+        return f"{setting} is for clients on this machine, and the clients are guests"
     if (setting.partition, scope) == (Partition.GREATER, OSD_STORE):
         return f"{setting} recreates OSDs, and the cloud's volumes are on them"
     return ""

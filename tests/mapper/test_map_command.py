@@ -229,3 +229,34 @@ def test_counts_alone_take_the_other_kind_of_offsets_where_loads_are_known() -> 
     assert any(note.startswith("for 25 % of the workload the pattern was not measured") for note in found.notes)
     with pytest.raises(InputError, match="no baseline for 4K-read"):
         predictor().predict(profile, Baselines(cells, "without loads"))
+
+
+def test_a_larger_distance_is_stated_first_and_nothing_is_saved(store: Path) -> None:
+    """Cells of 100/s and 50/s: 10 and 20 ms. 10 ms farther: 20 and 30 ms, so A halves, and slow is at 2/3 of A."""
+    answer = call(PGBENCH, "--baselines", str(store), "--one-way-ms", "5", "--model", "time")
+    assert answer.exit_code == 0, answer.output
+    assert answer.output.startswith("5 ms farther each way: A is at 50 % of its speed here")
+    document = json.loads(call(PGBENCH, "--baselines", str(store), "--one-way-ms", "5", "--json").output)
+    assert document["distance"]["default_relative_to_here"] == pytest.approx(50, rel=0.001)
+    slow = next(p for p in document["predictions"] if p["configuration"] == "slow")
+    assert slow["relative"] == pytest.approx(200 / 3, rel=0.001)
+    with Store.open(store) as opened:
+        assert opened.document("r1", "predictions") is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--loss-pct", "100"), "range"),
+        (("--rtt-per-access", "2"), "needs a distance"),
+        (("--one-way-ms", "1", "--save"), "--save cannot be combined with a distance"),
+        (("--one-way-ms", "1", "--next"), "--next cannot be combined with a distance"),
+        (("--one-way-ms", "1", "--clients", "2"), "--clients cannot be combined with a distance"),
+    ],
+)
+def test_options_that_do_not_go_with_a_distance_are_refused(
+    store: Path, options: tuple[str, ...], said: str
+) -> None:
+    answer = call(PGBENCH, "--baselines", str(store), *options)
+    assert answer.exit_code == 2
+    assert said in answer.output

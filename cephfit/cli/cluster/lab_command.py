@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cephfit.cli.options.common_options import Finite
 from cephfit.cli.terminal.command_groups import SentenceGroup
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.units import MIB, format_seconds
@@ -49,8 +50,21 @@ def command() -> None:
     type=click.Choice(("xfs", "btrfs", "ext4")),
     help="Use FileStore on this file system for the OSDs instead of BlueStore.",
 )
+@click.option(
+    "--client-network",
+    is_flag=True,
+    help="Put clients into a network of their own, whose distance sweeps and `cephfit lab network` set.",
+)
 @json_option
-def up(name: str, folder: Path | None, hosts: int, openstack: bool, filestore: str | None, as_json: bool) -> None:
+def up(
+    name: str,
+    folder: Path | None,
+    hosts: int,
+    openstack: bool,
+    filestore: str | None,
+    client_network: bool,
+    as_json: bool,
+) -> None:
     """Create a lab; returns when all PGs are active+clean and, with --openstack, all services are ready."""
     from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
     from cephfit.lab.cluster import Lab
@@ -58,7 +72,7 @@ def up(name: str, folder: Path | None, hosts: int, openstack: bool, filestore: s
 
     started = time.monotonic()
     with progress_display() as progress:
-        spec = LabSpec(n_hosts=hosts)
+        spec = LabSpec(n_hosts=hosts, client_network=client_network)
         if filestore is not None:
             spec = replace(spec, stores=dict.fromkeys(spec.limits, OsdStore(FILESTORE, filestore)))
         lab = Lab.up(name, folder=folder, spec=spec, openstack=openstack, progress=progress)
@@ -105,6 +119,48 @@ def status(context: click.Context, name: str, as_json: bool) -> None:
             where=f"lab {name}",
             remedy=f"`cephfit lab start --name {name}` restarts them; the logs are in {state.folder}/log",
         )
+
+
+@command.command()
+@_name_option
+@click.option("--delay-ms", type=Finite(min=0), help="Delay of each packet, in each direction.")
+@click.option("--jitter-ms", type=Finite(min=0), help="Standard deviation of the delay.")
+@click.option("--loss-pct", type=Finite(min=0, max=100, max_open=True), help="Lost packets of each direction.")
+@click.option("--rate-mbit", type=Finite(min=0), help="Limit of each direction in 10**6 bits per second; 0: none.")
+@json_option
+def network(name: str, as_json: bool, **asked: float | None) -> None:
+    """Set the distance between a lab's clients and its daemons, and measure it.
+
+    Without values it only measures; values that are not given become 0. Traffic between daemons, such as
+    replication, is not affected. The lab needs `cephfit lab up --client-network`.
+    """
+    from cephfit.ceph.environment.network_emulation import Emulation
+    from cephfit.core.errors import InputError
+    from cephfit.lab.cluster import Lab
+
+    path = Lab.open(name).client_network
+    if path is None:
+        raise InputError(
+            "the clients of this lab share the network of this machine",
+            where=f"lab {name}",
+            remedy="create a lab with `cephfit lab up --client-network`",
+        )
+    if any(value is not None for value in asked.values()):
+        path.set(Emulation(**{key: value or 0.0 for key, value in asked.items()}))
+    found = path.calibrate()
+    if as_json:
+        print_json(found.to_json())
+        return
+    its, figures = found.values, found.figures
+    click.echo(f"a client of lab {name} is {figures.rtt_ms:.2f} ms away (round trip)")
+    rate = "not measured" if figures.mbit_per_s is None else f"{figures.mbit_per_s:.0f} Mbit/s"
+    rows = [
+        ["round trip", f"{2 * its.delay_ms:g} ms", f"{figures.rtt_ms:.2f} ms"],
+        ["its deviation", f"{2**0.5 * its.jitter_ms:.3g} ms", f"{figures.rtt_sd_ms:.2f} ms"],
+        ["loss, each way", f"{its.loss_pct:g} %", f"{figures.loss_pct:.2f} %"],
+        ["rate of a TCP connection", f"{its.rate_mbit:g} Mbit/s" if its.rate_mbit else "no limit", rate],
+    ]
+    print_table(["", "asked for", "measured"], rows, right=[1, 2])
 
 
 @command.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,7 @@ from cephfit.cli.options.common_options import (
     run_option,
 )
 from cephfit.cli.options.completers import runs, stores
+from cephfit.cli.options.distance_options import distance_of, distance_options
 from cephfit.cli.predict.objective_output import Wanted, answers_of, objective_options, print_answers
 from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 @predicted_clients_option
 @model_option
 @confidence_option
+@distance_options
 @objective_options
 @click.option(
     "--learn-from",
@@ -95,6 +97,7 @@ def command(
     combine: bool,
     output: Path | None,
     as_json: bool,
+    **network: Any,
 ) -> None:
     """Rank the configurations of a sweep for the workload in PROFILE, best to worst, the default = 100.
 
@@ -102,7 +105,8 @@ def command(
     `example:pgbench`; STORE comes from `cephfit sweep run`. A CSV has the columns configuration, size, pattern,
     client, run, iops, and may have iodepth, clients, sync, align, load.
 
-    With --next or --combine it proposes what to measure next instead, and saves nothing.
+    With --next or --combine it proposes what to measure next instead, and saves nothing. With --one-way-ms it
+    predicts for storage that is farther away than where it was measured.
     """
     from cephfit.cli.predict.map_combine import show_combinations
     from cephfit.cli.predict.map_next import show_next
@@ -112,6 +116,7 @@ def command(
     from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
+    from cephfit.mapper.distant_workload import predicted_at_distance
     from cephfit.mapper.sensitivity import sensitivity_of
     from cephfit.mapper.supply import supply_or_reason
     from cephfit.operations.client_counts import ranked_for_clients
@@ -132,7 +137,10 @@ def command(
         "--commands": all_commands,
     }
     given = [name for name, value in options.items() if value]
+    distance = distance_of(network)
     _refuse_contradictions(given, for_clients=clients is not None, output=output, save=save)
+    if distance is not None:
+        _refuse_at_distance(given, for_clients=clients is not None, save=save)
     wanted = Wanted.of(objectives, reads_matter, prices, placements)
     profile = read_profile(profile_file)
     stored = is_store(location)
@@ -161,8 +169,15 @@ def command(
                         profile_file, profile, baselines, its_run, model, confidence, load, output, as_json=as_json
                     )
                 return
-            predictions = ranked(model_predictor, profile, baselines)
-            document = predictions.to_json()
+            if distance is None:
+                predictions = ranked(model_predictor, profile, baselines)
+                document = predictions.to_json()
+            else:
+                distant = predicted_at_distance(model_predictor, profile, baselines, distance)
+                predictions, document = distant.predictions, distant.to_json()
+                baselines, profile, save = distant.distant.baselines, distant.profile, False
+                if not as_json:
+                    click.echo(distant.sentence())
         else:
             answer = ranked_for_clients(model_predictor, profile, location, run_id, load, clients)
             baselines, predictions, document = answer.baselines, answer.predictions, answer.to_json()
@@ -200,6 +215,7 @@ _PROPOSALS = ("--next", "--combine")
 _OF_RANKING = ("--objective", "--reads-matter", "--price", "--placement", "--sensitivity", "--commands")
 _UNSAVED = (*_PROPOSALS, "--learn-from")
 _NOT_FOR_CLIENTS = (*_PROPOSALS, "--with-run", "--objective", "--reads-matter")
+_NOT_AT_DISTANCE = (*_PROPOSALS, "--learn-from", "--objective", "--reads-matter", "--price", "--placement")
 
 
 def _refuse_contradictions(
@@ -227,6 +243,18 @@ def _refuse_contradictions(
         raise click.UsageError(f"with {unsaved[0]} nothing is saved: omit --save, or {unsaved[0]}")
     if for_clients and (alone := of(_NOT_FOR_CLIENTS)):
         raise click.UsageError(f"--clients cannot be combined with {alone[0]}")
+
+
+def _refuse_at_distance(given: Sequence[str], *, for_clients: bool, save: bool | None) -> None:
+    """Refuse options that need what was measured, not what is predicted for a distance.
+
+    Raises:
+        UsageError: one is among them.
+    """
+    refused = [*(name for name in given if name in _NOT_AT_DISTANCE), *(["--clients"] if for_clients else [])]
+    refused += ["--save"] if save else []
+    if refused:
+        raise click.UsageError(f"{refused[0]} cannot be combined with a distance (--one-way-ms)")
 
 
 def _learned(location: str, model: str, confidence: float) -> Predictor:

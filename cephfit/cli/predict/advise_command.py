@@ -1,0 +1,132 @@
+"""`cephfit advise`: a configuration and a target for a workload on a network, with reasons in words."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cephfit.cli.options.common_options import baselines_option, confidence_option, load_option, model_option
+from cephfit.cli.terminal.output import json_option, print_json
+
+if TYPE_CHECKING:
+    from cephfit.core.values.baseline import Baselines
+    from cephfit.mapper.advice import Advice
+    from cephfit.mapper.distance import Distance
+
+_TCP = ("tcp=cubic", "tcp=reno", "tcp=bbr")
+_VALUE = re.compile(r"([0-9]*\.?[0-9]+)([a-z%]*)")
+_UNITS = {
+    "rtt": {"ms": 1e-3, "s": 1.0, "us": 1e-6},
+    "loss": {"%": 0.01},
+    "bandwidth": {"mbit": 1e6 / 8, "gbit": 1e9 / 8},
+}
+
+
+@click.command("advise", short_help="Advice in words for workloads on a network.")
+@click.argument("profile_files", metavar="PROFILE...", nargs=-1, required=True)
+@baselines_option
+@load_option
+@model_option
+@confidence_option
+@click.option(
+    "--network",
+    "network",
+    metavar="KEY=VALUE,...",
+    help="What the network adds to the one of the measurement, such as rtt=20ms,loss=1%,bandwidth=100mbit.",
+)
+@json_option
+def command(
+    profile_files: tuple[str, ...],
+    location: str,
+    load: str,
+    model: str,
+    confidence: float,
+    network: str | None,
+    as_json: bool,
+) -> None:
+    """Say which configuration fits each workload, why, what would change that, and how sure it is.
+
+    Where STORE has runs on several targets, the newest of each is used, and the target that serves most of the
+    workload's mix is named too. docs/distance.md describes the model of the network.
+    """
+    from pathlib import Path
+
+    from cephfit.core.profile_files import read_profile
+    from cephfit.mapper import predictor
+    from cephfit.mapper.advice import advised, fastest
+
+    distance = network_of(network)
+    measured = _by_target(location, load)
+    model_predictor = predictor(model, confidence=confidence, with_error=True)
+    documents = []
+    for file in profile_files:
+        profile = read_profile(Path(file))
+        advices = [advised(model_predictor, profile, b, distance, target=t) for t, b in measured.items()]
+        first, rivals = fastest(advices)
+        documents.append(
+            {"advice": first.to_json(), "as_fast": list(rivals), "targets": [a.to_json() for a in advices]}
+        )
+        if not as_json:
+            _print(first, rivals, n_targets=len(advices))
+    if as_json:
+        print_json({"workloads": documents})
+
+
+def network_of(text: str | None) -> Distance:
+    """Read ``rtt=20ms,loss=1%,bandwidth=100mbit``; all parts are optional.
+
+    Raises:
+        InputError: a part is not one of these.
+    """
+    from cephfit.core.errors import InputError
+    from cephfit.mapper.distance import Distance
+
+    values: dict[str, float] = {}
+    parts = [part.strip() for part in (text or "").split(",") if part.strip()]
+    for part in [part for part in parts if part not in _TCP]:
+        key, _, value = part.partition("=")
+        found = _VALUE.fullmatch(value.strip().lower())
+        units = _UNITS.get(key, {})
+        if found is None or found[2] not in units or key in values:
+            raise InputError(
+                f"{part!r} is not a property of a network",
+                where="--network",
+                remedy="write parts such as rtt=20ms, loss=1%, bandwidth=100mbit, tcp=bbr, each once, with commas",
+            )
+        values[key] = float(found[1]) * units[found[2]]
+    named: dict[str, Any] = {"one_way_seconds": values.get("rtt", 0.0) / 2, "loss": values.get("loss", 0.0)}
+    named["loss_is_congestion"] = _TCP[-1] not in parts
+    if "bandwidth" in values:
+        named["nbytes_per_s"] = values["bandwidth"]
+    return Distance(**named)
+
+
+def _by_target(location: str, load: str) -> dict[str, Baselines]:
+    """Return the baselines of the newest run on each target; of a CSV file, its own."""
+    from cephfit.results import open_baselines
+    from cephfit.results.store.sample_store import Store
+    from cephfit.results.tables.baseline_csv import is_store
+
+    if not is_store(location):
+        return {"": open_baselines(location, None, load)}
+    with Store.open(location) as store:
+        newest = {run.target: run.run_id for run in reversed(store.runs())}
+    if not newest:
+        return {"": open_baselines(location, None, load)}  # refused: there is no run
+    return {target: open_baselines(location, run_id, load) for target, run_id in newest.items()}
+
+
+def _print(first: Advice, rivals: tuple[str, ...], *, n_targets: int) -> None:
+    where = f" on {first.target}" if n_targets > 1 else ""
+    click.echo(f"{first.predictions.profile}: use {first.best}{where}")
+    click.echo(f"  How sure: {first.certainty}")
+    if rivals:
+        click.echo(f"  Not distinguishable in the accesses per second that they serve: {', '.join(rivals)}")
+    for title, sentences in (("Because", first.reasons), ("What would change it", first.changes)):
+        click.echo(f"  {title}:")
+        for sentence in sentences:
+            click.echo(f"    - {sentence}")
+    for note in first.predictions.notes:
+        click.echo(f"  Note: {note}")
