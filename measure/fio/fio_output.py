@@ -69,8 +69,8 @@ def jobs_by_client(document: Mapping[str, Any], clients: Sequence[str]) -> dict[
 
 
 def error_of(job: Mapping[str, Any]) -> int:
-    """Return the job's error number; 0 if it succeeded."""
-    error = job.get("error")
+    """Return the job's error number; 0 if it succeeded. Documents that were shortened by others lack it."""
+    error = job.get("error", 0)
     if not isinstance(error, int):
         raise UnusableOutputError(f"fio's error number is {error!r}")
     return abs(error)

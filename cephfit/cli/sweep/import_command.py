@@ -76,15 +76,15 @@ def command(
         )
     mapping = NameMapping() if mapping_file is None else read_mapping(mapping_file)
     known: dict[str, str] = {}
-    if not preview or _exists(store):
-        with Store.open(store, create=not preview, writing=not preview) as opened:
+    if _exists(store):
+        with Store.open(store, writing=not preview) as opened:
             known = known_files(opened)
     understood = understand(
         paths, mapping, reader=reader_called(form) if form else None, default=default, known=known
     )
     run = None
     if not preview:
-        with Store.open(store, writing=True) as opened:
+        with Store.open(store, create=True, writing=True) as opened:
             run = store_import(opened, understood, name=name)
     if as_json:
         print_json(_document(understood, run))
