@@ -16,7 +16,7 @@ from cephfit.cli.options.common_options import (
     run_option,
 )
 from cephfit.cli.options.completers import runs, stores
-from cephfit.cli.predict.objective_output import Wanted, answers_of, objective_options, print_answers
+from cephfit.cli.predict.objective_output import answers_of, objective_options, print_answers, wanted_of
 from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE
 from cephfit.core.values.prediction_model import model_called
@@ -133,7 +133,7 @@ def command(
     }
     given = [name for name, value in options.items() if value]
     _refuse_contradictions(given, for_clients=clients is not None, output=output, save=save)
-    wanted = Wanted.of(objectives, reads_matter, prices, placements)
+    wanted = wanted_of(objectives, reads_matter, prices, placements)
     profile = read_profile(profile_file)
     stored = is_store(location)
     if save and not stored:
