@@ -11,15 +11,14 @@ from cephfit import __version__
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, MODELS
 from cephfit.server.refused_error import RefusedError
 from cephfit.server.service import CHOICES, Service
-from cephfit.server.workload_answer import OBJECTIVES
+from cephfit.server.workload_answer import Objective
 from cephfit.server.workload_files import READ_OPTIONS
 from cephfit.server.workloads import Workload, WorkloadState
 
 ID = r"^[0-9a-f]{16}$"
 RUN_ID = r"^[\w.:@+-]{1,200}$"
 TEXT = r"^[^\x00]*$"
-ModelName = Literal[tuple(model.name for model in MODELS)]  # type: ignore[valid-type]
-Objective = Literal[OBJECTIVES]  # type: ignore[valid-type]
+MODEL = rf"^({'|'.join(model.name for model in MODELS)})$"
 
 WorkloadId = Annotated[str, PathParameter(pattern=ID, description="Identifier of an uploaded workload.")]
 RunId = Annotated[str, PathParameter(pattern=RUN_ID, description="Identifier of a run of the store.")]
@@ -247,7 +246,7 @@ def api_router(service: Service) -> APIRouter:
             str | None, Query(pattern=RUN_ID, description="Run of the store; the newest if omitted.")
         ] = None,
         load: Annotated[str, Query(max_length=200, pattern=TEXT, description="Load of the sweep file.")] = "",
-        model: ModelName = MODELS[0].name,
+        model: Annotated[str, Query(pattern=MODEL, description="Model of throughput.")] = MODELS[0].name,
         confidence: Annotated[float, Query(ge=0.5, le=0.9999)] = DEFAULT_CONFIDENCE,
         objective: Annotated[list[Objective], Query(description="What to rank by; several: a Pareto front.")] = [],  # noqa: B006
     ) -> dict[str, Any]:

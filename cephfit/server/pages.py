@@ -13,10 +13,10 @@ from cephfit.core.units import GIB, KIB, MIB
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, MODELS
 from cephfit.results.report import formatting
 from cephfit.results.report.render import environment
-from cephfit.server.api import RUN_ID, TEXT, Objective, RunId, WorkloadId
+from cephfit.server.api import MODEL, RUN_ID, TEXT, RunId, WorkloadId
 from cephfit.server.refused_error import RefusedError, status_of
 from cephfit.server.service import CHOICES, Service
-from cephfit.server.workload_answer import OBJECTIVES
+from cephfit.server.workload_answer import OBJECTIVES, Objective
 from cephfit.server.workload_description import FOLDERS
 from cephfit.server.workloads import Workload, WorkloadState
 
@@ -98,7 +98,7 @@ def page_router(service: Service) -> APIRouter:
         baselines: Literal["", "store", "csv"] = "",
         run: Annotated[str, Query(pattern=RUN_ID)] | None = None,
         load: Annotated[str, Query(max_length=200, pattern=TEXT)] = "",
-        model: Literal[tuple(model.name for model in MODELS)] = MODELS[0].name,  # type: ignore[valid-type]
+        model: Annotated[str, Query(pattern=MODEL)] = MODELS[0].name,
         objective: Annotated[list[Objective], Query()] = [],  # noqa: B006
     ) -> Response:
         found = service.workloads.find(workload_id)

@@ -3,10 +3,10 @@
 import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from anyio.to_thread import run_sync
 from python_multipart.exceptions import FormParserError
@@ -15,6 +15,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from cephfit.core.units import GIB, KIB, MIB, format_nbytes
 from cephfit.server.refused_error import RefusedError
+
+if TYPE_CHECKING:
+    from python_multipart.multipart import MultipartCallbacks
 
 _FILES = 512
 """Files of one upload; blktrace writes one for each CPU."""
@@ -185,7 +188,7 @@ class _Form:
         self._part = ""
         self._text = bytearray()
 
-    def callbacks(self) -> dict[str, Callable[..., None]]:
+    def callbacks(self) -> "MultipartCallbacks":
         return {
             "on_part_begin": self._begin,
             "on_header_field": self._header_name,

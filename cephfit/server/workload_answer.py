@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from cephfit.core.values.fit import fit_of
 from cephfit.core.values.prediction import PredictionSet
@@ -26,8 +26,9 @@ from cephfit.results.store.sample_store import Store
 from cephfit.results.tables.baseline_csv import is_store
 from cephfit.server.workload_description import FOLDERS
 
-OBJECTIVES = ("throughput", "latency", "p99", "read", "write")
+Objective = Literal["throughput", "latency", "p99", "read", "write"]
 """Objectives that need nothing but the profile and the baselines."""
+OBJECTIVES: tuple[str, ...] = get_args(Objective)
 
 
 @dataclass(frozen=True, slots=True)
