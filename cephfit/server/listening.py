@@ -43,8 +43,6 @@ def serve(
     Raises:
         HostError: the address cannot be listened on, or there is no folder for uploads.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
     listening = _listen(address, port)
     folder = ServerFolder()
     try:
@@ -58,14 +56,27 @@ def serve(
             limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_END_SECONDS,
         )
+        server = uvicorn.Server(config)
+        _end_at_signals(server)
         host = f"[{address}]" if ":" in address else address
         ready(f"http://{host}:{listening.getsockname()[1]}/")
-        uvicorn.Server(config).run(sockets=[listening])
-    except KeyboardInterrupt:
-        pass  # the usual end; uvicorn has answered what was running
+        server.run(sockets=[listening])
     finally:
         listening.close()
         folder.remove()
+
+
+def _end_at_signals(server: uvicorn.Server) -> None:
+    """Let the server end at signals, also before it handles them itself, and after it has ended.
+
+    An exception in a signal handler could be lost, or leave the uploads behind.
+    """
+
+    def end(_number: int, _frame: object) -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
 
 
 def _listen(address: str, port: int) -> socket.socket:

@@ -99,7 +99,7 @@ def test_a_sweep_of_another_process_is_seen_while_it_runs(tmp_path: Path) -> Non
     store = tmp_path / "live.sqlite"
     with serving(store, tmp_path) as server, httpx.Client(base_url=server.url) as client:
         assert client.get("/api/runs").status_code == 404
-        assert "does not exist" in client.get("/").text
+        assert '<p class="fault">' in client.get("/").text
         command = [sys.executable, "-m", "cephfit.cli.main", "sweep", "run", "quick", "--store", str(store)]
         command += ["--target", "sim:pace=0.001,unhealthy=0.1"]
         seen: set[int] = set()
