@@ -24,11 +24,16 @@ pytestmark = [
 
 
 def load(page: Path, profile: Path, *more: str) -> tuple[str, list[str]]:
+    """As ``load_address``, for a file."""
+    return load_address(page.as_uri(), profile, *more)
+
+
+def load_address(address: str, profile: Path, *more: str) -> tuple[str, list[str]]:
     """(the document as the browser has it, what it said on its console)."""
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
     options += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}"]
     found = subprocess.run(
-        [str(CHROMIUM), *options, *more, "--enable-logging=stderr", "--dump-dom", page.as_uri()],
+        [str(CHROMIUM), *options, *more, "--enable-logging=stderr", "--dump-dom", address],
         capture_output=True,
         text=True,
         timeout=90,
