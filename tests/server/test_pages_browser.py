@@ -6,8 +6,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from chromium_browser import CHROMIUM, load_address
 from running_server import TRACE, RunningServer, settled
-from test_report_browser import CHROMIUM, load_address
 
 pytestmark = [
     pytest.mark.browser,
