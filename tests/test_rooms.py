@@ -19,9 +19,14 @@ MAY_IMPORT = {
     "mapper": {"core"},
     "lab": {"core", "ceph", "targets", "cloud"},
 }
-ABOVE = ("operations", "_api", "cli")
-"""Subpackages above the rooms: each may import every room, and the last two also ``operations``."""
-FORBIDDEN_ABOVE = {"operations": {"_api", "cli"}, "_api": {"cli"}, "cli": {"_api"}}
+ABOVE = ("operations", "_api", "server", "cli")
+"""Subpackages above the rooms: each may import every room, and all but the first also ``operations``."""
+FORBIDDEN_ABOVE = {
+    "operations": {"_api", "server", "cli"},
+    "_api": {"server", "cli"},
+    "server": {"_api", "cli"},
+    "cli": {"_api"},
+}
 
 
 def folder_of(room: str) -> Path:

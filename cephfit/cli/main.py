@@ -70,6 +70,7 @@ _COMMANDS = {
         "Show how good predictions are, from workloads that were really run.",
     ),
     "report": ("cephfit.cli.reports.report_command", "Write a report as HTML, Markdown or CSV."),
+    "serve": ("cephfit.cli.serve_command", "A local web page: upload traces, get answers, watch sweeps."),
     "compare": ("cephfit.cli.reports.compare_command", "Compare runs of one sweep on several targets."),
     "cloud": (
         "cephfit.cli.cluster.cloud_command",

@@ -16,10 +16,13 @@ _EXTRAS = {
     "asyncssh": ("ssh", "to reach other hosts by SSH"),
     "cephclient": ("rest", "for ceph-rest-api; the package is python-cephclient"),
     "distributed": ("dask", "to count traces on a Dask cluster"),
+    "fastapi": ("serve", "to serve its web page"),
     "fsspec": ("remote", "to read traces from a URL"),
     "matplotlib": ("plot", "to draw plots"),
     "openstack": ("openstack", "to reach an OpenStack cloud; the package is openstacksdk"),
     "optuna": ("optimise", "for designs of kind optimise"),
+    "python_multipart": ("serve", "to receive uploads; the package is python-multipart"),
+    "uvicorn": ("serve", "to serve its web page"),
     "pyarrow": ("parquet", "to read and write Parquet"),
 }
 """Module to (extra of setup.cfg, purpose)."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from itertools import groupby
 
@@ -174,10 +175,10 @@ def _in_order(rows: Sequence[IndexRow], attribute: str) -> list[tuple[str, list[
     return [(name, list(group)) for name, group in groupby(rows, key=lambda row: getattr(row, attribute))]
 
 
-def environment(*, autoescape: bool) -> Environment:
-    """Return the environment of the templates in ``templates/report``."""
+def environment(*, autoescape: bool, folders: Sequence[str] = ("report",)) -> Environment:
+    """Return the environment of the templates in folders of ``templates/``, the first one that has a name."""
     environment = Environment(
-        loader=FunctionLoader(_source),
+        loader=FunctionLoader(partial(_source, folders)),
         autoescape=autoescape,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -204,9 +205,9 @@ def environment(*, autoescape: bool) -> Environment:
     return environment
 
 
-def _source(name: str) -> str | None:
-    path = resources.files("cephfit.templates").joinpath("report", name)
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+def _source(folders: Sequence[str], name: str) -> str | None:
+    paths = (resources.files("cephfit.templates").joinpath(folder, name) for folder in folders)
+    return next((path.read_text(encoding="utf-8") for path in paths if path.is_file()), None)
 
 
 def _markdown_cell(value: object) -> str:

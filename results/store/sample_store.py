@@ -348,6 +348,23 @@ class Store:
         """Return all samples of a run, in the order of measuring."""
         return [schema.sample_of(row) for row in self._all(schema.samples, run_id)]
 
+    def latest_samples(self, run_id: str, n: int, *, without_ok: bool = False) -> list[Sample]:
+        """Return the last ``n`` samples of a run, the newest first.
+
+        Args:
+            run_id: of the run.
+            n: the most samples to return.
+            without_ok: only those that failed, are invalid, or were skipped.
+        """
+        table = schema.samples
+        query = select(table).where(table.c.run_id == run_id)
+        if without_ok:
+            query = query.where(table.c.state != State.OK.value)
+        with self._reading() as connection:
+            self._must_know(connection, run_id)
+            rows = connection.execute(query.order_by(table.c.id.desc()).limit(n)).mappings()
+            return [schema.sample_of(row) for row in rows]
+
     def fio_json(self, run_id: str, key: SampleKey) -> str | None:
         """Return fio's own output for a sample's fio run; None if there is no such sample or output."""
         query = select(schema.fio_runs.c.json_zlib).join(schema.samples)

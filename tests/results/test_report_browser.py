@@ -2,20 +2,17 @@
 
 import json
 import re
-import shutil
-import subprocess
 from html import unescape
 from pathlib import Path
 
 import pytest
+from chromium_browser import CHROMIUM, load_address
 from example_run import RUN_ID, example_predictions, example_run
 from test_scaling import samples as samples_under_loads
 
 from cephfit.results.report.render import to_html
 from cephfit.results.report.report_build import read_findings, report_of
 from cephfit.results.store.sample_store import Store
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 pytestmark = [
     pytest.mark.browser,
@@ -24,17 +21,8 @@ pytestmark = [
 
 
 def load(page: Path, profile: Path, *more: str) -> tuple[str, list[str]]:
-    """(the document as the browser has it, what it said on its console)."""
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
-    options += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}"]
-    found = subprocess.run(
-        [str(CHROMIUM), *options, *more, "--enable-logging=stderr", "--dump-dom", page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=True,
-    )
-    return found.stdout, [line for line in found.stderr.splitlines() if "CONSOLE" in line]
+    """As ``load_address``, for a file."""
+    return load_address(page.as_uri(), profile, *more)
 
 
 def test_the_page_loads_without_network_or_complaint_and_gives_the_answer(

@@ -17,7 +17,7 @@ from cephfit.cli.options.common_options import (
 )
 from cephfit.cli.options.completers import runs, stores
 from cephfit.cli.options.distance_options import distance_of, distance_options
-from cephfit.cli.predict.objective_output import Wanted, answers_of, objective_options, print_answers
+from cephfit.cli.predict.objective_output import answers_of, objective_options, print_answers, wanted_of
 from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE
 from cephfit.core.values.prediction_model import model_called
@@ -141,7 +141,7 @@ def command(
     _refuse_contradictions(given, for_clients=clients is not None, output=output, save=save)
     if distance is not None:
         _refuse_at_distance(given, for_clients=clients is not None, save=save)
-    wanted = Wanted.of(objectives, reads_matter, prices, placements)
+    wanted = wanted_of(objectives, reads_matter, prices, placements)
     profile = read_profile(profile_file)
     stored = is_store(location)
     if save and not stored:

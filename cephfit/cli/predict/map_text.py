@@ -10,6 +10,7 @@ import click
 
 from cephfit.cli.terminal.output import print_table, range_text
 from cephfit.core.values.prediction_model import model_called
+from cephfit.operations.answer_text import answer_lines
 
 if TYPE_CHECKING:
     from cephfit.core.values.prediction import Prediction, PredictionSet
@@ -33,7 +34,7 @@ def print_predictions(predictions: PredictionSet, warnings: Sequence[str], suppl
         click.echo(warning)
     click.echo(f"Model {predictions.model}: {model_called(predictions.model).sentence}")
     click.echo()
-    click.echo(_answer(predictions))
+    click.echo("\n".join(answer_lines(predictions)))
     click.echo()
     errs = any(p.error_share is not None for p in predictions.predictions)
     columns = ["configuration", "relative", f"{predictions.confidence * 100:g} % interval", "verdict", "moved by"]
@@ -58,44 +59,6 @@ def print_predictions(predictions: PredictionSet, warnings: Sequence[str], suppl
     _print_weights(predictions)
     for note in dict.fromkeys((*predictions.notes, *supply.notes)):
         click.echo(f"Note: {note}")
-
-
-def _answer(predictions: PredictionSet) -> str:
-    from cephfit.core.values.prediction import Verdict
-
-    default = next(p.configuration for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
-    alike = [p.configuration for p in predictions.predictions if p.verdict is Verdict.INDISTINGUISHABLE]
-    best = f"Best: {predictions.best}, {_against(predictions, predictions.best)}"
-    worst = f"Worst: {predictions.worst}, {_against(predictions, predictions.worst)}"
-    lines = [
-        best
-        if predictions.best != default
-        else f"Best: {default}, the default: nothing is distinguishably better",
-        *_as_good(predictions),
-        worst
-        if predictions.worst != default
-        else f"Worst: {default}, the default: nothing is distinguishably worse",
-        f"Not distinguishable from {default}: {', '.join(alike) or 'none'}",
-    ]
-    if math.isfinite(predictions.noise_floor):
-        lines.append(f"Noise floor: this sweep cannot show differences below {predictions.noise_floor:.1f} points")
-    return "\n".join(lines)
-
-
-def _as_good(predictions: PredictionSet) -> list[str]:
-    if not predictions.as_good:
-        return []
-    return [f"Not distinguishable from {predictions.best}, the best: {', '.join(predictions.as_good)}"]
-
-
-def _against(predictions: PredictionSet, name: str) -> str:
-    p = predictions.of(name)
-    # An end is open where the load's limit was reached, or nothing was repeated.
-    if not math.isfinite(p.high) and p.low > 0:
-        return f"at least {p.low - 100:+.1f} % against the default"
-    if p.low <= 0 and math.isfinite(p.high):
-        return f"{p.high - 100:+.1f} % against the default, or worse"
-    return f"{p.relative - 100:+.1f} % against the default ({p.low - 100:+.1f} to {p.high - 100:+.1f})"
 
 
 def _row(p: Prediction) -> list[str]:

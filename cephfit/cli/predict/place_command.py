@@ -256,7 +256,7 @@ def pool_spaces(
         return {name: named.get(name) for name in measured} if named or not only_pools else {}
     from cephfit.ceph.pools.pool_plan import only_pool_settings, same_pool, space_of
     from cephfit.ceph.pools.rule_layout import RuleLayout
-    from cephfit.cli.sweep.sweep_stopping import known_of
+    from cephfit.operations.run_status import known_of
     from cephfit.results.store.sample_store import Store
 
     with Store.open(location) as store:

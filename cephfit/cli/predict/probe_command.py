@@ -96,12 +96,12 @@ def command(
     cephfit did not create needs `--apply`. A simulated target (`sim`) runs the accesses of the profile at its true
     rates, with noise.
     """
-    from cephfit.cli.sweep.sweep_stopping import known_of
     from cephfit.core.profile_files import read_profile
     from cephfit.core.units import NS_PER_S, parse_nbytes
     from cephfit.mapper.accuracy import assess
     from cephfit.mapper.contrasts import ranked
     from cephfit.mapper.probe import combined, probe_candidates, probe_predictor
+    from cephfit.operations.run_status import known_of
     from cephfit.operations.workload_runs import clone_trial, run_of, target_of
     from cephfit.results import open_baselines
     from cephfit.results.store.sample_store import Store, kind_of

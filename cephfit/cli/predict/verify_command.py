@@ -115,10 +115,10 @@ def command(
     the prediction from a load with N clients, or else by the scaling law (docs/scaling.md).
     """
     from cephfit.cli.options.workload_choice import trial_of
-    from cephfit.cli.sweep.sweep_stopping import known_of
     from cephfit.mapper.accuracy import assess
     from cephfit.operations.client_counts import not_together, rates_of_clients
     from cephfit.operations.recommended import echo_use, if_applicable
+    from cephfit.operations.run_status import known_of
     from cephfit.operations.workload_runs import run_of, target_of
     from cephfit.results.store.sample_store import Store, kind_of
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +12,15 @@ from cephfit.cli.options.common_options import store_option
 from cephfit.cli.terminal.command_groups import SentenceGroup
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
-from cephfit.core.errors import CephfitError, InputError
-from cephfit.core.values.run import MEASURING_DOCUMENT
+from cephfit.core.errors import InputError
+from cephfit.core.values.sample import State
 
 if TYPE_CHECKING:
-    from cephfit.core.values.run import Run
-    from cephfit.results.store.sample_store import Store
+    pass
 
 _CSV, _SQLITE = "csv", "sqlite"
+_STATES = tuple(state.value for state in State)
 _FORMATS = {"": _CSV, ".csv": _CSV, ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE}
-_STATES = ("ok", "failed", "invalid", "skipped")
 
 run_argument = click.argument("name", metavar="RUN")
 
@@ -41,11 +38,12 @@ def command() -> None:
 @json_option
 def list_runs(store: str, as_json: bool) -> None:
     """List the runs, newest first. All numbers except the last count samples, one per fio run and client."""
+    from cephfit.operations.run_status import run_summary
     from cephfit.results.report import formatting
     from cephfit.results.store.sample_store import Store
 
     with Store.open(store) as opened:
-        documents = [_summary(opened, run) for run in opened.runs()]
+        documents = [run_summary(opened, run) for run in opened.runs()]
     if as_json:
         print_json(documents)
         return
@@ -70,10 +68,11 @@ def list_runs(store: str, as_json: bool) -> None:
 @json_option
 def show(name: str, store: str, as_json: bool) -> None:
     """Show what a run was: cluster, versions, settings of its configurations, samples, saved documents."""
+    from cephfit.operations.run_status import run_description
     from cephfit.results.store.sample_store import Store
 
     with Store.open(store) as opened:
-        document = _description(opened, opened.find_run(name))
+        document = run_description(opened, opened.find_run(name))
     if as_json:
         print_json(document)
     else:
@@ -164,70 +163,6 @@ def _confirmed(question: str) -> bool:
         if sys.stdin.isatty():
             raise
         raise InputError("there is no answer on standard input", where="runs rm", remedy="add --yes") from None
-
-
-def _summary(store: Store, run: Run) -> dict[str, Any]:
-    from cephfit.cli.sweep.sweep_stopping import known_of
-    from cephfit.results.store.measuring_process import measuring_process
-    from cephfit.sweep.execution.schedule import full_plan
-
-    counts = store.counts(run.run_id)
-    states: Counter[str] = Counter()
-    for (_, state), n in counts.items():
-        states[state.value] += n
-    planned = None
-    configurations = len({name for name, _ in counts})
-    with suppress(CephfitError):  # a sweep file that this version cannot read: its samples are still listed
-        sweep = known_of(store, run).sweep
-        planned = sum(len(s.cells) * sweep.measurement.under(s.load).n_clients for s in full_plan(sweep).steps)
-        configurations = len(sweep.configurations)
-    measured = store.n_tried(run.run_id)
-    process = measuring_process(store.document(run.run_id, MEASURING_DOCUMENT))
-    return {
-        "run": run.run_id,
-        "sweep": run.sweep_name,
-        "target": run.target,
-        "begun_ns": run.created_ns,
-        "finished": run.finished,
-        "measured_by": None if process is None else str(process),
-        "simulated": run.is_simulated,
-        "imported": run.is_imported,
-        "samples": {
-            **{state: states[state] for state in _STATES},
-            "planned": measured if run.is_imported else planned,
-            "measured": measured,
-        },
-        "configurations": configurations,
-    }
-
-
-def _description(store: Store, run: Run) -> dict[str, Any]:
-    from cephfit.cli.sweep.sweep_stopping import known_of
-
-    counts = store.counts(run.run_id)
-    settings: dict[str, list[str]] = {}
-    with suppress(CephfitError):
-        for one in known_of(store, run).sweep.configurations:
-            settings[one.name] = [str(setting) for setting in one.settings]
-    for name, _ in counts:
-        settings.setdefault(name, [])
-    saved = [kind for kind, _ in store.documents(run.run_id) if kind != MEASURING_DOCUMENT]
-    workloads = Counter(workload for workload, _ in store.workload_samples(run.run_id))
-    by_name: dict[str, dict[str, int]] = {name: dict.fromkeys(_STATES, 0) for name in settings}
-    for (name, state), n in counts.items():
-        by_name[name][state.value] = n
-    facts = run.facts
-    return {
-        **_summary(store, run),
-        "seed": run.seed,
-        "cluster": facts.get("fsid"),
-        "versions": {k: facts[k] for k in facts if k in ("cephfit", "engine") or "version" in k},
-        "configurations": [
-            {"name": name, "settings": found, "samples": by_name[name]} for name, found in settings.items()
-        ],
-        "saved": dict(Counter(saved)),
-        "workload_runs": dict(workloads),
-    }
 
 
 def _state(document: dict[str, Any]) -> str:

@@ -1,81 +1,15 @@
 """Output of `cephfit sweep` about runs that early stopping saves, and about an optimiser's trials."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from cephfit.cli.terminal.output import print_table
-from cephfit.core.values.run import STOPPING_DOCUMENT, TRIALS_DOCUMENT, Run
-from cephfit.core.values.sample import Sample
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.goal import Goal
-from cephfit.sweep.optimiser import Trial, rounds_by_name, trials_from_json, values_of, with_trials
-from cephfit.sweep.racing.rounds import ASSUMED_SCATTER, expected_saving, saving_document, scatter_of, stops_of
-from cephfit.sweep.sweep_plan import Sweep, plan_of
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A run's sweep with all decisions and trials so far.
-
-    Attributes:
-        sweep: with the configurations of trials.
-        run: the run.
-        trials: of an optimiser, in order.
-        rounds: rounds of each configuration; one per repeat for those not named.
-        stops: round after which the measurement of a cell ended.
-        decisions: the stored document about decisions.
-    """
-
-    sweep: Sweep
-    run: Run
-    trials: tuple[Trial, ...]
-    rounds: Mapping[str, range]
-    stops: Mapping[Any, int]
-    decisions: Mapping[str, Any] | None
-
-    def stopping_document(self) -> dict[str, Any] | None:
-        """Return what early stopping has saved so far; None for sweeps that measure all repeats."""
-        if self.sweep.stopping is None:
-            return None
-        saving = saving_document(plan_of(self.sweep), self.stops)
-        decided = self.decisions or {"looks": 0, "stopped": [], "races": []}
-        return {**self.sweep.stopping.to_json(), **saving, **decided}
-
-    def trials_document(self, samples: Sequence[Sample]) -> list[dict[str, Any]] | None:
-        """Return the trials and their results, the default of the same rounds = 100; None for other sweeps."""
-        if self.sweep.search is None:
-            return None
-        from cephfit.operations.sweep_goal import goal_of
-
-        values = values_of(self.sweep, self.trials, samples, goal_of(None, None, resume=self.run))
-        return [
-            {
-                "configuration": t.configuration.name,
-                "batch": t.batch,
-                "why": t.configuration.why,
-                "relative": value,
-            }
-            for t, value in zip(self.trials, values, strict=True)
-        ]
-
-
-def known_of(store: Store, run: Run) -> Known:
-    """Return everything that the store has about a run's plan."""
-    sweep = parse_sweep(run.sweep_text, file=run.run_id, stored=True)
-    trials = trials_from_json(store.document(run.run_id, TRIALS_DOCUMENT))
-    decisions = store.document(run.run_id, STOPPING_DOCUMENT)
-    return Known(
-        with_trials(sweep, trials),
-        run,
-        trials,
-        rounds_by_name(sweep, trials) if sweep.search is not None else {},
-        stops_of(decisions),
-        decisions,
-    )
+from cephfit.sweep.racing.rounds import ASSUMED_SCATTER, expected_saving, scatter_of
+from cephfit.sweep.sweep_plan import Sweep
 
 
 def expected_stopping(sweep: Sweep, goal: Goal, store: str | None) -> dict[str, Any] | None:

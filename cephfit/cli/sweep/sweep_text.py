@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cephfit.cli.sweep.sweep_stopping import known_of, print_expected, print_search, print_stopping, print_trials
+from cephfit.cli.sweep.sweep_stopping import print_expected, print_search, print_stopping, print_trials
 from cephfit.cli.terminal.output import print_table
 from cephfit.core.protocols import Progress
 from cephfit.core.units import format_nbytes, format_seconds
@@ -14,6 +14,7 @@ from cephfit.core.values.configuration import Partition
 from cephfit.core.values.measurement import StepTimes
 from cephfit.core.values.run import SIMULATED, Run
 from cephfit.core.values.sample import State
+from cephfit.operations.run_status import known_of
 from cephfit.operations.sweep_measurement import Request, measured
 from cephfit.results.statistics.loads import sync_in_words
 from cephfit.results.store.sample_store import Store

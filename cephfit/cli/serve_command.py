@@ -1,0 +1,134 @@
+"""`cephfit serve`: the web page and its HTTP API."""
+
+import ipaddress
+import os
+import re
+import secrets
+
+import click
+
+from cephfit.cli.options.common_options import store_option
+from cephfit.core.errors import HostError, InputError
+from cephfit.core.optional_modules import optional_module
+from cephfit.core.units import GIB, KIB, MIB
+
+_PORT = 8765
+_LEAST_TOKEN = 16
+_UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1024 * GIB}
+
+
+def _size(_context: click.Context, parameter: click.Parameter, value: str) -> int:
+    """Parse ``4G``; sizes are powers of two."""
+    found = re.fullmatch(r"(\d{1,12})([KMGT]?)", value.upper())
+    if found is None or int(found[1]) == 0:
+        raise click.BadParameter(f"{value!r} is not a size such as 500M or 4G.", param=parameter)
+    return int(found[1]) * _UNITS[found[2]]
+
+
+@click.command("serve", short_help="A local web page: upload traces, get answers, watch sweeps.")
+@store_option
+@click.option("--listen", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True, help="Port; 0: any free one."
+)
+@click.option(
+    "--token",
+    envvar="CEPHFIT_SERVE_TOKEN",
+    show_envvar=True,
+    metavar="TOKEN",
+    help="Token that every user must have. Other users of this machine see it in the list of processes, unless "
+    "it comes from the environment.  [default: none on 127.0.0.1, else a random one, which is printed]",
+)
+@click.option(
+    "--host-name",
+    "host_names",
+    multiple=True,
+    metavar="NAME",
+    help="Name under which browsers reach the server, next to its addresses and localhost. Repeatable.",
+)
+@click.option(
+    "--max-upload", default="4G", show_default=True, callback=_size, metavar="SIZE", help="Largest upload."
+)
+@click.option(
+    "--max-memory",
+    default="4G",
+    show_default=True,
+    callback=_size,
+    metavar="SIZE",
+    help="Largest address space of the process that reads an upload.",
+)
+@click.option(
+    "--max-minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30,
+    show_default=True,
+    metavar="N",
+    help="Longest time for reading an upload.",
+)
+def command(
+    store: str,
+    listen: str,
+    port: int,
+    token: str | None,
+    host_names: tuple[str, ...],
+    max_upload: int,
+    max_memory: int,
+    max_minutes: float,
+) -> None:
+    """Serve a web page, and the same as an HTTP API.
+
+    Upload a trace, see what the workload does, choose a run of STORE or a CSV file of baselines, and get the
+    answer of `cephfit map`. Browse the runs, and watch a sweep while it is measured.
+
+    The page is for you alone: it listens on 127.0.0.1. On any other address it needs a token. It changes no
+    cluster, and writes nothing into STORE. Ends with Ctrl-C; uploads are then removed.
+
+    The API is described in /api/openapi.json.
+    """
+    for module in ("fastapi", "uvicorn", "python_multipart"):
+        optional_module(module, where="cephfit serve")
+    from cephfit.server.access_control import Access, known_names
+    from cephfit.server.limited_process import TOKEN_VARIABLE, Limits
+    from cephfit.server.listening import serve
+
+    is_local = _is_loopback(listen)
+    if token is not None and len(token) < _LEAST_TOKEN:
+        raise InputError(
+            f"the token has fewer than {_LEAST_TOKEN} characters",
+            where="--token",
+            remedy="omit it to get a random one",
+        )
+    os.environ.pop(TOKEN_VARIABLE, None)
+    generated = "" if token or is_local else secrets.token_urlsafe(24)
+    access = Access(token or generated, is_local, known_names(host_names))
+
+    def ready(url: str) -> None:
+        click.echo(f"cephfit serves {url}; end it with Ctrl-C")
+        if generated:
+            click.echo(f"token: {generated}")
+
+    serve(
+        store,
+        listen,
+        port,
+        access,
+        Limits(seconds=60 * max_minutes, memory_nbytes=max_memory),
+        most_nbytes=max_upload,
+        ready=ready,
+    )
+
+
+def _is_loopback(listen: str) -> bool:
+    """Raises:
+    HostError: it is not an address.
+    """
+    if listen == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(listen).is_loopback
+    except ValueError:
+        raise HostError(
+            f"{listen!r} is not an address",
+            where="--listen",
+            remedy="give an address such as 127.0.0.1 or 0.0.0.0",
+        ) from None

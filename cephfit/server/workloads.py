@@ -1,0 +1,207 @@
+"""The workloads of a running server: uploaded, profiled in the background, kept until the server ends."""
+
+import json
+import logging
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from cephfit.core.errors import CephfitError
+from cephfit.server.limited_process import Limits, Workers
+from cephfit.server.refused_error import RefusedError
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 2
+"""Worker processes that read traces at the same time, and as many that predict."""
+_WAITING = 16
+"""Uploads that may wait for a worker, or be on their way."""
+_KEPT = 200
+"""Workloads that are kept; the oldest are removed."""
+_PATIENCE_SECONDS = 60.0
+
+
+class WorkloadState(StrEnum):
+    """Where the profile of a workload is."""
+
+    QUEUED = "queued"
+    PROFILING = "profiling"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Workload:
+    """An uploaded workload.
+
+    Attributes:
+        id: random, part of the page's address.
+        folder: of this workload, in the folder of the server.
+        names: names of the files as the client gave them.
+        options: fields of the upload, as in ``workload_files.READ_OPTIONS``.
+        nbytes: of the files.
+        created_ns: wall clock, ns since the epoch.
+        error: why profiling failed; empty unless it did.
+        name: of the profile; of the first file until it is known.
+    """
+
+    id: str
+    folder: Path
+    names: list[str] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
+    nbytes: int = 0
+    created_ns: int = field(default_factory=time.time_ns)
+    state: WorkloadState = WorkloadState.QUEUED
+    error: str = ""
+    name: str = ""
+
+    @property
+    def files(self) -> Path:
+        """Folder of the uploaded files; removed once they have been read."""
+        return self.folder / "files"
+
+    @property
+    def profile(self) -> Path:
+        return self.folder / "profile.json"
+
+    @property
+    def description(self) -> Path:
+        """The description as HTML."""
+        return self.folder / "description.html"
+
+    @property
+    def baselines(self) -> Path:
+        """An uploaded CSV file of baselines; may not exist."""
+        return self.folder / "baselines.csv"
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state in (WorkloadState.READY, WorkloadState.FAILED)
+
+
+class Workloads:
+    """All workloads of a server. Safe to use from several threads.
+
+    Args:
+        folder: of the server; each workload has a folder in it.
+        limits: of each worker process.
+    """
+
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        self._folder = folder
+        self._workers = Workers(limits)
+        self._known: dict[str, Workload] = {}
+        self._lock = threading.Lock()
+        self._readers = ThreadPoolExecutor(_AT_ONCE, "profile")
+        self._predicting = threading.BoundedSemaphore(_AT_ONCE)
+        self._arriving = 0
+
+    def close(self) -> None:
+        """Stop reading and predicting."""
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._workers.close()
+
+    def all(self) -> list[Workload]:
+        """Return the workloads, newest first."""
+        with self._lock:
+            return list(reversed(self._known.values()))
+
+    def find(self, workload_id: str) -> Workload:
+        """Raises:
+        RefusedError: there is no such workload.
+        """
+        with self._lock:
+            found = self._known.get(workload_id)
+        if found is None:
+            raise RefusedError(
+                404,
+                "there is no such workload",
+                remedy="it was removed, or the server was restarted: upload it again",
+            )
+        return found
+
+    @contextmanager
+    def arriving(self) -> Iterator[Workload]:
+        """Yield a new workload with an empty folder for files; it is removed if the block raises an error.
+
+        Raises:
+            RefusedError: too many uploads wait.
+        """
+        with self._lock:
+            if self._arriving + sum(not w.is_settled for w in self._known.values()) >= _WAITING:
+                raise RefusedError(429, "too many uploads wait to be read", remedy="try again in a minute")
+            self._arriving += 1
+        new = Workload(secrets.token_hex(8), self._folder)
+        new.folder = self._folder / new.id
+        try:
+            new.files.mkdir(parents=True)
+            yield new
+        except BaseException:
+            shutil.rmtree(new.folder, ignore_errors=True)
+            raise
+        finally:
+            with self._lock:
+                self._arriving -= 1
+
+    def add(self, new: Workload) -> None:
+        """Keep a workload whose files have arrived, and read them in the background."""
+        new.name = new.name or new.options.get("name") or new.names[0]
+        with self._lock:
+            self._known[new.id] = new
+            old = [w for w in self._known.values() if w.is_settled]
+            surplus = old[: max(0, len(self._known) - _KEPT)]
+        for workload in surplus:
+            self.remove(workload)
+        self._readers.submit(self._read, new)
+
+    def remove(self, workload: Workload) -> None:
+        """Remove a workload and its files.
+
+        Raises:
+            RefusedError: it is being read.
+        """
+        with self._lock:
+            if not workload.is_settled:
+                raise RefusedError(409, "the workload is being read", remedy="remove it when it has been read")
+            self._known.pop(workload.id, None)
+        shutil.rmtree(workload.folder, ignore_errors=True)
+
+    def answer(self, workload: Workload, question: dict[str, Any]) -> dict[str, Any]:
+        """Predict in a worker process; return its document and its HTML. Blocks.
+
+        Raises:
+            RefusedError: the workload has no profile, the question cannot be answered, or the server is busy.
+        """
+        if workload.state is not WorkloadState.READY:
+            raise RefusedError(409, f"the workload is {workload.state}", remedy="wait until its state is ready")
+        if not self._predicting.acquire(timeout=_PATIENCE_SECONDS):
+            raise RefusedError(429, "too many predictions are running", remedy="try again in a minute")
+        try:
+            request = {"kind": "answer", "profile": str(workload.profile), "question": question}
+            return self._workers.run(request, workload.folder)
+        finally:
+            self._predicting.release()
+
+    def _read(self, workload: Workload) -> None:
+        workload.state = WorkloadState.PROFILING
+        request = {"kind": "profile", "folder": str(workload.files), "options": workload.options}
+        try:
+            found = self._workers.run(request, workload.folder)
+            workload.profile.write_text(json.dumps(found["profile"]), encoding="utf-8")
+            workload.description.write_text(found["html"], encoding="utf-8")
+            workload.name = found["profile"]["name"]
+        except CephfitError as error:
+            workload.error = str(error)
+        except Exception as error:  # otherwise the workload would be read for ever
+            _log.exception("workload %s", workload.id)
+            workload.error = f"it cannot be read: {type(error).__name__}"
+        finally:
+            shutil.rmtree(workload.files, ignore_errors=True)
+            workload.state = WorkloadState.FAILED if workload.error else WorkloadState.READY
