@@ -18,6 +18,7 @@ def backend_target(text: str, *, for_change: bool) -> Target:
     """
     from platformdirs import user_state_path
 
+    from cephfit.lab.cluster import Lab
     from cephfit.lab.devices.node_devices import NodeDevices
     from cephfit.lab.machine import require_root
     from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
@@ -28,9 +29,12 @@ def backend_target(text: str, *, for_change: bool) -> Target:
     word, _, lab = which.partition(":")
     require_root(f"a target {kind}")
     if word == "lab":
-        from cephfit.lab.backends.lab_backend import lab_backend
-
-        place = lab_backend(kind, lab or "default")
+        # The lock is that of the lab: two sweeps on its disks would disturb each other.
+        opened = Lab.open(lab or "default")
+        server, folder = opened.backend(kind), opened.folder / "target" / kind
+        place = ServerPlace(
+            server.address, server, folder, opened.folder / "target" / "lock", f"lab:{opened.name}"
+        )
     else:
         address = str(parse_iscsi(which) if kind == ISCSI else parse_nfs(which))
         folder = user_state_path("cephfit") / kind / hashlib.sha256(address.encode()).hexdigest()[:16]

@@ -41,8 +41,10 @@ class ExportsNodes(Protocol):
 class StorageServer(Protocol):
     """A server, as far as cephfit controls it. Options are those of ``protocol_options`` with ``is_of_server``."""
 
-    enter: Sequence[str]
-    """Command line that enters the server's network namespace; empty if this machine's network reaches it."""
+    @property
+    @abstractmethod
+    def enter(self) -> Sequence[str]:
+        """Command line that enters the server's network namespace; empty if this machine's network reaches it."""
 
     @abstractmethod
     def why_not(self, key: str) -> str:
@@ -90,12 +92,16 @@ class ExistingServer(StorageServer):
 
     Args:
         protocol: ``iscsi`` or ``nfs``.
-        enter: see ``StorageServer``.
+        enter: command line that enters the network in which the server is reached; empty for this machine's.
     """
 
     def __init__(self, protocol: str, *, enter: Sequence[str] = ()) -> None:
         self._protocol = protocol
-        self.enter = enter
+        self._enter = enter
+
+    @property
+    def enter(self) -> Sequence[str]:
+        return self._enter
 
     def why_not(self, key: str) -> str:
         return (
