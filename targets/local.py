@@ -17,6 +17,7 @@ from typing import Any
 from platformdirs import user_state_path
 
 from cephfit import __version__
+from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS
 from cephfit.ceph.hosts.host import HostRefusedError
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.core.errors import ClusterError, HostError, InputError
@@ -221,18 +222,23 @@ class LocalTarget(Target, JudgesConfigurations):
         }
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Return configurations with queue values that this kernel lacks.
+        """Return configurations with queue values that this kernel lacks, or with options of a storage protocol.
 
         Raises:
             InputError: a setting is one of Ceph, which this target does not have.
         """
         reasons: dict[str, tuple[str, ...]] = {}
         for configuration in configurations:
+            why = []
             for setting in configuration.settings:
+                if setting.scope in PROTOCOL_OPTIONS:
+                    why.append(f"{self._path} is of this machine: {setting.key} of {setting.scope} is not used")
+                    continue
                 self._refuse_ceph(configuration, setting)
-            missing = [s.key for s in configuration.settings if not self._queues.has(self._device(), s.key)]
-            if missing:
-                reasons[configuration.name] = tuple(f"{self._path} has no queue value {key}" for key in missing)
+                if not self._queues.has(self._device(), setting.key):
+                    why.append(f"{self._path} has no queue value {setting.key}")
+            if why:
+                reasons[configuration.name] = tuple(why)
         return reasons
 
     def apply(
