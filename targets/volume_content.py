@@ -1,11 +1,14 @@
 """The content of a file or block device that a sweep overwrites."""
 
+import mmap
 import os
 import subprocess
 from pathlib import Path
 
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.units import MIB, format_nbytes
+
+_BLOCK_NBYTES = 4096
 
 
 def fill_with_random(path: Path, nbytes: int) -> None:
@@ -38,6 +41,17 @@ def device_nbytes(device: Path) -> int:
     """Return the size of a block device."""
     with device.open("rb") as stream:
         return stream.seek(0, os.SEEK_END)
+
+
+def read_directly(device: Path, n_blocks: int) -> None:
+    """Read blocks of 4K from the beginning of a device, one after the other, past the page cache."""
+    descriptor = os.open(device, os.O_RDONLY | os.O_DIRECT)
+    try:
+        with mmap.mmap(-1, _BLOCK_NBYTES) as block:  # aligned, as direct I/O requires
+            for index in range(n_blocks):
+                os.preadv(descriptor, [block], index * _BLOCK_NBYTES)
+    finally:
+        os.close(descriptor)
 
 
 def require_empty(device: Path, *, where: str) -> None:

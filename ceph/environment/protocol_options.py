@@ -21,6 +21,7 @@ class ProtocolOption:
         is_size: the number is one of bytes, also written like 64K.
         least: smallest number.
         is_of_server: the server has it, not the client.
+        is_agreed: the client asks for it and the server agrees; a server of a lab is set to agree.
     """
 
     default: str
@@ -28,6 +29,7 @@ class ProtocolOption:
     is_size: bool = False
     least: int = 1
     is_of_server: bool = False
+    is_agreed: bool = False
 
     def text(self, value: Value) -> str:
         """Return a value in one form: ``65536`` for ``64K``, ``true`` for True.
@@ -51,7 +53,7 @@ _DIGESTS = ("none", "crc32c")
 
 PROTOCOL_OPTIONS: Mapping[str, Mapping[str, ProtocolOption]] = {
     ISCSI: {
-        "header_digest": ProtocolOption("none", _DIGESTS),
+        "header_digest": ProtocolOption("none", _DIGESTS, is_agreed=True),
         "data_digest": ProtocolOption("none", _DIGESTS),
         "sessions": ProtocolOption("1"),
         "queue_depth": ProtocolOption("128", is_of_server=True),

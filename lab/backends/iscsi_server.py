@@ -15,14 +15,15 @@ _IQN = "iqn.2026-01.io.github.cephfit:lab"
 _LUN = 1
 
 _PARAMETERS = {
+    "header_digest": "HeaderDigest",
     "queue_depth": "MaxQueueCmd",
     "immediate_data": "ImmediateData",
     "initial_r2t": "InitialR2T",
     "first_burst_length": "FirstBurstLength",
     "max_burst_length": "MaxBurstLength",
 }
-"""Option to the name of tgt's parameter (RFC 7143, section 13, except for the first)."""
-_WORDS = {"true": "Yes", "false": "No"}
+"""Option to the name of tgt's parameter (RFC 7143, section 13, except for MaxQueueCmd)."""
+_WORDS = {"true": "Yes", "false": "No", "none": "None", "crc32c": "CRC32C"}
 _SERVER_CACHE = "server_cache"
 
 

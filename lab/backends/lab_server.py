@@ -105,8 +105,9 @@ class LabServer(StorageServer, ABC):
 
     @classmethod
     def defaults(cls) -> dict[str, str]:
-        """Return the server's options with their defaults."""
-        return {key: o.default for key, o in PROTOCOL_OPTIONS[cls.protocol].items() if o.is_of_server}
+        """Return the options that the server has, with their defaults."""
+        options = PROTOCOL_OPTIONS[cls.protocol].items()
+        return {key: option.default for key, option in options if option.is_of_server or option.is_agreed}
 
     def stop(self) -> None:
         """Stop its daemons."""

@@ -71,6 +71,10 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
     def why_not_by_client(self, key: str, value: str) -> str:
         """Return why the client does not support a value; empty if it does."""
 
+    def in_effect(self, key: str, wanted: str, client: Client) -> str:
+        """Return the value of the client's option on its connection; ``wanted`` where it supports no other."""
+        return wanted
+
     @abstractmethod
     def _nodes(self, index: int, nbytes: int, options: Mapping[str, str]) -> list[dict[str, Any]]:
         """Return QEMU's block nodes of a client's volume."""
@@ -113,10 +117,10 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
         if why := self.unsupported([configuration]).get(configuration.name):
             raise ClusterError("; ".join(why), where=f"configuration {configuration.name} on {self.name}")
         options = self._options(configuration)
-        of_server = {key: text for key, text in options.items() if self._option(key).is_of_server}
-        if any(self._server.read_back().get(key) != text for key, text in of_server.items()):
+        now = self._server.read_back()
+        if any(key in now and now[key] != text for key, text in options.items()):
             self._detach()  # options of a server apply to new connections
-            self._server.configure(of_server)
+            self._server.configure({key: text for key, text in options.items() if key in now})
         self._require_volumes(n_clients, volume_nbytes)
         self._attach(n_clients, volume_nbytes, options)
         if fill:
@@ -253,12 +257,15 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
         """Return where to value, and a sentence if the setting did not take effect."""
         option = self._option(setting.key)
         wanted = option.text(setting.value)
-        if not option.is_of_server:
-            # The daemon runs with the options of its nodes, or it would not have been attached.
-            return {client.name: wanted for client in self._clients}, []
-        got = self._server.read_back().get(setting.key, "absent")
-        wrong = [] if got == wanted else [f"the server has {setting.key} = {got}, not {wanted}"]
-        return {"server": got}, wrong
+        values: dict[str, Value] = {}
+        if option.is_of_server:
+            values["server"] = self._server.read_back().get(setting.key, "absent")
+        else:
+            values.update({c.name: self.in_effect(setting.key, wanted, c) for c in self._clients})
+        wrong = [
+            f"{place} has {setting.key} = {got}, not {wanted}" for place, got in values.items() if got != wanted
+        ]
+        return values, wrong
 
 
 def _qemu_version() -> str:

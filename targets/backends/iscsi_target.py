@@ -1,21 +1,28 @@
 """A logical unit of an iSCSI server as a target; client i has the bytes from i times the volume's size."""
 
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cephfit.ceph.environment.protocol_options import ISCSI
-from cephfit.core.errors import InputError
+from cephfit.core.errors import InputError, LackingError
+from cephfit.core.protocols import Client
 from cephfit.core.units import format_nbytes
 from cephfit.targets.backends.backend_target import NODE, BackendTarget
 from cephfit.targets.backends.storage_server import ExportsNodes, ServerPlace
-from cephfit.targets.volume_content import device_nbytes, require_empty
+from cephfit.targets.volume_content import device_nbytes, read_directly, require_empty
 
 _URL = re.compile(r"(?://)?(?P<host>\[[0-9a-fA-F:]+\]|[^/:@\s]+)(:(?P<port>\d+))?/(?P<iqn>[^/\s]+)/(?P<lun>\d+)")
 _PORT = 3260
 _PROBE = "probe"
 _UNIT = "unit"
+_N_READS = 10
+_TRIES = 3
+_COMMAND_NBYTES = 48
+"""Header of a SCSI command (RFC 7143, section 11.2)."""
+_WITH_DIGEST_NBYTES = _COMMAND_NBYTES + 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,28 @@ class IscsiTarget(BackendTarget):
                 "QEMU's driver opens one session for each client"
             )
         return ""
+
+    def in_effect(self, key: str, wanted: str, client: Client) -> str:
+        """As ``BackendTarget.in_effect``; of a header digest, by what the connection sends for each read."""
+        if key != "header_digest" or client.device is None:
+            return wanted
+        for _ in range(_TRIES):
+            before = self._sent_nbytes()
+            read_directly(client.device, _N_READS)
+            sent = self._sent_nbytes() - before
+            # Other commands, such as the driver's regular NOP, have the same size.
+            if sent and (sent % _COMMAND_NBYTES == 0) != (sent % _WITH_DIGEST_NBYTES == 0):
+                return "none" if sent % _COMMAND_NBYTES == 0 else "crc32c"
+        return "unknown"
+
+    def _sent_nbytes(self) -> int:
+        """Return what all connections from this machine to the portal have sent."""
+        argv = [*self._server.enter, "ss", "-tinHO", "dst", self._address.portal]
+        try:
+            sockets = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10).stdout
+        except FileNotFoundError:
+            raise LackingError("ss: not found", remedy="apt install iproute2") from None
+        return sum(map(int, re.findall(r"bytes_sent:(\d+)", sockets)))
 
     def _unit(self, options: Mapping[str, str], name: str) -> dict[str, Any]:
         return {

@@ -36,10 +36,11 @@ class _Stat(ctypes.Structure):
 class _Space(ctypes.Structure):
     """``struct statvfs`` of 64-bit Linux."""
 
-    _fields_ = [
-        (name, ctypes.c_ulong)
-        for name in ("bsize", "frsize", "blocks", "bfree", "bavail", "files", "ffree", "favail", "fsid", "flag")
-    ] + [("namemax", ctypes.c_ulong), ("spare", ctypes.c_int * 6)]
+    _fields_ = (
+        *((name, ctypes.c_ulong) for name in ("bsize", "frsize", "blocks", "bfree", "bavail", "files", "ffree")),
+        *((name, ctypes.c_ulong) for name in ("favail", "fsid", "flag", "namemax")),
+        ("spare", ctypes.c_int * 6),
+    )
 
 
 class NfsFiles:

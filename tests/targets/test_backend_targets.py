@@ -34,6 +34,7 @@ SERVER_CACHE = Configuration(
     "cache",
     (
         setting("iscsi", "first_burst_length", "128K"),
+        setting("iscsi", "header_digest", "crc32c"),
         setting("iscsi", "immediate_data", False),
         setting("iscsi", "queue_depth", 4),
         setting("iscsi", "server_cache", True),
@@ -53,6 +54,8 @@ class _OnServer(TargetContract):
     @pytest.fixture
     def server(self, tmp_path: Path, loop_device: Callable[[int], Path]) -> Iterator[LabServer]:
         with server_on(self.protocol, tmp_path, loop_device(_DISK_NBYTES)) as server:
+            if self.existing and self.protocol == "iscsi":
+                server.configure({"header_digest": "crc32c"})  # as an administrator would
             yield server
 
     @pytest.fixture
@@ -93,6 +96,13 @@ class TestExistingIscsi(_OnServer):
             for index in range(2):
                 disk.seek(index * VOLUME_NBYTES)
                 assert disk.read(4096) == bytes([65 + index]) * 4096
+
+    def test_a_digest_that_the_server_does_not_agree_to_is_a_mismatch(self, target: Any, server: Any) -> None:
+        assert target.apply(DIGEST, n_clients=2, volume_nbytes=VOLUME_NBYTES).ok
+        target.reset()
+        server.configure({"header_digest": "none"})
+        refused = target.apply(DIGEST, n_clients=2, volume_nbytes=VOLUME_NBYTES)
+        assert refused.mismatches == tuple(f"c{i} has header_digest = none, not crc32c" for i in range(2))
 
     def test_a_unit_with_content_is_refused(self, harness: Harness, server: Any) -> None:
         subprocess.run(("mkswap", str(server._device())), check=True, capture_output=True)
