@@ -8,7 +8,6 @@ from typing import ClassVar
 from cephfit.ceph.environment.protocol_options import ISCSI
 from cephfit.lab.backends.lab_server import LabServer, why_not_answering
 from cephfit.lab.machine import run
-from cephfit.measure.counters.block_device import flush_buffers
 
 _PORTAL = "127.0.0.1:3260"
 _IQN = "iqn.2026-01.io.github.cephfit:lab"
@@ -89,11 +88,7 @@ class IscsiServer(LabServer):
         return values
 
     def drop_caches(self) -> None:
-        descriptor = os.open(self._device(), os.O_RDONLY)
-        try:
-            flush_buffers(descriptor)
-        finally:
-            os.close(descriptor)
+        run(["blockdev", "--flushbufs", str(self._device())])
 
     def clear(self) -> None:
         self._discard()

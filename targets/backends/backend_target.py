@@ -169,7 +169,6 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
         return Health(ok=not reasons, reasons=tuple(reasons))
 
     def reset(self) -> None:
-        self._queues.restore()
         self._detach()
         if not self._server.problem():
             self._server.configure({})
@@ -192,6 +191,7 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
     # Volumes.
 
     def _attach(self, n_clients: int, nbytes: int, options: Mapping[str, str]) -> None:
+        self._queues.restore()  # before another program gets a device of the same number
         for client in self._clients[n_clients:]:
             self._devices.detach(client.name, folder=self._folder)
         clients = []
@@ -208,6 +208,7 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
 
     def _detach(self) -> None:
         self._clients = ()
+        self._queues.restore()
         self._devices.detach_all(self._folder)
 
     def _fill(self, nbytes: int) -> None:
@@ -247,7 +248,9 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
             known = self._queues.has(Path("loop0"), setting.key)
             return "" if known else f"this kernel has no queue value {setting.key} of loop devices"
         if setting.partition is not Partition.GREATER or setting.scope != self.protocol:
-            return f"{setting.partition}/{setting.scope} does not exist on {self.protocol}: {setting.key}"
+            return (
+                f"{setting.key} of {setting.partition}/{setting.scope} does not exist on a target {self.protocol}"
+            )
         option = self._option(setting.key)
         if option.is_of_server:
             return self._server.why_not(setting.key)

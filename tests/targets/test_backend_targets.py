@@ -131,7 +131,7 @@ class TestExistingIscsi(_OnServer):
             ),
         )
         (why,) = target.unsupported([DEFAULT, many]).values()
-        assert [sentence.split()[0] for sentence in why] == ["data", "queue_depth", "several", "pool/pool"]
+        assert [sentence.split()[0] for sentence in why] == ["data", "queue_depth", "several", "size"]
         assert "libiscsi" in why[0]
         assert "only of a lab's server" in why[1]
         with pytest.raises(ClusterError, match="libiscsi"):
