@@ -42,7 +42,6 @@ class IscsiServer(LabServer):
         return {"TGT_IPC_SOCKET": str(self._network.folder / "run" / "tgtd")}
 
     def _ask(self, mode: str, operation: str, *words: str) -> str:
-        # Target 1 always: the list of all targets needs none.
         return run(
             ["tgtadm", "--lld", "iscsi", "--mode", mode, "--op", operation, *words],
             environment={**os.environ, **self._environment},

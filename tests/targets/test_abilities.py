@@ -30,9 +30,13 @@ CLOUD = {
 }
 SIMULATION = {"BringsEngine", "JudgesConfigurations", "EstimatesStepTimes", "ChecksSweep", "WarnsOfSettings"}
 LOCAL = {"JudgesConfigurations"}
+BACKEND = {"JudgesConfigurations", "MayKeepCaches"}
 
 TARGETS = {
     "lab.lab_target.LabTarget": CEPH,
+    "targets.backends.backend_target.BackendTarget": BACKEND,
+    "targets.backends.iscsi_target.IscsiTarget": BACKEND,
+    "targets.backends.nfs_target.NfsTarget": BACKEND,
     "targets.ceph.ceph_target.CephTarget": CEPH,
     "targets.ceph.existing_cluster.ExistingClusterTarget": CEPH,
     "targets.local.LocalTarget": LOCAL,
