@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from cephfit.ceph.environment.protocol_options import ISCSI
+from cephfit.lab import processes
 from cephfit.lab.backends.lab_server import LabServer, why_not_answering
 from cephfit.lab.machine import run
 
@@ -59,6 +60,10 @@ class IscsiServer(LabServer):
         self._ask("target", "new", "--tid", "1", "-T", _IQN)
         self.configure(self.defaults())
         self._ask("target", "bind", "--tid", "1", "-I", "ALL")
+
+    def stop(self) -> None:
+        """Kill tgtd, which ignores SIGTERM while it has a target; all data is on disk or in the kernel."""
+        processes.kill([pid for name in self.daemons if (pid := self._network.pid(name)) is not None])
 
     def configure(self, options: Mapping[str, str]) -> None:
         wanted = {**self.defaults(), **options}
