@@ -70,7 +70,7 @@ class IscsiTarget(BackendTarget):
     """One logical unit.
 
     It is refused if blkid recognises its content, unless cephfit wrote it. A unit is recognised by its target's
-    name, which is unique in the world (RFC 7143, section 4.2.7), its number and its size.
+    name, which is unique in the world (RFC 7143, section 4.2.7), and its number: ``reset`` ends that.
     """
 
     protocol = ISCSI
