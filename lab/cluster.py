@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
-from cephfit.core.errors import CephfitError, HostError
+from cephfit.core.errors import CephfitError, HostError, InputError
 from cephfit.core.protocols import NullProgress, Progress
 from cephfit.lab import registry, removal
+from cephfit.lab.backends.lab_server import LabServer
 from cephfit.lab.bootstrap import make_first_pool
 from cephfit.lab.ceph_daemons import MGR, MON, osd_name
+from cephfit.lab.devices.disks import device_number
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_creation import make_lab, open_cloud
 from cephfit.lab.lab_spec import LabSpec
-from cephfit.lab.lab_status import LabStatus, ask_health
+from cephfit.lab.lab_status import BackendState, LabStatus, ask_health
 from cephfit.lab.machine import require_aio, require_root
 from cephfit.lab.network.client_network import ClientNetwork
 from cephfit.lab.osds.osd_creation import OsdMaker, recreate
@@ -171,6 +173,21 @@ class Lab:
         """The network of its clients; None if they share that of this machine."""
         return self._parts.client_network
 
+    def backend(self, protocol: str) -> LabServer:
+        """Return the server of a back end.
+
+        Raises:
+            InputError: the lab has none of this protocol.
+        """
+        server = next((s for s in self._parts.backends.servers if s.protocol == protocol), None)
+        if server is None:
+            raise InputError(
+                f"the lab {self.name} has no back end {protocol}",
+                where=f"--target {protocol}:lab:{self.name}",
+                remedy=f"create a lab that has one: cephfit lab up --name NAME --with {protocol}",
+            )
+        return server
+
     def osd_ids(self) -> tuple[int, ...]:
         return self._parts.osd_ids()
 
@@ -205,6 +222,8 @@ class Lab:
                 parts.daemons.start_all([MGR, *map(osd_name, self.osd_ids())])
                 with parts.connection() as admin:
                     parts.await_whole(admin)
+                parts.backends.start()
+            parts.place(throttle)
             if parts.client_network is not None:
                 parts.client_network.start()
             if (cloud := self.cloud) is not None:
@@ -216,6 +235,7 @@ class Lab:
         with registry.working_on(self.folder):
             if (cloud := self.cloud) is not None:
                 cloud.stop()
+            self._parts.backends.stop()
             daemons = self._parts.daemons
             daemons.stop_all(map(osd_name, self.osd_ids()))
             daemons.stop_all([MGR])
@@ -318,7 +338,8 @@ class Lab:
     def _status(self) -> LabStatus:
         started = time.monotonic()
         parts = self._parts
-        daemons = tuple(parts.daemons.state(name) for name in parts.daemon_names())
+        names = (*parts.daemon_names(), *parts.backends.daemon_names())
+        daemons = tuple(parts.daemons.state(name) for name in names)
         if self._record.ready and parts.disks.all_attached():
             self.reassert_limits()
         health, checks, pgs = ask_health(self.conf, daemons[0])
@@ -334,7 +355,19 @@ class Lab:
             checks=checks,
             pgs=pgs,
             daemons=daemons,
+            backends=self._backend_states(),
             osd_disks=parts.disks.states(find_throttle(self.folder)),
             openstack=cloud.status() if cloud else None,
             seconds=time.monotonic() - started,
         )
+
+    def _backend_states(self) -> tuple[BackendState, ...]:
+        servers = {server.protocol: server for server in self._parts.backends.servers}
+        throttle = find_throttle(self.folder)
+        states = []
+        for name in self.spec.backends:
+            device = self._parts.disks.backend_device(name)
+            target = f"{name}:lab:{self.name}" if name in servers else f"{name}:{device}"
+            limits = throttle.limits(device_number(device))
+            states.append(BackendState(name, target, str(device), limits))
+        return tuple(states)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cephfit.core.protocols import Progress
 from cephfit.lab import bootstrap, registry, removal
+from cephfit.lab.backends.lab_backend import require_servers
 from cephfit.lab.devices import disks
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_spec import LabSpec
@@ -82,6 +83,7 @@ def make_lab(
         Its folder and journal.
     """
     require_programs(*_PROGRAMS)
+    require_servers(spec.backends)
     if openstack:
         require_packages()
         require_links()
@@ -99,7 +101,7 @@ def make_lab(
                 )
                 record.write(place)
             parts = LabParts(place, record)
-            progress.start(f"lab {name}", bootstrap.N_STEPS + 1 + more.n_steps)
+            progress.start(f"lab {name}", bootstrap.N_STEPS + 1 + bool(spec.backends) + more.n_steps)
             _make(parts, throttle, progress)
             progress.done()
             return place, parts.record
@@ -129,6 +131,11 @@ def _make(parts: LabParts, throttle: Throttle, progress: Progress) -> None:
     with parts.connection() as admin:
         parts.await_whole(admin)
     progress.advance(detail="all PGs active+clean")
+    if parts.spec.backends:
+        with parts.full_speed():
+            parts.backends.start()
+        parts.place(throttle)
+        progress.advance(detail="back ends")
     if parts.client_network is not None:
         parts.client_network.start()
     if parts.record.more_ports:

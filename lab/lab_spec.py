@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cephfit.ceph.environment.osd_store import OsdStore
+from cephfit.core.errors import InputError
 from cephfit.core.units import GIB, MIB
 
 
@@ -72,6 +73,27 @@ def _default_options() -> dict[str, dict[str, str]]:
     }
 
 
+BACKENDS = ("iscsi", "nfs", "local")
+"""What a lab may have next to Ceph, each on a separate disk: iSCSI server, NFS server, the disk alone."""
+BACKEND_CLASS = "hdd"
+"""Device class whose limits the disks of back ends have: that of the lab's first pool."""
+
+
+def parse_backends(text: str) -> tuple[str, ...]:
+    """Read names of back ends, separated by commas.
+
+    Raises:
+        InputError: there is no such back end.
+    """
+    names = tuple(dict.fromkeys(name for word in text.split(",") if (name := word.strip())))
+    for name in names:
+        if name not in BACKENDS:
+            raise InputError(
+                f"a lab has no back end {name!r}", where="--with", remedy=f"choose from: {', '.join(BACKENDS)}"
+            )
+    return names
+
+
 @dataclass(frozen=True, slots=True)
 class LabSpec:
     """The shape of a lab.
@@ -87,6 +109,7 @@ class LabSpec:
         free_nbytes: required free space on the folder's disk at creation.
         stores: object store of the OSDs of a device class; BlueStore by default.
         client_network: clients are in a network of their own, whose distance can be set (``lab/network``).
+        backends: of ``BACKENDS``.
     """
 
     n_hosts: int = 2
@@ -103,6 +126,7 @@ class LabSpec:
     free_nbytes: int = 4 * GIB
     stores: Mapping[str, OsdStore] = field(default_factory=dict)
     client_network: bool = False
+    backends: tuple[str, ...] = ()
 
     @property
     def osds(self) -> tuple[tuple[int, str], ...]:
@@ -120,4 +144,5 @@ class LabSpec:
     def from_json(cls, document: Mapping[str, Any]) -> "LabSpec":
         limits = {name: DiskLimits(**values) for name, values in document["limits"].items()}
         stores = {name: OsdStore(**values) for name, values in document.get("stores", {}).items()}
-        return cls(**{**document, "limits": limits, "stores": stores})
+        backends = tuple(document.get("backends", ()))
+        return cls(**{**document, "limits": limits, "stores": stores, "backends": backends})

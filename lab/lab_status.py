@@ -35,6 +35,23 @@ class OsdDisk:
 
 
 @dataclass(frozen=True, slots=True)
+class BackendState:
+    """The current state of a back end.
+
+    Attributes:
+        name: ``iscsi``, ``nfs`` or ``local``.
+        target: as ``--target`` takes it.
+        device: its disk.
+        limits: current limits; None if the disk is not throttled.
+    """
+
+    name: str
+    target: str
+    device: str
+    limits: DiskLimits | None
+
+
+@dataclass(frozen=True, slots=True)
 class LabStatus:
     """The current state of a lab.
 
@@ -51,6 +68,7 @@ class LabStatus:
         daemons: all daemons, including dead ones.
         osd_disks: by OSD id.
         seconds: duration of the query.
+        backends: what it has next to Ceph.
         openstack: status of its OpenStack; None if there is none.
     """
 
@@ -66,6 +84,7 @@ class LabStatus:
     daemons: tuple[DaemonState, ...]
     osd_disks: tuple[OsdDisk, ...]
     seconds: float
+    backends: tuple[BackendState, ...] = ()
     openstack: CloudStatus | None = None
 
     @property

@@ -10,6 +10,7 @@ from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import CephAdmin
 from cephfit.core.waiting import wait_until_clear
+from cephfit.lab.backends.lab_backend import LabBackends
 from cephfit.lab.ceph_daemons import MGR, MON, Daemons, osd_name
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.network.client_network import ClientNetwork
@@ -133,6 +134,7 @@ class LabParts:
         self.daemons = Daemons(folder, self.conf)
         self.disks = OsdDisks(record.name, folder, record.spec)
         self.client_network = ClientNetwork(folder, record.mon_port) if record.spec.client_network else None
+        self.backends = LabBackends(record.name, folder, record.spec, self.disks)
 
     @property
     def record(self) -> Record:
@@ -160,8 +162,9 @@ class LabParts:
                 self.disks.reconnect(osd, self.record.store(osd), throttle)
 
     def place(self, throttle: Throttle) -> None:
-        """Move the running OSDs into the control group of the limits."""
-        throttle.place(pid for osd in self.osd_ids() if (pid := self.daemons.pid(osd_name(osd))) is not None)
+        """Move the running OSDs and servers of back ends into the control group of the limits."""
+        names = (*map(osd_name, self.osd_ids()), *self.backends.daemon_names())
+        throttle.place(pid for name in names if (pid := self.daemons.pid(name)) is not None)
 
     def slow_down(self, throttle: Throttle) -> None:
         """Set all limits."""

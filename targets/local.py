@@ -9,7 +9,6 @@ import hashlib
 import os
 import platform
 import stat
-import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,17 +17,19 @@ from typing import Any
 from platformdirs import user_state_path
 
 from cephfit import __version__
+from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS
 from cephfit.ceph.hosts.host import HostRefusedError
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.core.errors import ClusterError, HostError, InputError
 from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import Applied, Client, Health, Target
 from cephfit.core.target_lock import TargetLock
-from cephfit.core.units import MIB, format_nbytes
+from cephfit.core.units import format_nbytes
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.measure.counters.block_device import flush_buffers
 from cephfit.measure.fio.fio_job import escaped_filename
 from cephfit.targets.abilities import JudgesConfigurations
+from cephfit.targets.volume_content import fill_with_random, require_empty
 
 _SYSFS = "sysfs"
 _SYS_BLOCK = Path("/sys/block")
@@ -221,18 +222,23 @@ class LocalTarget(Target, JudgesConfigurations):
         }
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Return configurations with queue values that this kernel lacks.
+        """Return configurations with queue values that this kernel lacks, or with options of a storage protocol.
 
         Raises:
             InputError: a setting is one of Ceph, which this target does not have.
         """
         reasons: dict[str, tuple[str, ...]] = {}
         for configuration in configurations:
+            why = []
             for setting in configuration.settings:
+                if setting.scope in PROTOCOL_OPTIONS:
+                    why.append(f"{self._path} is of this machine: {setting.key} of {setting.scope} is not used")
+                    continue
                 self._refuse_ceph(configuration, setting)
-            missing = [s.key for s in configuration.settings if not self._queues.has(self._device(), s.key)]
-            if missing:
-                reasons[configuration.name] = tuple(f"{self._path} has no queue value {key}" for key in missing)
+                if not self._queues.has(self._device(), setting.key):
+                    why.append(f"{self._path} has no queue value {setting.key}")
+            if why:
+                reasons[configuration.name] = tuple(why)
         return reasons
 
     def apply(
@@ -321,11 +327,11 @@ class LocalTarget(Target, JudgesConfigurations):
             self._journal.forget(_FILLED, str(self._path))
             self._journal.note(_CREATED, str(self._path), None)
         if not fill and not self._path.exists():
-            self._fill(0)
+            fill_with_random(self._path, 0)
             os.truncate(self._path, nbytes)
         elif fill and self._filled_nbytes() < nbytes:
             self._journal.forget(_FILLED, str(self._path))
-            self._fill(nbytes)
+            fill_with_random(self._path, nbytes)
             self._journal.note(_FILLED, str(self._path), {"nbytes": nbytes, "disk": self._identity()})
 
     def _filled_nbytes(self) -> int:
@@ -339,23 +345,6 @@ class LocalTarget(Target, JudgesConfigurations):
 
     def _identity(self) -> str:
         return identity_of(self._path) if self._is_device() else ""
-
-    def _fill(self, nbytes: int) -> None:
-        """Write random bytes, which cannot be compressed, and flush them to the disk."""
-        try:
-            descriptor = os.open(self._path, os.O_WRONLY | (0 if self._is_device() else os.O_CREAT), 0o600)
-            with os.fdopen(descriptor, "wb", buffering=0) as file:
-                for start in range(0, nbytes, MIB):
-                    block = memoryview(os.urandom(min(MIB, nbytes - start)))
-                    while block:
-                        block = block[file.write(block) :]
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise HostError(
-                f"cannot fill {format_nbytes(nbytes)}: {error.strerror}",
-                where=str(self._path),
-                remedy="free disk space or use smaller volumes, then run the same command again",
-            ) from None
 
     def _require_free_device(self, nbytes: int) -> None:
         try:
@@ -378,16 +367,7 @@ class LocalTarget(Target, JudgesConfigurations):
                 remedy="use a larger device, smaller volumes or fewer clients",
             )
         if not self._filled_nbytes():
-            probe = subprocess.run(
-                ("blkid", "--probe", str(self._path)), capture_output=True, text=True, check=False, timeout=60
-            )
-            # 2 means that blkid found nothing; any other code forbids overwriting.
-            if probe.returncode != 2:
-                raise InputError(
-                    f"the device is not empty: {probe.stdout.strip() or probe.stderr.strip()}",
-                    where=self.name,
-                    remedy="a sweep overwrites it: if its content is not needed, run wipefs --all on it first",
-                )
+            require_empty(self._path, where=self.name)
 
     def _refuse_ceph(self, configuration: Configuration, setting: Setting) -> None:
         if setting.partition is not Partition.GREATER or setting.scope != "client_disk" or not self._is_device():

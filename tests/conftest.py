@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cephfit.core.errors import CephfitError, HostError
+from cephfit.lab.backends.lab_backend import require_servers
+from cephfit.lab.lab_spec import BACKENDS
 from cephfit.lab.machine import find_program
 from cephfit.lab.openstack.network import require_links
 from cephfit.lab.openstack.packages import require_packages
@@ -48,6 +50,11 @@ def _lacking(marker: str) -> str:
     if marker == "ceph":
         missing = [program for program in _CEPH_PROGRAMS if find_program(program) is None]
         return f"needs {', '.join(missing)}" if missing else ""
+    if marker == "backends":
+        try:
+            require_servers(BACKENDS)
+        except HostError as error:
+            return str(error)
     if marker == "postgres":
         try:
             find_binaries()
@@ -62,7 +69,7 @@ def _lacking(marker: str) -> str:
     return ""
 
 
-_OF_DAEMONS = ("root", "ceph", "fio", "postgres")
+_OF_DAEMONS = ("root", "ceph", "fio", "postgres", "backends")
 _OF_MACHINE = ("tests/ceph/", "tests/lab/", "tests/targets/", "tests/traces/test_capture.py")
 
 
@@ -95,7 +102,7 @@ def _begins_early(item: pytest.Item) -> tuple[float, bool]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     reasons = [
         reason
-        for marker in ("root", "ceph", "fio", "postgres", "openstack")
+        for marker in ("root", "ceph", "fio", "postgres", "backends", "openstack")
         if item.get_closest_marker(marker)
         for reason in [_lacking(marker)]
         if reason

@@ -14,6 +14,7 @@ from cephfit.ceph.environment.kernel_locks import LINK, KernelLocks
 from cephfit.ceph.environment.kernel_values import HostFile, HostFiles, choices
 from cephfit.ceph.environment.network_emulation import ClientPath, Emulation, Emulations, emulation_of
 from cephfit.ceph.environment.osd_hosts import OsdPlace
+from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS
 from cephfit.ceph.environment.scopes import (
     CLIENT_DISK,
     CLIENT_NETWORK,
@@ -81,6 +82,8 @@ class HostSettings:
 
     def why_not(self, setting: Setting) -> str:
         base = base_scope(setting.scope)
+        if base in PROTOCOL_OPTIONS:
+            return f"clients reach a Ceph cluster without {base}; measure it with --target {base}:..."
         if base == CLIENT_DISK:
             return self._why_not_client_disk(setting)
         if base == CLIENT_NETWORK:

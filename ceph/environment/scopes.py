@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cephfit.ceph.admin.daemons import Daemon, rank, strongest
 from cephfit.ceph.environment.osd_store import STORE_KEYS, fault_of_store
+from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS, fault_of_protocol_value
 from cephfit.core.values.configuration import Setting, Value
 
 OSD_DISK = "osd_disk"
@@ -21,7 +22,7 @@ CLIENT_NETWORK = "client_network"
 OSD_STORE = "osd_store"
 """The layout of the OSDs' disks; a different layout requires new OSDs."""
 
-GREATER_SCOPES = (OSD_DISK, CLIENT_DISK, OSD_HOST, NETWORK, CLIENT_NETWORK, OSD_STORE)
+GREATER_SCOPES = (OSD_DISK, CLIENT_DISK, OSD_HOST, NETWORK, CLIENT_NETWORK, OSD_STORE, *PROTOCOL_OPTIONS)
 CPU_GOVERNOR = "cpu_governor"
 MTU = "mtu"
 LOSS_PCT = "loss_pct"
@@ -33,6 +34,7 @@ _KEYS: Mapping[str, Sequence[str]] = {
     NETWORK: (MTU, *EMULATION_KEYS),
     CLIENT_NETWORK: EMULATION_KEYS,
     OSD_STORE: STORE_KEYS,
+    **{scope: tuple(options) for scope, options in PROTOCOL_OPTIONS.items()},
 }
 """Keys of scopes with a fixed set; the kernel has too many keys of the others to list."""
 _MASK = re.compile(r"(class|host|osd|root|rack|row|room|datacenter):[A-Za-z0-9_.-]+")
@@ -51,6 +53,8 @@ def fault_of_scope(scope: str) -> str:
         return f"{base!r} is not a scope of the greater environment"
     if slash and base in (CLIENT_DISK, CLIENT_NETWORK):
         return f"{base} takes no mask: all clients are equal"
+    if slash and base in PROTOCOL_OPTIONS:
+        return f"{base} takes no mask: it is the protocol of all clients"
     if slash and not _MASK.fullmatch(mask):
         return f"{mask!r} is not a mask: write it like class:hdd, host:NAME or osd:3"
     return ""
@@ -77,6 +81,8 @@ def fault_of_value(scope: str, key: str, value: Value) -> str:
     base = base_scope(scope)
     if base == OSD_STORE:
         return fault_of_store(key, value)
+    if base in PROTOCOL_OPTIONS:
+        return fault_of_protocol_value(base, key, value)
     if base not in (NETWORK, CLIENT_NETWORK):
         return ""
     try:

@@ -394,7 +394,7 @@ def run_sweep(
     Args:
         sweep: path of a sweep file, or the name of a bundled one, such as ``quick``.
         target: where to measure: ``sim``, ``lab``, ``lab:NAME``, ``ceph``, ``ceph:NAME``, ``local:/PATH``,
-            ``openstack:CLOUD,...``.
+            ``iscsi://HOST/IQN/LUN``, ``nfs://HOST/EXPORT``, ``iscsi:lab``, ``openstack:CLOUD,...``.
         store: path or URL of the store; it is created if it does not exist.
         profile: file of the workload's profile, for sweeps that race or search for one.
         model: that predicts it; None: ``waiting``.

@@ -1,4 +1,5 @@
-"""Open a target by its name: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `openstack:CLOUD`."""
+"""Open a target by its name: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `iscsi:...`, `nfs:...`,
+`openstack:CLOUD`."""
 
 import os
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.optional_modules import install_command, optional_module
 from cephfit.core.protocols import Progress, Target
+from cephfit.operations.backend_choice import BACKENDS, backend_target
 from cephfit.operations.cluster_options import ClusterOptions, is_existing_cluster
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ def open_target(
             /etc/ceph/ceph.conf), ``ceph:NAME`` (of /etc/ceph/NAME.conf), all of these also with
             ``,settings=store|conf|injectargs`` and those of ``ceph`` with ``,osd_conf=/path``; ``sim``,
             ``sim:noise=0.05,...``,
-            ``local:/path/of/file``, ``openstack:CLOUD,flavor=NAME,volume_type=NAME,...``.
+            ``local:/path/of/file``, ``iscsi://HOST:PORT/IQN/LUN``, ``nfs://HOST/EXPORT``, ``iscsi:lab`` or
+            ``nfs:lab:NAME`` (the server of a lab), ``openstack:CLOUD,flavor=NAME,volume_type=NAME,...``.
         for_change: whether the caller will apply configurations or reset; takes the target's lock.
         progress: shows long operations.
         ioengine: fio's engine, if fio will run: ``rbd`` opens images itself, all others need block devices.
@@ -91,12 +94,14 @@ def open_target(
         from cephfit.targets.local import local_target
 
         return local_target(text, for_change=for_change)
+    if kind in BACKENDS:
+        return backend_target(text, for_change=for_change)
     if kind == "openstack":
         return _cloud_target(text, cluster, for_change=for_change, progress=progress)
     raise InputError(
         f"there is no target {text!r}",
         remedy="targets are lab, lab:NAME, lab:/its/folder, ceph, ceph:NAME, sim, local:/path/of/file, "
-        "openstack:CLOUD",
+        "iscsi://HOST/IQN/LUN, nfs://HOST/EXPORT, iscsi:lab, nfs:lab, openstack:CLOUD",
     )
 
 

@@ -29,9 +29,13 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), text)
 
 
-def mounts() -> Iterator[Mount]:
-    """Yield all mounts, in mount order."""
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+def mounts(process: int | str = "self") -> Iterator[Mount]:
+    """Yield all mounts, in mount order.
+
+    Args:
+        process: whose mount namespace is read.
+    """
+    for line in Path(f"/proc/{process}/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         fields, kind_source_options = before.split(), after.split(" ")
         yield Mount(

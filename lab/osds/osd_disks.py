@@ -1,4 +1,4 @@
-"""The disks of a lab's OSDs: sparse files, loop devices, their kernel attributes and limits."""
+"""The disks of a lab's OSDs and back ends: sparse files, loop devices, their kernel attributes and limits."""
 
 import fcntl
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from cephfit.core.units import GIB, MIB
 from cephfit.lab.ceph_daemons import osd_name
 from cephfit.lab.devices import disks
 from cephfit.lab.devices.throttle import Throttle
-from cephfit.lab.lab_spec import LabSpec
+from cephfit.lab.lab_spec import BACKEND_CLASS, LabSpec
 from cephfit.lab.lab_status import OsdDisk
 from cephfit.lab.osds.osd_layout import reconnect
 
@@ -57,16 +57,40 @@ class OsdDisks:
             )
         return device
 
+    def backend_device(self, backend: str) -> Path:
+        """Return the block device of a back end.
+
+        Raises:
+            ClusterError: it is not attached.
+        """
+        device = next(iter(disks.loops_of(self._backend_image(backend))), None)
+        if device is None:
+            raise ClusterError(
+                f"the disk of the back end {backend} is not attached",
+                where=f"lab {self._lab}",
+                remedy=f"start the lab: cephfit lab start --name {self._lab}",
+            )
+        return device
+
+    def _backend_image(self, backend: str) -> Path:
+        return self._folder / f"backend.{backend}.img"
+
     def all_attached(self) -> bool:
-        return all(self._loop(osd) is not None for osd in range(len(self._spec.osds)))
+        return all(self._loop(osd) is not None for osd in range(len(self._spec.osds))) and all(
+            disks.loops_of(self._backend_image(backend)) for backend in self._spec.backends
+        )
 
     def make(self) -> None:
         """Create the sparse files."""
         for osd in range(len(self._spec.osds)):
             disks.make_sparse(self._image(osd), self._spec.osd_nbytes)
+        for backend in self._spec.backends:
+            disks.make_sparse(self._backend_image(backend), self._spec.osd_nbytes)
 
     def attach(self, throttle: Throttle) -> dict[int, Path]:
         """Attach all disks, set attributes that loop devices lose, and return the device of each OSD."""
+        for backend in self._spec.backends:
+            self._attach(self._backend_image(backend), BACKEND_CLASS, throttle)
         return {
             osd: self._attach(self._image(osd), device_class, throttle)
             for osd, (_, device_class) in enumerate(self._spec.osds)
@@ -113,8 +137,10 @@ class OsdDisks:
     def _side_image(self, osd: int, role: str) -> Path:
         return self._folder / f"osd.{osd}.{role}.img"
 
-    def _side_disks(self) -> Iterator[tuple[Path, str]]:
-        """Yield attached disks of journals, DBs and WALs, and the device class that determines their limits."""
+    def _other_disks(self) -> Iterator[tuple[Path, str]]:
+        """Yield attached disks of back ends, journals, DBs and WALs, and the device class of their limits."""
+        for backend in self._spec.backends:
+            yield self.backend_device(backend), BACKEND_CLASS
         for osd in range(len(self._spec.osds)):
             for role in _SIDE_NBYTES:
                 for device in disks.loops_of(self._side_image(osd, role)):
@@ -132,7 +158,7 @@ class OsdDisks:
         """Set the limits."""
         for osd, (_, device_class) in enumerate(self._spec.osds):
             throttle.set(disks.device_number(self.device(osd)), self._spec.limits[device_class])
-        for device, device_class in self._side_disks():
+        for device, device_class in self._other_disks():
             throttle.set(disks.device_number(device), self._spec.limits[device_class])
 
     @contextmanager
@@ -154,7 +180,7 @@ class OsdDisks:
             with cleaned_up_by(partial(self.slow_down, throttle)):
                 for osd in range(len(self._spec.osds)):
                     throttle.clear(disks.device_number(self.device(osd)))
-                for device, _ in self._side_disks():
+                for device, _ in self._other_disks():
                     throttle.clear(disks.device_number(device))
                 yield
 

@@ -30,9 +30,12 @@ CLOUD = {
 }
 SIMULATION = {"BringsEngine", "JudgesConfigurations", "EstimatesStepTimes", "ChecksSweep", "WarnsOfSettings"}
 LOCAL = {"JudgesConfigurations"}
+BACKEND = {"JudgesConfigurations", "MayKeepCaches"}
 
 TARGETS = {
     "lab.lab_target.LabTarget": CEPH,
+    "targets.backends.iscsi_target.IscsiTarget": BACKEND,
+    "targets.backends.nfs_target.NfsTarget": BACKEND,
     "targets.ceph.ceph_target.CephTarget": CEPH,
     "targets.ceph.existing_cluster.ExistingClusterTarget": CEPH,
     "targets.local.LocalTarget": LOCAL,
@@ -136,7 +139,8 @@ def test_every_implementation_is_in_the_tables_above(kind: type, table: dict[str
     ]:
         name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
         for word, value in vars(module_of(name)).items():
-            if inspect.isclass(value) and value.__module__ == f"cephfit.{name}" and has_all(value, kind):
+            is_here = inspect.isclass(value) and value.__module__ == f"cephfit.{name}"
+            if is_here and has_all(value, kind) and not inspect.isabstract(value):  # no base such as BackendTarget
                 found.add(f"{name}.{word}")
     assert found == set(table)
 

@@ -237,6 +237,14 @@ def test_a_local_target_refuses_settings_of_ceph(tmp_path: Path) -> None:
         local_target("local:")
 
 
+def test_a_local_target_skips_options_of_storage_protocols(tmp_path: Path) -> None:
+    digest = Configuration("digest", (Setting(Partition.GREATER, "iscsi", "header_digest", "crc32c"),))
+    target = local_target(f"local:{tmp_path / 'v'}")
+    (why,) = target.unsupported([DEFAULT, digest])["digest"]
+    assert why.endswith("is of this machine: header_digest of iscsi is not used")
+    target.close()
+
+
 def test_a_local_volume_is_filled_with_incompressible_data(tmp_path: Path) -> None:
     import zlib
 

@@ -14,6 +14,7 @@ from cephfit.core.units import MIB, format_seconds
 from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
+    from cephfit.lab.lab_spec import DiskLimits
     from cephfit.lab.lab_status import LabStatus
     from cephfit.lab.openstack.services import CloudStatus
 
@@ -44,6 +45,14 @@ def command() -> None:
     show_default=True,
     help="Number of CRUSH hosts, with two OSDs each.",
 )
+@click.option(
+    "--with",
+    "with_backends",
+    default="",
+    metavar="NAMES",
+    help="Also start servers of other protocols, each on a disk with the limits of class hdd: iscsi, nfs, or "
+    "local (only the disk). Several are separated by commas.",
+)
 @click.option("--openstack", is_flag=True, help="Also start an OpenStack that keeps its volumes on this Ceph.")
 @click.option(
     "--filestore",
@@ -60,6 +69,7 @@ def up(
     name: str,
     folder: Path | None,
     hosts: int,
+    with_backends: str,
     openstack: bool,
     filestore: str | None,
     client_network: bool,
@@ -68,11 +78,11 @@ def up(
     """Create a lab; returns when all PGs are active+clean and, with --openstack, all services are ready."""
     from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
     from cephfit.lab.cluster import Lab
-    from cephfit.lab.lab_spec import LabSpec
+    from cephfit.lab.lab_spec import LabSpec, parse_backends
 
     started = time.monotonic()
     with progress_display() as progress:
-        spec = LabSpec(n_hosts=hosts, client_network=client_network)
+        spec = LabSpec(n_hosts=hosts, backends=parse_backends(with_backends), client_network=client_network)
         if filestore is not None:
             spec = replace(spec, stores=dict.fromkeys(spec.limits, OsdStore(FILESTORE, filestore)))
         lab = Lab.up(name, folder=folder, spec=spec, openstack=openstack, progress=progress)
@@ -238,7 +248,6 @@ def _show(status: "LabStatus") -> None:
     rows = []
     for daemon in status.daemons:
         disk = disks.get(daemon.name)
-        limits = disk.limits if disk else None
         rows.append(
             [
                 daemon.name,
@@ -247,12 +256,20 @@ def _show(status: "LabStatus") -> None:
                 disk.host if disk else "",
                 disk.device_class if disk else "",
                 (disk.device or "not attached") if disk else "",
-                f"{limits.iops} IOPS, {limits.nbytes_per_s / MIB:.0f} MiB/s" if limits else "none" if disk else "",
+                (_limits(disk.limits) or "none") if disk else "",
             ]
         )
     print_table(["daemon", "pid", "memory", "host", "class", "disk", "limits"], rows, right=[1, 2])
+    if status.backends:
+        click.echo()
+        rows = [[b.name, b.target, b.device, _limits(b.limits) or "none"] for b in status.backends]
+        print_table(["back end", "--target", "disk", "limits"], rows)
     if status.openstack:
         _show_openstack(status.openstack)
+
+
+def _limits(limits: "DiskLimits | None") -> str:
+    return f"{limits.iops} IOPS, {limits.nbytes_per_s / MIB:.0f} MiB/s" if limits else ""
 
 
 def _show_openstack(cloud: "CloudStatus") -> None:

@@ -24,7 +24,10 @@ _NOTHING_TO_UNDO = "the journal on this machine has nothing to undo"
 
 
 @click.command()
-@target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "local:/PATH", "openstack:CLOUD", what="Target to restore")
+@target_option(
+    *("lab", "lab:NAME", "ceph", "ceph:NAME", "local:/PATH", "iscsi:...", "nfs:...", "openstack:CLOUD"),
+    what="Target to restore",
+)
 @apply_option()
 @click.option("--applied", is_flag=True, help="Also undo the configuration that `cephfit apply` left in place.")
 @cluster_options
@@ -39,6 +42,7 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, applied: boo
     """
     from cephfit.operations.cluster_options import is_existing_cluster
     from cephfit.operations.target_choice import open_target
+    from cephfit.targets.backends.backend_target import BackendTarget
     from cephfit.targets.local import LocalTarget
     from cephfit.targets.simulated import SimulatedTarget
 
@@ -52,7 +56,7 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, applied: boo
             if isinstance(target, SimulatedTarget):
                 _say_nothing_to_do(target.name, as_json=as_json)
                 return
-            is_unknown = isinstance(target, LocalTarget) and not target.is_changed()
+            is_unknown = isinstance(target, LocalTarget | BackendTarget) and not target.is_changed()
             if applied:
                 _permanent(target, target_text).undo()
             else:
@@ -137,7 +141,7 @@ def _say_nothing_known(name: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"target": name, "restored": False, "undoings": []})
     else:
-        click.echo(f"{name}: {_NOTHING_TO_UNDO}. If cephfit changed something, check the path")
+        click.echo(f"{name}: {_NOTHING_TO_UNDO}. If cephfit changed something, check the path or address")
 
 
 def _list(target_text: str, cluster: ClusterOptions, *, applied: bool, as_json: bool) -> None:

@@ -129,8 +129,9 @@ def plan(
     multiple=True,
     shell_complete=targets,
     help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME` (add `,settings=store|conf|injectargs` to "
-    "choose how options reach daemons), `sim`, `local:/PATH`, `openstack:CLOUD,...`. Repeatable: several targets "
-    "are measured in parallel, each in its own run.",
+    "choose how options reach daemons), `sim`, `local:/PATH`, `iscsi://HOST/IQN/LUN`, `nfs://HOST/EXPORT`, "
+    "`iscsi:lab`, `nfs:lab:NAME`, `openstack:CLOUD,...`. Repeatable: several targets are measured in parallel, "
+    "each in its own run.",
 )
 @store_option
 @apply_option()

@@ -145,6 +145,7 @@ class TestHostSettings:
             ("osd_disk/class:nvme", "scheduler", "none", "no running OSD is within osd_disk/class:nvme"),
             ("network", "mtu", 9000, "osd.0 does not report its network interface"),
             ("client_disk", "scheduler", "none", "fio opens the images by itself here"),
+            ("nfs", "sync", False, "clients reach a Ceph cluster without nfs"),
             ("osd_store", "filesystem", "xfs", "only the OSDs of a lab are recreated"),
         ],
     )

@@ -1,0 +1,46 @@
+"""Open a target of iSCSI or NFS: `iscsi://HOST/IQN/LUN`, `nfs://HOST/EXPORT`, `iscsi:lab`, `nfs:lab:NAME`."""
+
+import hashlib
+
+from cephfit.ceph.environment.protocol_options import ISCSI, PROTOCOL_OPTIONS
+from cephfit.core.protocols import Target
+
+BACKENDS = tuple(PROTOCOL_OPTIONS)
+
+
+def backend_target(text: str, *, for_change: bool) -> Target:
+    """Open a storage server as a target.
+
+    Raises:
+        InputError: the address is not valid, or there is no such lab or back end.
+        HostError: not root.
+        ClusterError: another process uses it, or the lab's server does not run.
+    """
+    from platformdirs import user_state_path
+
+    from cephfit.lab.cluster import Lab
+    from cephfit.lab.devices.node_devices import NodeDevices
+    from cephfit.lab.machine import require_root
+    from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
+    from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
+    from cephfit.targets.backends.storage_server import ExistingServer, ServerPlace
+
+    kind, _, which = text.partition(":")
+    word, _, lab = which.partition(":")
+    require_root(f"a target {kind}")
+    if word == "lab":
+        # The lock is that of the lab: two sweeps on its disks would disturb each other.
+        opened = Lab.open(lab or "default")
+        server, folder = opened.backend(kind), opened.folder / "target" / kind
+        place = ServerPlace(
+            server.address, server, folder, opened.folder / "target" / "lock", f"lab:{opened.name}"
+        )
+    else:
+        address = str(parse_iscsi(which) if kind == ISCSI else parse_nfs(which))
+        folder = user_state_path("cephfit") / kind / hashlib.sha256(address.encode()).hexdigest()[:16]
+        place = ServerPlace(address, ExistingServer(kind), folder, folder / "lock", text)
+    place.folder.mkdir(parents=True, exist_ok=True)
+    at = place.address.partition(":")[2]
+    if kind == ISCSI:
+        return IscsiTarget(text, parse_iscsi(at), place, NodeDevices(), for_change=for_change)
+    return NfsTarget(text, parse_nfs(at), place, NodeDevices(), for_change=for_change)

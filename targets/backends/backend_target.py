@@ -1,0 +1,281 @@
+"""A storage server of another protocol than Ceph's as a target.
+
+The client is a block driver of QEMU, exported as a block device of this machine, as the lab does for RBD. So the
+same engines and workloads run on all of them, and each client has its own connection, device and I/O counters.
+"""
+
+import os
+import platform
+import subprocess
+import time
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from cephfit import __version__
+from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS
+from cephfit.ceph.environment.scopes import CLIENT_DISK
+from cephfit.core.errors import ClusterError, HostError
+from cephfit.core.journal import Journal
+from cephfit.core.protocols import Applied, Client, Health, Target
+from cephfit.core.target_lock import TargetLock
+from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
+from cephfit.measure.counters.block_device import flush_buffers
+from cephfit.targets.abilities import JudgesConfigurations, MayKeepCaches
+from cephfit.targets.backends.storage_server import ExportsNodes, ServerPlace
+from cephfit.targets.local import DiskQueues
+from cephfit.targets.volume_content import fill_with_random
+
+NODE = "image"
+"""Name of the block node that is exported."""
+_FILLED = "filled"
+
+
+class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
+    """Base of the targets ``iscsi`` and ``nfs``.
+
+    Settings are the scope of the protocol and ``client_disk``. Neither changes how data is laid out, so all
+    configurations share the volumes.
+
+    Args:
+        name: of the target, as ``--target`` takes it.
+        place: the server, and the target's files on this machine.
+        devices: attach the clients' volumes.
+        for_change: take the lock; all methods except ``facts``, ``health`` and ``unsupported`` require it.
+
+    Raises:
+        ClusterError: another process uses this target.
+    """
+
+    protocol: str
+    """Scope of its settings."""
+    client_side: str
+    """The client, for messages and facts."""
+
+    def __init__(self, name: str, place: ServerPlace, devices: ExportsNodes, *, for_change: bool = True) -> None:
+        self.name = name
+        self._storage = place.address
+        self._server = place.server
+        self._devices = devices
+        self._folder = place.folder
+        self._lock = TargetLock(place.lock, place.lock_name) if for_change else None
+        self._journal = Journal(place.folder / "journal.jsonl", read_only=not for_change)
+        self._queues = DiskQueues(self._journal)
+        self._clients: tuple[Client, ...] = ()
+
+    # What differs between protocols.
+
+    @abstractmethod
+    def why_not_by_client(self, key: str, value: str) -> str:
+        """Return why the client does not support a value; empty if it does."""
+
+    def in_effect(self, key: str, wanted: str, client: Client) -> str:
+        """Return the value of the client's option on its connection; ``wanted`` where it supports no other."""
+        return wanted
+
+    @abstractmethod
+    def _nodes(self, index: int, nbytes: int, options: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Return QEMU's block nodes of a client's volume."""
+
+    @abstractmethod
+    def _volume(self, index: int, nbytes: int) -> str:
+        """Return the name of a client's volume in the journal."""
+
+    @abstractmethod
+    def _require_volumes(self, n_clients: int, nbytes: int) -> None:
+        """Check that the volumes fit and that cephfit may write there; create missing ones."""
+
+    @abstractmethod
+    def _remove_volumes(self) -> None:
+        """Delete created volumes."""
+
+    # Target.
+
+    def facts(self) -> Mapping[str, Any]:
+        return {
+            "backend": {"protocol": self.protocol, "storage": self._storage, "client": self.client_side},
+            "versions": {"cephfit": __version__, "kernel": platform.release(), "qemu": _qemu_version()},
+            "machine": {"cpus": os.cpu_count(), "architecture": platform.machine()},
+            **self._server.facts(),
+        }
+
+    def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        reasons = {c.name: tuple(why for s in c.settings if (why := self._why_not(s))) for c in configurations}
+        return {name: why for name, why in reasons.items() if why}
+
+    def why_caches_stay(self) -> str:
+        return self._server.why_caches_stay()
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        started = time.monotonic()
+        if self._lock is None:
+            raise ClusterError("this target was opened for reading only", where=self.name)
+        if why := self.unsupported([configuration]).get(configuration.name):
+            raise ClusterError("; ".join(why), where=f"configuration {configuration.name} on {self.name}")
+        options = self._options(configuration)
+        now = self._server.read_back()
+        if any(key in now and now[key] != text for key, text in options.items()):
+            self._detach()  # options of a server apply to new connections
+            self._server.configure({key: text for key, text in options.items() if key in now})
+        self._require_volumes(n_clients, volume_nbytes)
+        self._attach(n_clients, volume_nbytes, options)
+        if fill:
+            self._fill(volume_nbytes)
+        disk = [(s, c.device) for c in self._clients for s in self._disk_settings(configuration) if c.device]
+        self._queues.apply(disk)
+        read_back, mismatches = self._queues.read_back(disk)
+        for setting in configuration.settings:
+            if setting.scope == self.protocol:
+                read_back[str(setting)], mismatch = self._read_back(setting)
+                mismatches += mismatch
+        return Applied(
+            configuration=configuration.name,
+            ok=not mismatches,
+            mismatches=tuple(mismatches),
+            read_back=read_back,
+            seconds=time.monotonic() - started,
+        )
+
+    def clients(self) -> Sequence[Client]:
+        return self._clients
+
+    def drop_caches(self) -> None:
+        for client in self._clients:
+            if client.device != self._devices.device_of(client.name, folder=self._folder):
+                raise HostError(
+                    f"the program behind {client.device} of client {client.name} has died",
+                    where=self.name,
+                    remedy="run the same command again: it attaches the volume again and continues",
+                )
+            if client.device is not None:
+                descriptor = os.open(client.device, os.O_RDONLY)
+                try:
+                    flush_buffers(descriptor)
+                finally:
+                    os.close(descriptor)
+        self._server.drop_caches()
+
+    def health(self) -> Health:
+        reasons = [why] if (why := self._server.problem()) else []
+        reasons += [
+            f"the connection of {c.name} is gone"
+            for c in self._clients
+            if c.device != self._devices.device_of(c.name, folder=self._folder)
+        ]
+        return Health(ok=not reasons, reasons=tuple(reasons))
+
+    def reset(self) -> None:
+        self._detach()
+        if not self._server.problem():
+            self._server.configure({})
+        self._remove_volumes()
+        if self._journal.entries(_FILLED):
+            self._server.clear()
+        for entry in self._journal.entries(_FILLED):
+            self._journal.forget(_FILLED, entry.place)
+        self._journal.finish()
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def is_changed(self) -> bool:
+        """Return whether the journal on this machine has changes that ``reset`` would undo."""
+        return bool(self._journal.entries())
+
+    # Volumes.
+
+    def _attach(self, n_clients: int, nbytes: int, options: Mapping[str, str]) -> None:
+        self._queues.restore()  # before another program gets a device of the same number
+        for client in self._clients[n_clients:]:
+            self._devices.detach(client.name, folder=self._folder)
+        clients = []
+        for index in range(n_clients):
+            name, nodes = f"c{index}", self._nodes(index, nbytes, options)
+            device = self._attach_nodes(name, nodes)
+            clients.append(Client(name, {"filename": str(device)}, nbytes, device))
+        self._clients = tuple(clients)
+
+    def _attach_nodes(self, name: str, nodes: list[dict[str, Any]]) -> Path:
+        return self._devices.attach(
+            name, nodes, storage=self._storage, folder=self._folder, enter=self._server.enter
+        )
+
+    def _detach(self) -> None:
+        self._clients = ()
+        self._queues.restore()
+        self._devices.detach_all(self._folder)
+
+    def _fill(self, nbytes: int) -> None:
+        empty = [
+            (self._volume(index, nbytes), client.device)
+            for index, client in enumerate(self._clients)
+            if self._journal.get(_FILLED, self._volume(index, nbytes)) is None and client.device is not None
+        ]
+        if not empty:
+            return
+        with ExitStack() as stack:
+            stack.enter_context(self._server.full_speed())
+            for volume, device in empty:
+                fill_with_random(device, nbytes)
+                self._journal.note(_FILLED, volume, nbytes)
+            self._server.drop_caches()
+
+    # Settings.
+
+    def _option(self, key: str) -> Any:
+        return PROTOCOL_OPTIONS[self.protocol][key]
+
+    def _options(self, configuration: Configuration) -> dict[str, str]:
+        """Return the values of all options that can be set here: those of the configuration and the defaults."""
+        given = {s.key: s.value for s in configuration.settings if s.scope == self.protocol}
+        return {
+            key: option.text(given.get(key, option.default))
+            for key, option in PROTOCOL_OPTIONS[self.protocol].items()
+            if not (option.is_of_server and self._server.why_not(key))
+        }
+
+    def _disk_settings(self, configuration: Configuration) -> list[Setting]:
+        return [s for s in configuration.within(Partition.GREATER) if s.scope == CLIENT_DISK]
+
+    def _why_not(self, setting: Setting) -> str:
+        if setting.partition is Partition.GREATER and setting.scope == CLIENT_DISK:
+            known = self._queues.has(Path("loop0"), setting.key)
+            return "" if known else f"this kernel has no queue value {setting.key} of loop devices"
+        if setting.partition is not Partition.GREATER or setting.scope != self.protocol:
+            return (
+                f"{setting.key} of {setting.partition}/{setting.scope} does not exist on a target {self.protocol}"
+            )
+        option = self._option(setting.key)
+        if option.is_of_server:
+            return self._server.why_not(setting.key)
+        return self.why_not_by_client(setting.key, option.text(setting.value))
+
+    def _read_back(self, setting: Setting) -> tuple[dict[str, Value], list[str]]:
+        """Return where to value, and a sentence if the setting did not take effect."""
+        option = self._option(setting.key)
+        wanted = option.text(setting.value)
+        values: dict[str, Value] = {}
+        if option.is_of_server:
+            values["server"] = self._server.read_back().get(setting.key, "absent")
+        else:
+            values.update({c.name: self.in_effect(setting.key, wanted, c) for c in self._clients})
+        wrong = [
+            f"{place} has {setting.key} = {got}, not {wanted}" for place, got in values.items() if got != wanted
+        ]
+        return values, wrong
+
+
+def _qemu_version() -> str:
+    try:
+        text = subprocess.run(
+            ("qemu-storage-daemon", "--version"), capture_output=True, text=True, check=False, timeout=10
+        ).stdout
+    except OSError:
+        return "not installed"
+    return next(iter(text.splitlines()), "").removeprefix("qemu-storage-daemon version ")

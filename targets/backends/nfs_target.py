@@ -1,0 +1,126 @@
+"""An NFS export as a target; each client has a file in it."""
+
+import hashlib
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cephfit.ceph.environment.protocol_options import NFS
+from cephfit.core.errors import InputError
+from cephfit.core.units import about
+from cephfit.targets.backends.backend_target import NODE, BackendTarget
+from cephfit.targets.backends.nfs_files import NfsFiles
+from cephfit.targets.backends.storage_server import ExportsNodes, ServerPlace
+
+_URL = re.compile(r"(?://)?(?P<host>[^/:@?\s]+)(?P<port>:\d+)?(?P<export>/[^?\s]*)")
+_CREATED = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class NfsAddress:
+    """The address of an export.
+
+    Attributes:
+        host: name or address of the server.
+        export: path on the server.
+    """
+
+    host: str
+    export: str
+
+    def __str__(self) -> str:
+        return f"nfs://{self.host}{self.export}"
+
+
+def parse_nfs(text: str) -> NfsAddress:
+    """Read ``//host/export``; the slashes in front may be missing.
+
+    Raises:
+        InputError: it is something else.
+    """
+    match = _URL.fullmatch(text)
+    if match is None or match["export"] == "/":
+        raise InputError(
+            f"{text!r} is not the address of an export",
+            where="--target nfs",
+            remedy="write it like nfs://192.0.2.7/srv/export, or nfs:lab for the server of a lab",
+        )
+    if match["port"]:
+        raise InputError(
+            "a port of the server is missing in QEMU's NFS driver: it asks the server's rpcbind (port 111)",
+            where=f"--target nfs:{text}",
+            remedy="omit the port",
+        )
+    return NfsAddress(match["host"], match["export"].rstrip("/"))
+
+
+class NfsTarget(BackendTarget):
+    """One export. The target creates files there, and ``reset`` deletes them; others it does not touch."""
+
+    protocol = NFS
+    client_side = "QEMU's driver nfs (libnfs)"
+
+    def __init__(
+        self,
+        name: str,
+        address: NfsAddress,
+        place: ServerPlace,
+        devices: ExportsNodes,
+        *,
+        for_change: bool = True,
+    ) -> None:
+        super().__init__(name, place, devices, for_change=for_change)
+        self._address = address
+        self._files = NfsFiles(address.host, address.export, enter=place.server.enter)
+        # Two machines, or two states of one, may share an export.
+        self._tag = hashlib.sha256(f"{platform.node()}:{self._folder}".encode()).hexdigest()[:8]
+
+    def why_not_by_client(self, key: str, value: str) -> str:
+        if key == "version" and value != "3":
+            return (
+                f"NFS version {value} is missing in QEMU's NFS driver, which mounts with version 3; it needs the "
+                "kernel's NFS client"
+            )
+        return ""
+
+    def _nodes(self, index: int, nbytes: int, options: Mapping[str, str]) -> list[dict[str, Any]]:
+        file = {
+            "driver": "nfs",
+            "node-name": "file",
+            "server": {"type": "inet", "host": self._address.host},
+            "path": f"{self._address.export}/{self._volume(index, nbytes)}",
+            "cache": {"direct": True, "no-flush": False},
+        }
+        return [file, {"driver": "raw", "node-name": NODE, "file": "file"}]
+
+    def _volume(self, index: int, nbytes: int) -> str:
+        return f"cephfit-{self._tag}-c{index}-{nbytes}.img"
+
+    def _require_volumes(self, n_clients: int, nbytes: int) -> None:
+        volumes = [self._volume(index, nbytes) for index in range(n_clients)]
+        new = [volume for volume in volumes if self._journal.get(_CREATED, volume) is None]
+        if not new:
+            return
+        free = self._files.limits()["free"]
+        if free < len(new) * nbytes:
+            raise InputError(
+                f"the volumes need {about(len(new) * nbytes)}, the export has {about(free)} free",
+                where=self.name,
+                remedy="use smaller volumes or fewer clients, or free space on the server",
+            )
+        for volume in new:
+            self._journal.note(_CREATED, volume, None)
+            if not self._files.create(volume, nbytes):
+                self._journal.forget(_CREATED, volume)
+                raise InputError(
+                    f"{volume} already exists in the export, and no journal on this machine knows it",
+                    where=self.name,
+                    remedy="delete it on the server if it is left from an earlier sweep",
+                )
+
+    def _remove_volumes(self) -> None:
+        for entry in self._journal.entries(_CREATED):
+            self._files.delete(entry.place)
+            self._journal.forget(_CREATED, entry.place)

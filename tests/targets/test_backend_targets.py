@@ -1,0 +1,246 @@
+"""iSCSI and NFS targets pass the contract suite on real servers; further tests cover what is specific to them."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backend_servers import opener, server_on
+from target_contract import DEFAULT, VOLUME_NBYTES, Harness, TargetContract
+
+from cephfit.ceph.environment.scopes import fault_of_key, fault_of_scope, fault_of_value
+from cephfit.core.errors import ClusterError, InputError
+from cephfit.core.units import MIB
+from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
+from cephfit.lab.backends.lab_server import LabServer
+from cephfit.lab.devices.disks import loops_of
+from cephfit.lab.processes import kill, of_folder
+from cephfit.targets.backends.iscsi_target import parse_iscsi
+from cephfit.targets.backends.nfs_target import parse_nfs
+from cephfit.targets.backends.storage_server import ExistingServer
+
+_DISK_NBYTES = 256 * MIB
+
+
+def setting(scope: str, key: str, value: Value) -> Setting:
+    return Setting(Partition.GREATER, scope, key, value)
+
+
+DIGEST = Configuration(
+    "digest", (setting("client_disk", "read_ahead_kb", 64), setting("iscsi", "header_digest", "crc32c"))
+)
+SERVER_CACHE = Configuration(
+    "cache",
+    (
+        setting("iscsi", "first_burst_length", "128K"),
+        setting("iscsi", "header_digest", "crc32c"),
+        setting("iscsi", "immediate_data", False),
+        setting("iscsi", "queue_depth", 4),
+        setting("iscsi", "server_cache", True),
+    ),
+)
+ASYNC = Configuration(
+    "async", (setting("nfs", "rsize", "64K"), setting("nfs", "sync", False), setting("nfs", "wsize", 32768))
+)
+VERSION_3 = Configuration("v3", (setting("client_disk", "read_ahead_kb", 64), setting("nfs", "version", 3)))
+
+
+class _OnServer(TargetContract):
+    protocol: str
+    existing: bool
+    other: Configuration
+
+    @pytest.fixture
+    def server(self, tmp_path: Path, loop_device: Callable[[int], Path]) -> Iterator[LabServer]:
+        with server_on(self.protocol, tmp_path, loop_device(_DISK_NBYTES)) as server:
+            if self.existing and self.protocol == "iscsi":
+                server.configure({"header_digest": "crc32c"})  # as an administrator would
+            yield server
+
+    @pytest.fixture
+    def harness(self, server: LabServer, tmp_path: Path) -> Harness:
+        open_target = opener(self.protocol, server, tmp_path, existing=self.existing)
+
+        def state() -> object:
+            exported = sorted(loops_of(tmp_path / "target")), sorted((tmp_path / "target" / "exports").glob("*"))
+            return dict(server.read_back()), exported, _files(server)
+
+        return Harness(open_target, self.other, n_clients=2, state=state)
+
+
+def _files(server: Any) -> list[str]:
+    if server.protocol != "nfs":
+        return []
+    return sorted(file.name for file in server._network.path(server._mounted_at).glob("*.img"))
+
+
+@pytest.mark.root
+@pytest.mark.backends
+class TestIscsiOfLab(_OnServer):
+    protocol, existing, other = "iscsi", False, SERVER_CACHE
+
+
+@pytest.mark.root
+@pytest.mark.backends
+class TestExistingIscsi(_OnServer):
+    protocol, existing, other = "iscsi", True, DIGEST
+
+    def test_the_clients_have_separate_parts_of_the_unit(self, target: Any, harness: Harness, server: Any) -> None:
+        target.apply(DEFAULT, n_clients=2, volume_nbytes=VOLUME_NBYTES)
+        for index, client in enumerate(target.clients()):
+            with client.device.open("r+b") as stream:
+                stream.write(bytes([65 + index]) * 4096)
+        target.drop_caches()
+        with server._device().open("rb") as disk:
+            for index in range(2):
+                disk.seek(index * VOLUME_NBYTES)
+                assert disk.read(4096) == bytes([65 + index]) * 4096
+
+    def test_a_digest_that_the_server_does_not_agree_to_is_a_mismatch(self, target: Any, server: Any) -> None:
+        assert target.apply(DIGEST, n_clients=2, volume_nbytes=VOLUME_NBYTES).ok
+        target.reset()
+        server.configure({"header_digest": "none"})
+        refused = target.apply(DIGEST, n_clients=2, volume_nbytes=VOLUME_NBYTES)
+        assert refused.mismatches == tuple(f"c{i} has header_digest = none, not crc32c" for i in range(2))
+
+    def test_a_unit_with_content_is_refused(self, harness: Harness, server: Any) -> None:
+        subprocess.run(("mkswap", str(server._device())), check=True, capture_output=True)
+        target = harness.open()
+        try:
+            with pytest.raises(InputError, match="not empty"):
+                target.apply(DEFAULT, n_clients=1, volume_nbytes=VOLUME_NBYTES)
+            assert loops_of(target._folder) == {}  # type: ignore[attr-defined]
+        finally:
+            target.reset()
+            target.close()
+        assert b"SWAPSPACE2" in server._device().read_bytes()[:8192]
+
+    def test_a_unit_that_is_too_small_is_refused(self, target: Any) -> None:
+        with pytest.raises(InputError, match=r"has 256M, but 512M are needed"):
+            target.apply(DEFAULT, n_clients=2, volume_nbytes=256 * MIB)
+
+    def test_it_refuses_what_client_and_server_lack(self, target: Any) -> None:
+        many = Configuration(
+            "many",
+            (
+                setting("iscsi", "data_digest", "crc32c"),
+                setting("iscsi", "queue_depth", 4),
+                setting("iscsi", "sessions", 2),
+                Setting(Partition.POOL, "pool", "size", 3),
+            ),
+        )
+        (why,) = target.unsupported([DEFAULT, many]).values()
+        assert [sentence.split()[0] for sentence in why] == ["data", "queue_depth", "several", "size"]
+        assert "libiscsi" in why[0]
+        assert "only of a lab's server" in why[1]
+        with pytest.raises(ClusterError, match="libiscsi"):
+            target.apply(many, n_clients=1, volume_nbytes=VOLUME_NBYTES)
+
+    def test_a_dead_client_program_is_noticed(self, target: Any) -> None:
+        target.apply(DEFAULT, n_clients=1, volume_nbytes=VOLUME_NBYTES)
+        kill(of_folder(target._folder))
+        assert target.health().reasons == ("the connection of c0 is gone",)
+        assert target.apply(DEFAULT, n_clients=1, volume_nbytes=VOLUME_NBYTES).ok
+        assert target.health().ok
+
+
+@pytest.mark.root
+@pytest.mark.backends
+class TestNfsOfLab(_OnServer):
+    protocol, existing, other = "nfs", False, ASYNC
+
+
+@pytest.mark.root
+@pytest.mark.backends
+class TestExistingNfs(_OnServer):
+    protocol, existing, other = "nfs", True, VERSION_3
+
+    def test_it_keeps_to_its_own_files(self, target: Any, server: Any) -> None:
+        precious = server._network.path(server._mounted_at) / "precious.img"
+        precious.write_text("years of work")
+        target.apply(DEFAULT, n_clients=2, volume_nbytes=VOLUME_NBYTES)
+        files = _files(server)
+        assert len(files) == 3
+        target.reset()
+        assert _files(server) == ["precious.img"]
+        assert precious.read_text() == "years of work"
+
+    def test_volumes_that_do_not_fit_are_refused(self, target: Any, server: Any) -> None:
+        with pytest.raises(InputError, match="the export has"):
+            target.apply(DEFAULT, n_clients=2, volume_nbytes=256 * MIB)
+        assert _files(server) == []
+
+    def test_a_newer_version_is_refused(self, target: Any) -> None:
+        newer = Configuration("v4", (setting("nfs", "version", 4.2),))
+        (why,) = target.unsupported([newer])["v4"]
+        assert why == (
+            "NFS version 4.2 is missing in QEMU's NFS driver, which mounts with version 3; it needs the kernel's "
+            "NFS client"
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "portal", "iqn", "lun"),
+    [
+        ("//192.0.2.7:3261/iqn.2026-01.org.example:disk/1", "192.0.2.7:3261", "iqn.2026-01.org.example:disk", 1),
+        ("storage/iqn.2026-01.org.example/0", "storage:3260", "iqn.2026-01.org.example", 0),
+        ("//[2001:db8::7]/eui.02004567A425678D/12", "[2001:db8::7]:3260", "eui.02004567A425678D", 12),
+    ],
+)
+def test_iscsi_addresses_are_read(text: str, portal: str, iqn: str, lun: int) -> None:
+    address = parse_iscsi(text)
+    assert (address.portal, address.iqn, address.lun) == (portal, iqn, lun)
+    assert parse_iscsi(str(address).removeprefix("iscsi:")) == address
+
+
+@pytest.mark.parametrize("text", ["", "//host", "//host/iqn.2026-01.org.example", "//host/iqn.x/one", "lab2"])
+def test_other_text_is_no_iscsi_address(text: str) -> None:
+    with pytest.raises(InputError, match="not the address of a logical unit"):
+        parse_iscsi(text)
+
+
+def test_a_password_in_an_iscsi_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(InputError, match="CHAP is missing") as caught:
+        parse_iscsi("//user%secret@host/iqn.2026-01.org.example/1")
+    assert "secret" not in str(caught.value)
+
+
+def test_nfs_addresses_are_read() -> None:
+    assert str(parse_nfs("//192.0.2.7/srv/export/")) == "nfs://192.0.2.7/srv/export"
+    assert parse_nfs("storage/export").host == "storage"
+    for text in ("", "//host", "//host/", "host:/export?version=4"):
+        with pytest.raises(InputError, match="not the address of an export"):
+            parse_nfs(text)
+    with pytest.raises(InputError, match="port of the server is missing in QEMU"):
+        parse_nfs("//host:2050/export")
+
+
+@pytest.mark.parametrize(
+    ("scope", "key", "value", "fault"),
+    [
+        ("iscsi", "header_digest", "crc32c", ""),
+        ("iscsi", "header_digest", "md5", "header_digest: 'md5' is not one of none, crc32c"),
+        ("iscsi", "queue_depth", 0, "queue_depth: 0 is not a whole number of at least 1"),
+        ("iscsi", "first_burst_length", "64K", ""),
+        ("iscsi", "first_burst_length", "big", "first_burst_length: 'big' is not a size"),
+        ("nfs", "version", 4.2, ""),
+        ("nfs", "version", 2, "version: 2 is not one of 3, 4.0, 4.1, 4.2"),
+        ("nfs", "sync", False, ""),
+        ("nfs", "sync", "maybe", "sync: 'maybe' is not one of true, false"),
+    ],
+)
+def test_values_of_protocol_options_are_checked(scope: str, key: str, value: Value, fault: str) -> None:
+    assert fault_of_scope(scope) == "" and fault_of_key(scope, key) == ""
+    assert fault_of_value(scope, key, value) == fault
+
+
+def test_protocols_have_fixed_keys_and_no_mask() -> None:
+    assert fault_of_key("nfs", "vers") == "nfs has no key 'vers'"
+    assert "takes no mask" in fault_of_scope("iscsi/class:hdd")
+
+
+def test_options_of_a_server_that_is_not_a_labs_are_refused() -> None:
+    server = ExistingServer("nfs")
+    assert server.why_not("sync").endswith("(cephfit lab up --with nfs)")
+    assert "cannot be dropped" in server.why_caches_stay()
