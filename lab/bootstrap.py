@@ -14,9 +14,9 @@ from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Progress
 from cephfit.lab.ceph_daemons import MGR, MON, Daemons, keyring_entry, new_key, osd_name, write_secret
+from cephfit.lab.ceph_programs import CephPrograms
 from cephfit.lab.devices.throttle import Throttle
 from cephfit.lab.lab_spec import LabSpec
-from cephfit.lab.machine import run
 from cephfit.lab.osds.osd_creation import OsdMaker
 from cephfit.lab.osds.osd_disks import OsdDisks
 
@@ -56,7 +56,7 @@ def crush_map_text(spec: LabSpec) -> str:
     return render("crushmap.j2", osds=osds, hosts=range(spec.n_hosts), n_classes=len(spec.limits), pairs=pairs)
 
 
-def _make_monitor(folder: Path, conf: Path, fsid: str, mon_port: int) -> None:
+def _make_monitor(programs: CephPrograms, folder: Path, conf: Path, fsid: str, mon_port: int) -> None:
     admin_key, mgr_key = new_key(), new_key()
     write_secret(folder / "keyring", keyring_entry("client.admin", admin_key, _ADMIN_CAPS))
     (folder / MGR).mkdir()
@@ -71,8 +71,9 @@ def _make_monitor(folder: Path, conf: Path, fsid: str, mon_port: int) -> None:
     (folder / MON).mkdir()
     monmap = folder / "monmap"
     address = f"[v1:127.0.0.1:{mon_port}]"
-    run(["monmaptool", "--create", "--fsid", fsid, "--addv", "a", address, str(monmap)])
-    run(["ceph-mon", "-c", str(conf), "--mkfs", "-i", "a", "--monmap", str(monmap), "--keyring", str(first_keys)])
+    programs.run(["monmaptool", "--create", "--fsid", fsid, "--addv", "a", address, str(monmap)])
+    argv = ["ceph-mon", "-c", str(conf), "--mkfs", "-i", "a", "--monmap", str(monmap)]
+    programs.run([*argv, "--keyring", str(first_keys)])
     first_keys.unlink()
 
 
@@ -90,10 +91,10 @@ def _set_options(admin: RadosAdmin, options: Mapping[str, Mapping[str, str]]) ->
         raise ClusterError(f"this Ceph does not accept {', '.join(refused)}", where="options of the lab")
 
 
-def _inject_crush_map(admin: RadosAdmin, folder: Path, spec: LabSpec) -> None:
+def _inject_crush_map(programs: CephPrograms, admin: RadosAdmin, folder: Path, spec: LabSpec) -> None:
     text, binary = folder / "crushmap.txt", folder / "crushmap"
     text.write_text(crush_map_text(spec))
-    run(["crushtool", "-c", str(text), "-o", str(binary)])
+    programs.run(["crushtool", "-c", str(text), "-o", str(binary)])
     _send(admin, "osd setcrushmap", binary.read_bytes())
 
 
@@ -113,6 +114,7 @@ def bootstrap(
     spec: LabSpec,
     disks: OsdDisks,
     throttle: Throttle,
+    programs: CephPrograms,
     daemons: Daemons,
     progress: Progress,
 ) -> None:
@@ -129,19 +131,19 @@ def bootstrap(
     for part in ("run", "log", "crash"):
         (folder / part).mkdir()
     conf.write_text(render("ceph.conf.j2", name=name, folder=folder, fsid=fsid, mon_port=mon_port))
-    _make_monitor(folder, conf, fsid, mon_port)
+    _make_monitor(programs, folder, conf, fsid, mon_port)
     daemons.start(MON)
     progress.advance(detail="monitor")
     admin = RadosAdmin(conf)
     try:
         _set_options(admin, spec.options)
         progress.advance(detail="options")
-        maker = OsdMaker(folder, conf, disks, throttle, admin)
+        maker = OsdMaker(folder, conf, disks, throttle, admin, programs)
         osds = range(len(spec.osds))
         with ThreadPoolExecutor(max_workers=len(osds) + 1) as pool:
             manager = pool.submit(daemons.start, MGR)
             identities = {osd: maker.register(osd) for osd in osds}
-            _inject_crush_map(admin, folder, spec)
+            _inject_crush_map(programs, admin, folder, spec)
             progress.advance(detail="CRUSH map")
 
             def make_osd(osd: int) -> None:

@@ -62,7 +62,7 @@ def finish(parts: LabParts, throttle: Throttle) -> None:
     if not record.unmade:
         return
     with parts.connection() as admin:
-        maker = OsdMaker(parts.folder, parts.conf, parts.disks, throttle, admin)
+        maker = OsdMaker(parts.folder, parts.conf, parts.disks, throttle, admin, parts.programs)
         stores = {osd: record.store(osd) for osd in record.unmade}
         recreate(maker, admin, parts.daemons, stores, keep=[record.spec.pool])
         make_first_pool(admin, record.spec)

@@ -16,6 +16,7 @@ from cephfit.lab.openstack.network import require_links
 from cephfit.lab.openstack.packages import require_packages
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
+from cephfit.lab.release_root import ensure_root
 
 if TYPE_CHECKING:
     from cephfit.lab.openstack.openstack_lab import LabCloud
@@ -63,7 +64,8 @@ def open_cloud(folder: Path, record: Record) -> "LabCloud | None":
     return LabCloud.open(folder)
 
 
-_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "monmaptool", "losetup")
+_OWN_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "monmaptool")
+"""Of the machine, for a lab of the machine's release."""
 
 
 def make_lab(
@@ -81,7 +83,7 @@ def make_lab(
     Returns:
         Its folder and journal.
     """
-    require_programs(*_PROGRAMS)
+    require_programs(*(() if spec.release else _OWN_PROGRAMS), "losetup")
     if openstack:
         require_packages()
         require_links()
@@ -90,6 +92,7 @@ def make_lab(
     require_aio(len(spec.osds))
     throttle = find_throttle(folder or registry.labs_root() / name)
     require_free_disk(folder or registry.labs_root() / name, spec.free_nbytes + more.free_nbytes)
+    ensure_root(spec.release, progress)
     place = registry.claim(name, folder)
     try:
         with registry.working_on(place):
@@ -122,6 +125,7 @@ def _make(parts: LabParts, throttle: Throttle, progress: Progress) -> None:
         spec=parts.spec,
         disks=parts.disks,
         throttle=throttle,
+        programs=parts.programs,
         daemons=parts.daemons,
         progress=progress,
     )

@@ -86,6 +86,7 @@ class LabSpec:
             them (an option in ceph.conf would override the store).
         free_nbytes: required free space on the folder's disk at creation.
         stores: object store of the OSDs of a device class; BlueStore by default.
+        release: of Ceph, whose programs are in a root of their own (``release_root``); empty for the machine's.
     """
 
     n_hosts: int = 2
@@ -101,6 +102,7 @@ class LabSpec:
     options: Mapping[str, Mapping[str, str]] = field(default_factory=_default_options)
     free_nbytes: int = 4 * GIB
     stores: Mapping[str, OsdStore] = field(default_factory=dict)
+    release: str = ""
 
     @property
     def osds(self) -> tuple[tuple[int, str], ...]:

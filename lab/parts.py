@@ -11,9 +11,11 @@ from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import CephAdmin
 from cephfit.core.waiting import wait_until_clear
 from cephfit.lab.ceph_daemons import MGR, MON, Daemons, osd_name
+from cephfit.lab.ceph_programs import CephPrograms
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.osds.osd_disks import OsdDisks
 from cephfit.lab.registry import Record
+from cephfit.lab.release_root import root_of
 
 _POLL_SECONDS = 0.2
 _WHOLE_SECONDS = 90.0
@@ -129,7 +131,8 @@ class LabParts:
         self.folder = folder
         self.conf = folder / "ceph.conf"
         self.journal = LabJournal(folder, record)
-        self.daemons = Daemons(folder, self.conf)
+        self.programs = CephPrograms(folder, root_of(record.spec.release))
+        self.daemons = Daemons(folder, self.conf, self.programs)
         self.disks = OsdDisks(record.name, folder, record.spec)
 
     @property

@@ -49,16 +49,31 @@ def command() -> None:
     type=click.Choice(("xfs", "btrfs", "ext4")),
     help="Use FileStore on this file system for the OSDs instead of BlueStore.",
 )
+@click.option(
+    "--release",
+    type=click.Choice(("pacific", "reef", "tentacle")),
+    help="Ceph release of the daemons; another than the machine's is installed in the cache folder first.  "
+    "[default: the machine's]",
+)
 @json_option
-def up(name: str, folder: Path | None, hosts: int, openstack: bool, filestore: str | None, as_json: bool) -> None:
+def up(
+    name: str,
+    folder: Path | None,
+    hosts: int,
+    openstack: bool,
+    filestore: str | None,
+    release: str | None,
+    as_json: bool,
+) -> None:
     """Create a lab; returns when all PGs are active+clean and, with --openstack, all services are ready."""
     from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
     from cephfit.lab.cluster import Lab
     from cephfit.lab.lab_spec import LabSpec
+    from cephfit.lab.release_root import chosen_release
 
     started = time.monotonic()
     with progress_display() as progress:
-        spec = LabSpec(n_hosts=hosts)
+        spec = LabSpec(n_hosts=hosts, release=chosen_release(release) if release else "")
         if filestore is not None:
             spec = replace(spec, stores=dict.fromkeys(spec.limits, OsdStore(FILESTORE, filestore)))
         lab = Lab.up(name, folder=folder, spec=spec, openstack=openstack, progress=progress)
