@@ -97,6 +97,7 @@ def ensure_root(release: str, progress: Progress) -> None:
                 where=mirror,
                 remedy="choose another release",
             )
+        _drop_bcrypt(part)
         part.replace(root)
         shutil.rmtree(packages)
         progress.note(f"Ceph {version} is in {root}, {nbytes_of(root) / GIB:.1f} GiB; `cephfit lab clean` removes it")
@@ -148,6 +149,16 @@ def _install(part: Path, packages: Path, suite: str, mirror: str, progress: Prog
             where=f"{mirror} {suite}",
             remedy="check the network and the mirror, then try again; loaded packages are kept",
         )
+
+
+def _drop_bcrypt(root: Path) -> None:
+    """Let the manager's modules load without bcrypt, which only the dashboard's passwords need.
+
+    Reef's modules all import it, and its current versions (PyO3) refuse the manager's several interpreters.
+    """
+    module = root / "usr/share/ceph/mgr/mgr_util.py"
+    text = module.read_text()
+    module.write_text(re.sub(r"^import bcrypt$", "bcrypt = None", text, flags=re.MULTILINE))
 
 
 def remove_roots(release: str | None = None) -> dict[str, int]:
