@@ -56,6 +56,29 @@ def crush_map_text(spec: LabSpec) -> str:
     return render("crushmap.j2", osds=osds, hosts=range(spec.n_hosts), n_classes=len(spec.limits), pairs=pairs)
 
 
+_OLD_CIPHERS = ("--auth-service-cipher", "aes", "--auth-allowed-ciphers", "aes,aes256k", "--auth-preferred-cipher", "aes")
+"""Since 20.2.4, a new cluster allows only aes256k, which clients before it do not know."""
+_CIPHER_CHECKS = (
+    "AUTH_INSECURE_CLIENT_KEY_TYPE",
+    "AUTH_INSECURE_KEYS_ALLOWED",
+    "AUTH_INSECURE_KEYS_CREATABLE",
+    "AUTH_INSECURE_ROTATING_SERVICE_KEY_TYPE",
+    "AUTH_INSECURE_SERVICE_KEY_TYPE",
+    "AUTH_INSECURE_SERVICE_TICKETS",
+)
+"""Health checks that warn of the old cipher; a lab listens only on 127.0.0.1."""
+
+
+def _has_ciphers(programs: CephPrograms) -> bool:
+    return "--auth-allowed-ciphers" in programs.run(["monmaptool", "--help"])
+
+
+def _mute_old_ciphers(programs: CephPrograms, admin: RadosAdmin) -> None:
+    if _has_ciphers(programs):
+        for check in _CIPHER_CHECKS:
+            admin.command("health mute", code=check, sticky=True)
+
+
 def _make_monitor(programs: CephPrograms, folder: Path, conf: Path, fsid: str, mon_port: int) -> None:
     admin_key, mgr_key = new_key(), new_key()
     write_secret(folder / "keyring", keyring_entry("client.admin", admin_key, _ADMIN_CAPS))
@@ -71,7 +94,8 @@ def _make_monitor(programs: CephPrograms, folder: Path, conf: Path, fsid: str, m
     (folder / MON).mkdir()
     monmap = folder / "monmap"
     address = f"[v1:127.0.0.1:{mon_port}]"
-    programs.run(["monmaptool", "--create", "--fsid", fsid, "--addv", "a", address, str(monmap)])
+    ciphers = _OLD_CIPHERS if _has_ciphers(programs) else ()
+    programs.run(["monmaptool", "--create", "--fsid", fsid, *ciphers, "--addv", "a", address, str(monmap)])
     argv = ["ceph-mon", "-c", str(conf), "--mkfs", "-i", "a", "--monmap", str(monmap)]
     programs.run([*argv, "--keyring", str(first_keys)])
     first_keys.unlink()
@@ -137,6 +161,7 @@ def bootstrap(
     admin = RadosAdmin(conf)
     try:
         _set_options(admin, spec.options)
+        _mute_old_ciphers(programs, admin)
         progress.advance(detail="options")
         maker = OsdMaker(folder, conf, disks, throttle, admin, programs)
         osds = range(len(spec.osds))

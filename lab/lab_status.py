@@ -1,5 +1,6 @@
 """The status of a lab."""
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -78,6 +79,12 @@ class LabStatus:
         return {**asdict(self), "dead": self.dead}
 
 
+def active_checks(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return the health checks of a ``ceph status`` that are not muted: name to message."""
+    checks = status["health"]["checks"]
+    return {name: check["summary"]["message"] for name, check in checks.items() if not check.get("muted")}
+
+
 def ask_health(conf: Path, monitor: DaemonState) -> tuple[str, tuple[str, ...], dict[str, int]]:
     """Query a lab's health (or why it is unknown), health checks, and PG state to count.
 
@@ -96,4 +103,4 @@ def ask_health(conf: Path, monitor: DaemonState) -> tuple[str, tuple[str, ...], 
     except rados.Error as error:  # its ceph.conf may be deleted while librados reads it
         return str(error), (), {}
     pgs = {entry["state_name"]: entry["count"] for entry in status["pgmap"].get("pgs_by_state", [])}
-    return status["health"]["status"], tuple(status["health"]["checks"]), pgs
+    return status["health"]["status"], tuple(active_checks(status)), pgs
