@@ -11,10 +11,11 @@ import jinja2
 
 from cephfit import templates
 from cephfit.ceph.admin.rados_admin import RadosAdmin
+from cephfit.ceph.mclock import CAPACITY, FIRST_WITH_MCLOCK
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Progress
 from cephfit.lab.ceph_daemons import MGR, MON, Daemons, keyring_entry, new_key, osd_name, write_secret
-from cephfit.lab.ceph_programs import CephPrograms
+from cephfit.lab.ceph_programs import CephPrograms, CephVersion
 from cephfit.lab.devices.throttle import Throttle
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.osds.osd_creation import OsdMaker
@@ -56,7 +57,14 @@ def crush_map_text(spec: LabSpec) -> str:
     return render("crushmap.j2", osds=osds, hosts=range(spec.n_hosts), n_classes=len(spec.limits), pairs=pairs)
 
 
-_OLD_CIPHERS = ("--auth-service-cipher", "aes", "--auth-allowed-ciphers", "aes,aes256k", "--auth-preferred-cipher", "aes")
+_OLD_CIPHERS = (
+    "--auth-service-cipher",
+    "aes",
+    "--auth-allowed-ciphers",
+    "aes,aes256k",
+    "--auth-preferred-cipher",
+    "aes",
+)
 """Since 20.2.4, a new cluster allows only aes256k, which clients before it do not know."""
 _CIPHER_CHECKS = (
     "AUTH_INSECURE_CLIENT_KEY_TYPE",
@@ -99,6 +107,20 @@ def _make_monitor(programs: CephPrograms, folder: Path, conf: Path, fsid: str, m
     argv = ["ceph-mon", "-c", str(conf), "--mkfs", "-i", "a", "--monmap", str(monmap)]
     programs.run([*argv, "--keyring", str(first_keys)])
     first_keys.unlink()
+
+
+def options_of(spec: LabSpec, version: CephVersion) -> Mapping[str, Mapping[str, str]]:
+    """Return the options of a lab: those of its specification, and since Quincy those of mClock.
+
+    mClock's benchmark at the start of an OSD would measure the disk before its limits are set, and while other
+    OSDs start. So the capacity is the disk's limit, and the lab's limits of recovery remain in force.
+    """
+    if version.major < FIRST_WITH_MCLOCK:
+        return spec.options
+    mclock = {"osd_mclock_skip_benchmark": "true", "osd_mclock_override_recovery_settings": "true"}
+    for device_class, limits in spec.limits.items():
+        mclock[f"{CAPACITY}{device_class}"] = str(limits.iops)
+    return {**spec.options, "osd": {**spec.options.get("osd", {}), **mclock}}
 
 
 def _set_options(admin: RadosAdmin, options: Mapping[str, Mapping[str, str]]) -> None:
@@ -160,7 +182,7 @@ def bootstrap(
     progress.advance(detail="monitor")
     admin = RadosAdmin(conf)
     try:
-        _set_options(admin, spec.options)
+        _set_options(admin, options_of(spec, programs.version()))
         _mute_old_ciphers(programs, admin)
         progress.advance(detail="options")
         maker = OsdMaker(folder, conf, disks, throttle, admin, programs)

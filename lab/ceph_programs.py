@@ -22,8 +22,8 @@ mount --bind "$root/usr" /usr
 cd /
 exec "$@"
 """
-"""Run in a mount namespace of the program: /usr and /etc are those of the root, all else is the machine's. Mounts of
-the lab are left to the machine: a copy in this namespace would keep their devices busy. Debian's osd_class_dir is
+"""Run in a mount namespace of the program: /usr and /etc are those of the root, all else is the machine's. Mounts
+of the lab are unmounted there: a copy in this namespace would keep their devices busy. Debian's osd_class_dir is
 relative to /."""
 
 

@@ -12,6 +12,7 @@ from cephfit.core.protocols import NullProgress, Progress
 from cephfit.lab import registry, removal
 from cephfit.lab.bootstrap import make_first_pool
 from cephfit.lab.ceph_daemons import MGR, MON, osd_name
+from cephfit.lab.ceph_programs import CephVersion
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_creation import make_lab, open_cloud
 from cephfit.lab.lab_spec import LabSpec
@@ -21,6 +22,7 @@ from cephfit.lab.osds.osd_creation import OsdMaker, recreate
 from cephfit.lab.osds.osd_layout import drop_page_cache
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
+from cephfit.lab.release_root import ensure_root
 from cephfit.lab.removal import remove_lab
 
 if TYPE_CHECKING:
@@ -97,6 +99,10 @@ class Lab:
     def spec(self) -> LabSpec:
         return self._record.spec
 
+    def version(self) -> CephVersion:
+        """Return the version of its Ceph."""
+        return self._parts.programs.version()
+
     @property
     def fsid(self) -> str:
         return self._record.fsid
@@ -119,7 +125,7 @@ class Lab:
             openstack: also create an OpenStack (``cephfit.lab.openstack``).
 
         Raises:
-            HostError: this machine lacks something.
+            HostError: this machine or this release lacks something.
             InputError: the name or the folder is in use.
             ClusterError: Ceph did not come up.
         """
@@ -181,14 +187,18 @@ class Lab:
 
     # Starting and stopping.
 
-    def start(self) -> None:
+    def start(self, progress: Progress | None = None) -> None:
         """Start all daemons that do not run, for example after a reboot; set limits and flags again.
+
+        Args:
+            progress: shows that a deleted root of the release is made again.
 
         Raises:
             ClusterError: its PGs do not become active+clean.
             HostError: this machine lacks something.
         """
         require_root("a lab")
+        ensure_root(self.spec.release, progress or NullProgress())
         with registry.working_on(self.folder):
             parts, throttle = self._parts, find_throttle(self.folder)
             require_aio(sum(parts.daemons.pid(osd_name(osd)) is None for osd in self.osd_ids()))
@@ -320,6 +330,7 @@ class Lab:
             fsid=self.fsid,
             monitor=f"127.0.0.1:{self._record.mon_port}",
             ready=self._record.ready,
+            release=str(self.version()),
             health=health,
             checks=checks,
             pgs=pgs,

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.lab import bootstrap, registry, removal
+from cephfit.lab.ceph_programs import CephPrograms
 from cephfit.lab.devices import disks
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_spec import LabSpec
@@ -14,9 +16,10 @@ from cephfit.lab.machine import require_aio, require_free_disk, require_programs
 from cephfit.lab.openstack import layout
 from cephfit.lab.openstack.network import require_links
 from cephfit.lab.openstack.packages import require_packages
+from cephfit.lab.osds.osd_layout import require_store
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
-from cephfit.lab.release_root import ensure_root
+from cephfit.lab.release_root import ensure_root, root_of
 
 if TYPE_CHECKING:
     from cephfit.lab.openstack.openstack_lab import LabCloud
@@ -84,6 +87,12 @@ def make_lab(
         Its folder and journal.
     """
     require_programs(*(() if spec.release else _OWN_PROGRAMS), "losetup")
+    if openstack and spec.release:
+        raise InputError(
+            "an OpenStack needs the machine's Ceph: its services use the machine's client",
+            where="--release",
+            remedy="omit --release, or --openstack",
+        )
     if openstack:
         require_packages()
         require_links()
@@ -93,6 +102,9 @@ def make_lab(
     throttle = find_throttle(folder or registry.labs_root() / name)
     require_free_disk(folder or registry.labs_root() / name, spec.free_nbytes + more.free_nbytes)
     ensure_root(spec.release, progress)
+    programs = CephPrograms(folder or registry.labs_root(), root_of(spec.release))
+    for store in spec.stores.values():
+        require_store(store, programs.version)
     place = registry.claim(name, folder)
     try:
         with registry.working_on(place):

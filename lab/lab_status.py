@@ -46,6 +46,7 @@ class LabStatus:
         fsid: identifier of the cluster.
         monitor: address.
         ready: `lab up` completed.
+        release: version of its Ceph, ``18.2.7 (reef)``.
         health: as Ceph reports it, or why it is unknown.
         checks: Ceph's health checks.
         pgs: PG state to count.
@@ -61,6 +62,7 @@ class LabStatus:
     fsid: str
     monitor: str
     ready: bool
+    release: str
     health: str
     checks: tuple[str, ...]
     pgs: dict[str, int]

@@ -43,9 +43,7 @@ def root_of(release: str) -> Path | None:
 
 def nbytes_of(folder: Path) -> int:
     """Disk space of a folder; hard links count each time."""
-    return sum(
-        (Path(base) / name).lstat().st_blocks * 512 for base, _, names in os.walk(folder) for name in names
-    )
+    return sum((Path(base) / name).lstat().st_blocks * 512 for base, _, names in os.walk(folder) for name in names)
 
 
 def chosen_release(name: str) -> str:
@@ -75,7 +73,7 @@ def ensure_root(release: str, progress: Progress) -> None:
     require_free_disk(root.parent, _NEEDED_NBYTES)
     if not Path("/lib").is_symlink():
         raise HostError(
-            "the programs of another release replace /usr in their mount namespace, and /lib is not a part of it here",
+            "programs of another release replace /usr in their mount namespace, and /lib is not part of it here",
             where="/lib",
             remedy="use a system with a merged /usr (Debian 12, Ubuntu 20.04 or later)",
         )
@@ -100,7 +98,9 @@ def ensure_root(release: str, progress: Progress) -> None:
         _drop_bcrypt(part)
         part.replace(root)
         shutil.rmtree(packages)
-        progress.note(f"Ceph {version} is in {root}, {nbytes_of(root) / GIB:.1f} GiB; `cephfit lab clean` removes it")
+        progress.note(
+            f"Ceph {version} is in {root}, {nbytes_of(root) / GIB:.1f} GiB; `cephfit lab clean` removes it"
+        )
         progress.done()
 
 
@@ -176,16 +176,15 @@ def remove_roots(release: str | None = None) -> dict[str, int]:
         return {}
     freed: dict[str, int] = {}
     with _lock():
-        # Parts first, which no lab uses.
-        for place in sorted(folder.iterdir(), key=lambda place: not place.suffix):
-            if not place.is_dir() or release not in (None, place.stem):
-                continue
-            if users := [*_labs_with(place.stem), *_processes_in(place)] if not place.suffix else []:
+        places = [p for p in sorted(folder.iterdir()) if p.is_dir() and release in (None, p.stem)]
+        for place in places:
+            if users := [*_labs_with(place.name), *_processes_in(place)]:
                 raise InputError(
-                    f"Ceph {place.name} is in use by {', '.join(users)}",
+                    f"Ceph {place.name} is in use by {', '.join(users)}; nothing was deleted",
                     where=str(place),
-                    remedy="remove these labs first (`cephfit lab down`)",
+                    remedy="remove these labs first (`cephfit lab down`), or name another release with --release",
                 )
+        for place in places:
             freed[place.stem] = freed.get(place.stem, 0) + nbytes_of(place)
             shutil.rmtree(place)
     return freed

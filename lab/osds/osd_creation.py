@@ -9,8 +9,8 @@ from pathlib import Path
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
 from cephfit.core.errors import ClusterError
-from cephfit.lab.ceph_programs import CephPrograms
 from cephfit.lab.ceph_daemons import Daemons, keyring_entry, new_key, osd_name, write_secret
+from cephfit.lab.ceph_programs import CephPrograms, CephVersion
 from cephfit.lab.devices.throttle import Throttle
 from cephfit.lab.osds.osd_disks import OsdDisks
 from cephfit.lab.osds.osd_layout import lay_out, require_store, take_off
@@ -46,6 +46,10 @@ class OsdMaker:
         self._throttle = throttle
         self._admin = admin
         self._programs = programs
+
+    def version(self) -> CephVersion:
+        """Return the version of the lab's Ceph."""
+        return self._programs.version()
 
     def register(self, osd: int, *, again: bool = False) -> tuple[str, str]:
         """Register the OSD with the monitor; return its UUID and key.
@@ -107,7 +111,7 @@ def recreate(
         HostError: this machine cannot create such a store.
     """
     for store in stores.values():
-        require_store(store)
+        require_store(store, maker.version)
     for pool in admin.command("df")["pools"]:
         if pool["name"] not in keep or pool["stats"]["objects"]:
             raise ClusterError(

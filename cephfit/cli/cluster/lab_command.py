@@ -130,7 +130,8 @@ def start(name: str, as_json: bool) -> None:
     from cephfit.lab.cluster import Lab
 
     lab = Lab.open(name)
-    lab.start()
+    with progress_display() as progress:
+        lab.start(progress)
     state = lab.status()
     if as_json:
         print_json(state.to_json())
@@ -188,8 +189,30 @@ def down(name: str, folder: Path | None, as_json: bool) -> None:
         click.echo(f"lab {folder or name} was removed in {format_seconds(seconds)}")
 
 
+@command.command()
+@click.option(
+    "--release",
+    type=click.Choice(("pacific", "reef", "tentacle")),
+    help="Delete only this release.  [default: all]",
+)
+@json_option
+def clean(release: str | None, as_json: bool) -> None:
+    """Delete the Ceph releases that `lab up --release` installed in the cache folder."""
+    from cephfit.core.units import about
+    from cephfit.lab.release_root import remove_roots
+
+    freed = remove_roots(release)
+    if as_json:
+        print_json(freed)
+    elif freed:
+        click.echo(f"freed {about(sum(freed.values()))}: {', '.join(freed)}")
+    else:
+        click.echo("no release is installed in the cache folder")
+
+
 def _show(status: "LabStatus") -> None:
     click.echo(f"health   {status.health}{''.join(f'  {c}' for c in status.checks)}")
+    click.echo(f"Ceph     {status.release}")
     click.echo(f"PGs      {', '.join(f'{n} {s}' for s, n in status.pgs.items()) or '-'}")
     click.echo(f"conf     {status.conf}")
     click.echo(f"monitor  {status.monitor}\n")
