@@ -16,7 +16,7 @@ from platformdirs import user_cache_path
 
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.protocols import Progress
-from cephfit.core.units import GIB
+from cephfit.core.units import GIB, about
 from cephfit.lab import registry
 from cephfit.lab.ceph_programs import CephPrograms
 from cephfit.lab.machine import require_free_disk, require_programs, run
@@ -98,9 +98,7 @@ def ensure_root(release: str, progress: Progress) -> None:
         _drop_bcrypt(part)
         part.replace(root)
         shutil.rmtree(packages)
-        progress.note(
-            f"Ceph {version} is in {root}, {nbytes_of(root) / GIB:.1f} GiB; `cephfit lab clean` removes it"
-        )
+        progress.note(f"Ceph {version} is in {root}, {about(nbytes_of(root))}; `cephfit lab clean` removes it")
         progress.done()
 
 
