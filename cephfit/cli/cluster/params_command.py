@@ -172,7 +172,7 @@ def changed(releases_text: str, prefix: str, dev: bool, as_json: bool) -> None:
 
 
 def _value_text(value: object) -> str:
-    text = "" if value is None else as_yaml(value)  # type: ignore[arg-type]
+    text = "" if value is None else as_yaml(value)
     return text if len(text) <= 24 else f"{text[:21]}..."
 
 
