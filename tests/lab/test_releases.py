@@ -133,7 +133,7 @@ def test_a_program_of_a_root_sees_its_usr_and_leaves_no_mount(tmp_path: Path) ->
 def test_a_reef_lab_measures_three_cells_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The root stays in the cache of this user; making it needs a Debian mirror and about 100 MB from it."""
+    """Makes the root of Reef, which needs a Debian mirror and takes minutes."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     sweep = tmp_path / "three.yaml"
     sweep.write_text(SWEEP)
