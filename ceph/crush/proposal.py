@@ -348,7 +348,7 @@ class _Study:
 
     def _mapped_by_rules(self, live: LiveMap) -> dict[str, tuple[int, ...]]:
         """Return PG id to its OSDs by the rules of a map alone, for pools whose pgp_num is their pg_num."""
-        mapped = {}
+        mapped: dict[str, tuple[int, ...]] = {}
         for pool in self._osd_dump["pools"]:
             places, _ = live_map.try_rule(
                 live.binary,

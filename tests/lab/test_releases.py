@@ -119,10 +119,9 @@ def test_a_program_of_a_root_sees_its_usr_and_leaves_no_mount(tmp_path: Path) ->
     (root / "usr").symlink_to("/usr")
     (root / "etc").mkdir()
     (root / "etc" / "mark").write_text("of the root")
-    before = Path("/proc/self/mountinfo").read_text()
     assert CephPrograms(tmp_path / "lab", root).run(["cat", "/etc/mark"]) == "of the root"
     assert CephPrograms(tmp_path / "lab", root).run(["pwd"]).strip() == "/"
-    assert Path("/proc/self/mountinfo").read_text() == before
+    assert str(root) not in Path("/proc/self/mountinfo").read_text()
     assert not Path("/etc/mark").exists()
 
 
