@@ -11,12 +11,13 @@ import jinja2
 
 from cephfit import templates
 from cephfit.ceph.admin.rados_admin import RadosAdmin
+from cephfit.ceph.mclock import CAPACITY, FIRST_WITH_MCLOCK
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Progress
 from cephfit.lab.ceph_daemons import MGR, MON, Daemons, keyring_entry, new_key, osd_name, write_secret
+from cephfit.lab.ceph_programs import CephPrograms, CephVersion
 from cephfit.lab.devices.throttle import Throttle
 from cephfit.lab.lab_spec import LabSpec
-from cephfit.lab.machine import run
 from cephfit.lab.osds.osd_creation import OsdMaker
 from cephfit.lab.osds.osd_disks import OsdDisks
 
@@ -56,7 +57,37 @@ def crush_map_text(spec: LabSpec) -> str:
     return render("crushmap.j2", osds=osds, hosts=range(spec.n_hosts), n_classes=len(spec.limits), pairs=pairs)
 
 
-def _make_monitor(folder: Path, conf: Path, fsid: str, mon_port: int) -> None:
+_OLD_CIPHERS = (
+    "--auth-service-cipher",
+    "aes",
+    "--auth-allowed-ciphers",
+    "aes,aes256k",
+    "--auth-preferred-cipher",
+    "aes",
+)
+"""Since 20.2.4, a new cluster allows only aes256k, which clients before it do not know."""
+_CIPHER_CHECKS = (
+    "AUTH_INSECURE_CLIENT_KEY_TYPE",
+    "AUTH_INSECURE_KEYS_ALLOWED",
+    "AUTH_INSECURE_KEYS_CREATABLE",
+    "AUTH_INSECURE_ROTATING_SERVICE_KEY_TYPE",
+    "AUTH_INSECURE_SERVICE_KEY_TYPE",
+    "AUTH_INSECURE_SERVICE_TICKETS",
+)
+"""Health checks that warn of the old cipher; a lab listens only on 127.0.0.1."""
+
+
+def _has_ciphers(programs: CephPrograms) -> bool:
+    return "--auth-allowed-ciphers" in programs.run(["monmaptool", "--help"])
+
+
+def _mute_old_ciphers(programs: CephPrograms, admin: RadosAdmin) -> None:
+    if _has_ciphers(programs):
+        for check in _CIPHER_CHECKS:
+            admin.command("health mute", code=check, sticky=True)
+
+
+def _make_monitor(programs: CephPrograms, folder: Path, conf: Path, fsid: str, mon_port: int) -> None:
     admin_key, mgr_key = new_key(), new_key()
     write_secret(folder / "keyring", keyring_entry("client.admin", admin_key, _ADMIN_CAPS))
     (folder / MGR).mkdir()
@@ -71,9 +102,25 @@ def _make_monitor(folder: Path, conf: Path, fsid: str, mon_port: int) -> None:
     (folder / MON).mkdir()
     monmap = folder / "monmap"
     address = f"[v1:127.0.0.1:{mon_port}]"
-    run(["monmaptool", "--create", "--fsid", fsid, "--addv", "a", address, str(monmap)])
-    run(["ceph-mon", "-c", str(conf), "--mkfs", "-i", "a", "--monmap", str(monmap), "--keyring", str(first_keys)])
+    ciphers = _OLD_CIPHERS if _has_ciphers(programs) else ()
+    programs.run(["monmaptool", "--create", "--fsid", fsid, *ciphers, "--addv", "a", address, str(monmap)])
+    argv = ["ceph-mon", "-c", str(conf), "--mkfs", "-i", "a", "--monmap", str(monmap)]
+    programs.run([*argv, "--keyring", str(first_keys)])
     first_keys.unlink()
+
+
+def options_of(spec: LabSpec, version: CephVersion) -> Mapping[str, Mapping[str, str]]:
+    """Return the options of a lab: those of its specification, and since Quincy those of mClock.
+
+    mClock's benchmark at the start of an OSD would measure the disk before its limits are set, and while other
+    OSDs start. So the capacity is the disk's limit, and the lab's limits of recovery remain in force.
+    """
+    if version.major < FIRST_WITH_MCLOCK:
+        return spec.options
+    mclock = {"osd_mclock_skip_benchmark": "true", "osd_mclock_override_recovery_settings": "true"}
+    for device_class, limits in spec.limits.items():
+        mclock[f"{CAPACITY}{device_class}"] = str(limits.iops)
+    return {**spec.options, "osd": {**spec.options.get("osd", {}), **mclock}}
 
 
 def _set_options(admin: RadosAdmin, options: Mapping[str, Mapping[str, str]]) -> None:
@@ -90,10 +137,10 @@ def _set_options(admin: RadosAdmin, options: Mapping[str, Mapping[str, str]]) ->
         raise ClusterError(f"this Ceph does not accept {', '.join(refused)}", where="options of the lab")
 
 
-def _inject_crush_map(admin: RadosAdmin, folder: Path, spec: LabSpec) -> None:
+def _inject_crush_map(programs: CephPrograms, admin: RadosAdmin, folder: Path, spec: LabSpec) -> None:
     text, binary = folder / "crushmap.txt", folder / "crushmap"
     text.write_text(crush_map_text(spec))
-    run(["crushtool", "-c", str(text), "-o", str(binary)])
+    programs.run(["crushtool", "-c", str(text), "-o", str(binary)])
     _send(admin, "osd setcrushmap", binary.read_bytes())
 
 
@@ -113,6 +160,7 @@ def bootstrap(
     spec: LabSpec,
     disks: OsdDisks,
     throttle: Throttle,
+    programs: CephPrograms,
     daemons: Daemons,
     progress: Progress,
 ) -> None:
@@ -129,19 +177,20 @@ def bootstrap(
     for part in ("run", "log", "crash"):
         (folder / part).mkdir()
     conf.write_text(render("ceph.conf.j2", name=name, folder=folder, fsid=fsid, mon_port=mon_port))
-    _make_monitor(folder, conf, fsid, mon_port)
+    _make_monitor(programs, folder, conf, fsid, mon_port)
     daemons.start(MON)
     progress.advance(detail="monitor")
     admin = RadosAdmin(conf)
     try:
-        _set_options(admin, spec.options)
+        _set_options(admin, options_of(spec, programs.version()))
+        _mute_old_ciphers(programs, admin)
         progress.advance(detail="options")
-        maker = OsdMaker(folder, conf, disks, throttle, admin)
+        maker = OsdMaker(folder, conf, disks, throttle, admin, programs)
         osds = range(len(spec.osds))
         with ThreadPoolExecutor(max_workers=len(osds) + 1) as pool:
             manager = pool.submit(daemons.start, MGR)
             identities = {osd: maker.register(osd) for osd in osds}
-            _inject_crush_map(admin, folder, spec)
+            _inject_crush_map(programs, admin, folder, spec)
             progress.advance(detail="CRUSH map")
 
             def make_osd(osd: int) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.lab import processes
-from cephfit.lab.machine import run
+from cephfit.lab.ceph_programs import CephPrograms
 
 
 def new_key() -> str:
@@ -67,11 +67,13 @@ class Daemons:
     Args:
         folder: the lab's.
         conf: its ceph.conf.
+        programs: of its release.
     """
 
-    def __init__(self, folder: Path, conf: Path) -> None:
+    def __init__(self, folder: Path, conf: Path, programs: CephPrograms) -> None:
         self._folder = folder
         self._conf = conf
+        self._programs = programs
 
     def pid(self, name: str) -> int | None:
         return processes.from_pid_file(self._folder / "run" / f"{name}.pid", self._folder)
@@ -86,7 +88,7 @@ class Daemons:
             return
         kind, _, number = name.partition(".")
         try:
-            run([f"ceph-{kind}", "-c", str(self._conf), "-i", number], seconds=_START_SECONDS)
+            self._programs.run([f"ceph-{kind}", "-c", str(self._conf), "-i", number], seconds=_START_SECONDS)
         except HostError as error:
             raise ClusterError(
                 f"{name} does not start: {error.what}{self._last_error(name)}",
@@ -110,7 +112,7 @@ class Daemons:
         processes.kill(
             pid
             for pid, argv in lines.items()
-            if argv and Path(argv[0]).name == f"ceph-{kind}" and ("-i", number) in pairwise(argv)
+            if f"ceph-{kind}" in {Path(argument).name for argument in argv} and ("-i", number) in pairwise(argv)
         )
 
     def state(self, name: str) -> DaemonState:

@@ -13,6 +13,7 @@ from cephfit.lab import registry, removal
 from cephfit.lab.backends.lab_server import LabServer
 from cephfit.lab.bootstrap import make_first_pool
 from cephfit.lab.ceph_daemons import MGR, MON, osd_name
+from cephfit.lab.ceph_programs import CephVersion
 from cephfit.lab.devices.disks import device_number
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_creation import make_lab, open_cloud
@@ -24,6 +25,7 @@ from cephfit.lab.osds.osd_creation import OsdMaker, recreate
 from cephfit.lab.osds.osd_layout import drop_page_cache
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
+from cephfit.lab.release_root import ensure_root
 from cephfit.lab.removal import remove_lab
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def finish(parts: LabParts, throttle: Throttle) -> None:
     if not record.unmade:
         return
     with parts.connection() as admin:
-        maker = OsdMaker(parts.folder, parts.conf, parts.disks, throttle, admin)
+        maker = OsdMaker(parts.folder, parts.conf, parts.disks, throttle, admin, parts.programs)
         stores = {osd: record.store(osd) for osd in record.unmade}
         recreate(maker, admin, parts.daemons, stores, keep=[record.spec.pool])
         make_first_pool(admin, record.spec)
@@ -100,6 +102,10 @@ class Lab:
     def spec(self) -> LabSpec:
         return self._record.spec
 
+    def version(self) -> CephVersion:
+        """Return the version of its Ceph."""
+        return self._parts.programs.version()
+
     @property
     def fsid(self) -> str:
         return self._record.fsid
@@ -122,7 +128,7 @@ class Lab:
             openstack: also create an OpenStack (``cephfit.lab.openstack``).
 
         Raises:
-            HostError: this machine lacks something.
+            HostError: this machine or this release lacks something.
             InputError: the name or the folder is in use.
             ClusterError: Ceph did not come up.
         """
@@ -204,14 +210,18 @@ class Lab:
 
     # Starting and stopping.
 
-    def start(self) -> None:
+    def start(self, progress: Progress | None = None) -> None:
         """Start all daemons that do not run, for example after a reboot; set limits and flags again.
+
+        Args:
+            progress: shows that a deleted root of the release is made again.
 
         Raises:
             ClusterError: its PGs do not become active+clean.
             HostError: this machine lacks something.
         """
         require_root("a lab")
+        ensure_root(self.spec.release, progress or NullProgress())
         with registry.working_on(self.folder):
             parts, throttle = self._parts, find_throttle(self.folder)
             require_aio(sum(parts.daemons.pid(osd_name(osd)) is None for osd in self.osd_ids()))
@@ -351,6 +361,7 @@ class Lab:
             fsid=self.fsid,
             monitor=f"127.0.0.1:{self._record.mon_port}",
             ready=self._record.ready,
+            release=str(self.version()),
             health=health,
             checks=checks,
             pgs=pgs,

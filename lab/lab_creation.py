@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.lab import bootstrap, registry, removal
 from cephfit.lab.backends.lab_backend import require_servers
+from cephfit.lab.ceph_programs import CephPrograms
 from cephfit.lab.devices import disks
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_spec import LabSpec
@@ -15,8 +17,10 @@ from cephfit.lab.machine import require_aio, require_free_disk, require_programs
 from cephfit.lab.openstack import layout
 from cephfit.lab.openstack.network import require_links
 from cephfit.lab.openstack.packages import require_packages
+from cephfit.lab.osds.osd_layout import require_store
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
+from cephfit.lab.release_root import ensure_root, root_of
 
 if TYPE_CHECKING:
     from cephfit.lab.openstack.openstack_lab import LabCloud
@@ -64,7 +68,8 @@ def open_cloud(folder: Path, record: Record) -> "LabCloud | None":
     return LabCloud.open(folder)
 
 
-_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "monmaptool", "losetup")
+_OWN_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "monmaptool")
+"""Of the machine, for a lab of the machine's release."""
 
 
 def make_lab(
@@ -82,8 +87,14 @@ def make_lab(
     Returns:
         Its folder and journal.
     """
-    require_programs(*_PROGRAMS)
+    require_programs(*(() if spec.release else _OWN_PROGRAMS), "losetup")
     require_servers(spec.backends)
+    if openstack and spec.release:
+        raise InputError(
+            "an OpenStack needs the machine's Ceph: its services use the machine's client",
+            where="--release",
+            remedy="omit --release, or --openstack",
+        )
     if openstack:
         require_packages()
         require_links()
@@ -92,6 +103,10 @@ def make_lab(
     require_aio(len(spec.osds))
     throttle = find_throttle(folder or registry.labs_root() / name)
     require_free_disk(folder or registry.labs_root() / name, spec.free_nbytes + more.free_nbytes)
+    ensure_root(spec.release, progress)
+    programs = CephPrograms(folder or registry.labs_root(), root_of(spec.release))
+    for store in spec.stores.values():
+        require_store(store, programs.version)
     place = registry.claim(name, folder)
     try:
         with registry.working_on(place):
@@ -124,6 +139,7 @@ def _make(parts: LabParts, throttle: Throttle, progress: Progress) -> None:
         spec=parts.spec,
         disks=parts.disks,
         throttle=throttle,
+        programs=parts.programs,
         daemons=parts.daemons,
         progress=progress,
     )

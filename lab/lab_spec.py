@@ -110,6 +110,7 @@ class LabSpec:
         stores: object store of the OSDs of a device class; BlueStore by default.
         client_network: clients are in a network of their own, whose distance can be set (``lab/network``).
         backends: of ``BACKENDS``.
+        release: of Ceph, whose programs are in a root of their own (``release_root``); empty for the machine's.
     """
 
     n_hosts: int = 2
@@ -127,6 +128,7 @@ class LabSpec:
     stores: Mapping[str, OsdStore] = field(default_factory=dict)
     client_network: bool = False
     backends: tuple[str, ...] = ()
+    release: str = ""
 
     @property
     def osds(self) -> tuple[tuple[int, str], ...]:

@@ -1,5 +1,6 @@
 """The status of a lab."""
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -62,6 +63,7 @@ class LabStatus:
         fsid: identifier of the cluster.
         monitor: address.
         ready: `lab up` completed.
+        release: version of its Ceph, ``18.2.7 (reef)``.
         health: as Ceph reports it, or why it is unknown.
         checks: Ceph's health checks.
         pgs: PG state to count.
@@ -78,6 +80,7 @@ class LabStatus:
     fsid: str
     monitor: str
     ready: bool
+    release: str
     health: str
     checks: tuple[str, ...]
     pgs: dict[str, int]
@@ -95,6 +98,12 @@ class LabStatus:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "dead": self.dead}
+
+
+def active_checks(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return the health checks of a ``ceph status`` that are not muted: name to message."""
+    checks = status["health"]["checks"]
+    return {name: check["summary"]["message"] for name, check in checks.items() if not check.get("muted")}
 
 
 def ask_health(conf: Path, monitor: DaemonState) -> tuple[str, tuple[str, ...], dict[str, int]]:
@@ -115,4 +124,4 @@ def ask_health(conf: Path, monitor: DaemonState) -> tuple[str, tuple[str, ...], 
     except rados.Error as error:  # its ceph.conf may be deleted while librados reads it
         return str(error), (), {}
     pgs = {entry["state_name"]: entry["count"] for entry in status["pgmap"].get("pgs_by_state", [])}
-    return status["health"]["status"], tuple(status["health"]["checks"]), pgs
+    return status["health"]["status"], tuple(active_checks(status)), pgs

@@ -76,7 +76,7 @@ class LabStores:
         reasons = [f"{s} applies to no OSD of this lab" for s in settings if s not in heard]
         try:
             for store in self._wanted(configuration).values():
-                require_store(store)
+                require_store(store, self._lab.version)
                 for role, place in store.placed().items():
                     if place not in self._lab.spec.limits:
                         reasons.append(

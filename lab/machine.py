@@ -27,6 +27,8 @@ PACKAGES: Mapping[str, str] = {
     "mkfs.xfs": "xfsprogs",
     "mkfs.btrfs": "btrfs-progs",
     "mount": "mount",
+    "mmdebstrap": "mmdebstrap",
+    "unshare": "util-linux",
     "postgres": "postgresql",
     "pgbench": "postgresql-contrib",
 }

@@ -12,10 +12,13 @@ from cephfit.core.protocols import CephAdmin
 from cephfit.core.waiting import wait_until_clear
 from cephfit.lab.backends.lab_backend import LabBackends
 from cephfit.lab.ceph_daemons import MGR, MON, Daemons, osd_name
+from cephfit.lab.ceph_programs import CephPrograms
 from cephfit.lab.devices.throttle import Throttle, find_throttle
+from cephfit.lab.lab_status import active_checks
 from cephfit.lab.network.client_network import ClientNetwork
 from cephfit.lab.osds.osd_disks import OsdDisks
 from cephfit.lab.registry import Record
+from cephfit.lab.release_root import root_of
 
 _POLL_SECONDS = 0.2
 _WHOLE_SECONDS = 90.0
@@ -57,8 +60,8 @@ def _unready(admin: CephAdmin, osds: Collection[int], before: Mapping[int, int])
 
 def _unready_digest(status: Mapping[str, Any], n_pgs: int) -> str:
     """Return what the monitors still report: they receive the PG states from the manager with a delay."""
-    if checks := status["health"]["checks"]:
-        return ", ".join(checks)
+    if checks := active_checks(status):
+        return ", ".join(f"{name} ({message})" for name, message in checks.items())
     known = {state["state_name"]: int(state["count"]) for state in status["pgmap"].get("pgs_by_state", ())}
     clean = known.get("active+clean", 0)
     is_right = clean == n_pgs == sum(known.values())
@@ -131,7 +134,8 @@ class LabParts:
         self.folder = folder
         self.conf = folder / "ceph.conf"
         self.journal = LabJournal(folder, record)
-        self.daemons = Daemons(folder, self.conf)
+        self.programs = CephPrograms(folder, root_of(record.spec.release))
+        self.daemons = Daemons(folder, self.conf, self.programs)
         self.disks = OsdDisks(record.name, folder, record.spec)
         self.client_network = ClientNetwork(folder, record.mon_port) if record.spec.client_network else None
         self.backends = LabBackends(record.name, folder, record.spec, self.disks)

@@ -31,6 +31,11 @@ _OUR_FILE = re.compile(r"\S*/cephfit-crush-\w+/\w+")
 _PG = re.compile(r"^(\d+\.[0-9a-f]+)\t\[([\d,]*)\]", re.MULTILINE)
 
 
+_READS = "osdmaptool: osdmap file "
+"""In a line that only names the file."""
+_REMEDY = "the cluster is newer than this machine's ceph-base; install that of the cluster's release"
+
+
 class MapRefusedError(ClusterError):
     """crushtool or osdmaptool cannot read or create a map; the message is the program's."""
 
@@ -156,13 +161,21 @@ def _run(program: str, *argv: str) -> subprocess.CompletedProcess[str]:
         except subprocess.TimeoutExpired:
             raise MapRefusedError(f"{program} did not end in {_SECONDS:.0f} s", where=program) from None
     if done.returncode:
-        raise MapRefusedError(_first_words(done.stderr or done.stdout, done.returncode), where=program)
+        raise MapRefusedError(
+            _first_words(done.stderr or done.stdout, done.returncode),
+            where=program,
+            remedy=_REMEDY if "error decoding" in done.stderr else "",
+        )
     return done
 
 
 def _first_words(reported: str, code: int) -> str:
     lines: Sequence[str] = [line.strip() for line in reported.splitlines() if line.strip()]
-    own = [_OUR_FILE.sub("the map", line) for line in lines if not line.startswith(("./src", "*** "))]
+    own = [
+        _OUR_FILE.sub("the map", line)
+        for line in lines
+        if not line.startswith(("./src", "*** ")) and _READS not in line
+    ]
     return own[0] if own else f"ended with {code}"
 
 

@@ -3,6 +3,7 @@
 import base64
 import errno
 from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.crush import live_map, map_text
@@ -138,7 +139,10 @@ class CrushChanges:
                 self._journal.note(_PART, f"{part.kind} {part.name}", None)
         self._journal.note(_INJECTED, proposal.after.digest, None)
         self._set(proposal.after.binary, version)
-        if self.live().digest != proposal.after.digest:
+        now = self.live()
+        if now.digest != proposal.after.digest and _same_map(now.document, proposal.after.document):
+            self._journal.note(_INJECTED, now.digest, None)
+        elif now.digest != proposal.after.digest:
             raise ClusterError(
                 "the cluster's CRUSH map differs from the injected one",
                 where="osd setcrushmap",
@@ -198,3 +202,16 @@ class CrushChanges:
                 where="CRUSH map",
                 remedy="delete it, or run `ceph osd pool set POOL crush_rule RULE` with another rule",
             )
+
+
+def _same_map(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two maps are the same to a cluster that is newer than this machine's crushtool.
+
+    It adds fields that crushtool does not know, with their defaults, and since Reef ignores the sizes of rules.
+    """
+
+    def without_sizes(document: Mapping[str, Any]) -> dict[str, Any]:
+        rules = [{k: v for k, v in r.items() if k not in ("min_size", "max_size")} for r in document["rules"]]
+        return {**document, "rules": rules}
+
+    return without_sizes(one) == without_sizes(other)

@@ -8,7 +8,7 @@ from typing import Any
 
 from cephfit.ceph.crush import live_map, map_text
 from cephfit.ceph.crush.data_placement import Placement
-from cephfit.ceph.crush.live_map import LiveMap
+from cephfit.ceph.crush.live_map import LiveMap, MapRefusedError
 from cephfit.ceph.crush.map_parts import Parts, render_parts
 from cephfit.core.protocols import CephAdmin
 
@@ -341,7 +341,25 @@ class _Study:
 
     def _moved(self, changed: LiveMap) -> Movement:
         osd_map = self._admin.exchange("osd getmap")
-        return movement(live_map.map_pgs(osd_map), live_map.map_pgs(osd_map, changed.binary))
+        try:
+            return movement(live_map.map_pgs(osd_map), live_map.map_pgs(osd_map, changed.binary))
+        except MapRefusedError:  # this machine's osdmaptool is older than the cluster
+            return movement(self._mapped_by_rules(self._live), self._mapped_by_rules(changed))
+
+    def _mapped_by_rules(self, live: LiveMap) -> dict[str, tuple[int, ...]]:
+        """Return PG id to its OSDs by the rules of a map alone, for pools whose pgp_num is their pg_num."""
+        mapped: dict[str, tuple[int, ...]] = {}
+        for pool in self._osd_dump["pools"]:
+            places, _ = live_map.try_rule(
+                live.binary,
+                pool["crush_rule"],
+                size=pool["size"],
+                n_inputs=pool["pg_num"],
+                pool=pool["pool"],
+                in_weights=self._in_weights,
+            )
+            mapped |= {f"{pool['pool']}.{x:x}": osds for x, osds in places.items()}
+        return mapped
 
     @cached_property
     def _osd_dump(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ PLAIN_KEYS = (
     "size", "min_size", "pg_num", "pgp_num", "crush_rule", "compression_mode", "compression_algorithm",
     "compression_required_ratio", "compression_max_blob_size", "compression_min_blob_size", "csum_type",
     "csum_min_block", "csum_max_block", "write_fadvise_dontneed", "fast_read", "recovery_priority", "read_ratio",
+    "allow_ec_optimizations",
 )  # fmt: skip
 """Keys of ``osd pool set`` that a sweep may vary."""
 
@@ -66,6 +67,7 @@ VALUE_TYPES: Mapping[str, str] = {
     "read_ratio": "int",
     "write_fadvise_dontneed": "bool",
     "fast_read": "bool",
+    "allow_ec_optimizations": "bool",
     "size": "int",
     "min_size": "int",
     "pg_num": "int",

@@ -10,8 +10,8 @@ from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
 from cephfit.core.errors import ClusterError
 from cephfit.lab.ceph_daemons import Daemons, keyring_entry, new_key, osd_name, write_secret
+from cephfit.lab.ceph_programs import CephPrograms, CephVersion
 from cephfit.lab.devices.throttle import Throttle
-from cephfit.lab.machine import run
 from cephfit.lab.osds.osd_disks import OsdDisks
 from cephfit.lab.osds.osd_layout import lay_out, require_store, take_off
 
@@ -28,14 +28,28 @@ class OsdMaker:
         disks: attached.
         throttle: of the lab.
         admin: the monitor answers.
+        programs: of the lab's release.
     """
 
-    def __init__(self, folder: Path, conf: Path, disks: OsdDisks, throttle: Throttle, admin: RadosAdmin) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        conf: Path,
+        disks: OsdDisks,
+        throttle: Throttle,
+        admin: RadosAdmin,
+        programs: CephPrograms,
+    ) -> None:
         self._folder = folder
         self._conf = conf
         self._disks = disks
         self._throttle = throttle
         self._admin = admin
+        self._programs = programs
+
+    def version(self) -> CephVersion:
+        """Return the version of the lab's Ceph."""
+        return self._programs.version()
 
     def register(self, osd: int, *, again: bool = False) -> tuple[str, str]:
         """Register the OSD with the monitor; return its UUID and key.
@@ -72,7 +86,7 @@ class OsdMaker:
         argv += ["--osd-objectstore", store.objectstore]
         if store.objectstore == FILESTORE:
             argv += ["--osd-journal-size", "0" if "journal" in side else str(_JOURNAL_MIB)]
-        run(argv, seconds=300)
+        self._programs.run(argv, seconds=300)
 
     def take_off(self, osd: int) -> None:
         """Empty the disk of an OSD that does not run."""
@@ -97,7 +111,7 @@ def recreate(
         HostError: this machine cannot create such a store.
     """
     for store in stores.values():
-        require_store(store)
+        require_store(store, maker.version)
     for pool in admin.command("df")["pools"]:
         if pool["name"] not in keep or pool["stats"]["objects"]:
             raise ClusterError(

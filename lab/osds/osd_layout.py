@@ -5,12 +5,13 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
 from cephfit.core.errors import HostError
+from cephfit.lab.ceph_programs import CephVersion
 from cephfit.lab.devices.mounts import is_mounted_elsewhere, mounts, unmount_under
 from cephfit.lab.machine import require_programs, run
 
@@ -29,6 +30,7 @@ _MOUNT: Mapping[str, str] = {
 }
 _LINKS = {"journal": "journal", "db": "block.db", "wal": "block.wal"}
 """Role of a side disk to its name in the OSD's folder."""
+_FIRST_WITHOUT_FILESTORE = 18
 _UNMOUNT_SECONDS = 300.0
 """Time limit: a full page cache is written at the speed of the lab's disk, which may have other users."""
 _FS_IOC_SHUTDOWN = 0x8004587D
@@ -36,14 +38,24 @@ _NO_LOG_FLUSH = (2).to_bytes(4, "little")
 """Shutdown ioctl of xfs and ext4 (linux/fs.h), and its flag that discards the log."""
 
 
-def require_store(store: OsdStore) -> None:
-    """Check that this machine can create a store.
+def require_store(store: OsdStore, version: Callable[[], CephVersion]) -> None:
+    """Check that this machine and this release can create a store.
+
+    Args:
+        store: to create.
+        version: of the lab's Ceph; called only for FileStore.
 
     Raises:
-        HostError: a program or a file system is missing.
+        HostError: a program or a file system is missing, or Ceph no longer has this object store.
     """
     if store.objectstore != FILESTORE:
         return
+    if (ceph := version()).major >= _FIRST_WITHOUT_FILESTORE:
+        raise HostError(
+            f"Ceph {ceph} has no FileStore: Reef (18.2) removed it",
+            where="objectstore",
+            remedy="use bluestore, or a lab of an older release: `cephfit lab up --release pacific`",
+        )
     require_programs(_MKFS[store.filesystem][0])
     known = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
     if store.filesystem not in known:

@@ -90,6 +90,8 @@ def run_sweep(
         facts["limits"] = {name: list(sentences) for name, sentences in limited.items()}
         for sentence in dict.fromkeys(s for sentences in limited.values() for s in sentences):
             progress.note(sentence)
+    for sentence in facts.get("mclock", {}).get("warnings", ()):
+        progress.note(sentence)
     run = begun(sweep, target, store, progress, facts, resume=resume)
     with measured_by_this_process(store, run.run_id):
         if isinstance(target, BelongsToRun):

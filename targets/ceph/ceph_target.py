@@ -18,6 +18,7 @@ from cephfit.ceph.ceph_health import CephHealth
 from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.hosts.host import HostRefusedError
+from cephfit.ceph.mclock import MCLOCK, mclock_facts
 from cephfit.ceph.options import option_catalogue as options
 from cephfit.ceph.pools.declared_pools import DeclaredPools
 from cephfit.ceph.pools.osd_capacity import MEMORY_TARGET, memory_targets
@@ -63,6 +64,9 @@ def facts_of(admin: CephAdmin) -> dict[str, Any]:
     """
     classes = {d.id: d.device_class for d in running_daemons(admin) if d.kind == "osd"}
     memory = memory_targets(admin, [int(osd) for osd in classes])
+    metadata = admin.command("osd metadata")
+    rotational = {int(osd["id"]): osd.get("rotational") == "1" for osd in metadata}
+    mclock = mclock_facts(admin, {int(osd): name for osd, name in classes.items()}, rotational)
     return {
         "versions": {
             "cephfit": __version__,
@@ -82,10 +86,11 @@ def facts_of(admin: CephAdmin) -> dict[str, Any]:
             {"id": osd["id"], "device_class": classes.get(str(osd["id"]), "")}
             | {key: osd[key] for key in _OSD_FACTS if key in osd}
             | ({MEMORY_TARGET: memory[osd["id"]]} if osd["id"] in memory else {})
-            for osd in admin.command("osd metadata")
+            for osd in metadata
         ],
         "crush_rules": admin.command("osd crush rule ls"),
         CLUSTER: admin.command("status")["fsid"],
+        **({MCLOCK: mclock} if mclock else {}),
     }
 
 

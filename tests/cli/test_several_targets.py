@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from example_run import example_run, example_samples
 
 from cephfit.cli.reports.compare_command import _lines, _number, _of_which_rounds
 from cephfit.cli.reports.compare_command import command as compare
@@ -362,3 +363,26 @@ def test_three_targets_are_in_separate_rows() -> None:
     assert second[:3] == ["", "", "2"]
     assert second[4].startswith("2 (") and second[4].endswith("differs")
     assert third[2:] == ["3", "not measured there", "-"]
+
+
+def test_runs_on_different_releases_are_compared_with_a_note_on_defaults(tmp_path: Path) -> None:
+    """A run knows its release; cells are compared as between any two targets."""
+    store = tmp_path / "s.sqlite"
+    with Store.open(str(store), create=True) as opened:
+        for number, version in enumerate(("16.2.15 (ee28) pacific", "18.2.7 (6b0e) reef")):
+            run = example_run(
+                run_id=f"quick-{number}",
+                target=f"lab:{number}",
+                created_ns=number + 1,
+                facts={"versions": {"ceph": {f"ceph version {version} (stable)": 7}}},
+            )
+            opened.add_run(run)
+            for group in example_samples():
+                opened.add_samples(run.run_id, group, fio_json=None)
+            opened.finish_run(run.run_id)
+    text = compared(tmp_path)
+    assert "1: lab:0, run quick-0, Ceph 16.2.15" in text
+    assert "2: lab:1, run quick-1, Ceph 18.2.7" in text
+    assert "different releases of Ceph (16.2.15, 18.2.7)" in text
+    document = json.loads(compared(tmp_path, "--json"))
+    assert [run["ceph_version"] for run in document["runs"]] == ["16.2.15", "18.2.7"]

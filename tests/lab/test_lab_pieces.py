@@ -159,7 +159,9 @@ def test_waiting_includes_the_monitors_which_learn_of_pgs_last() -> None:
     assert _unready_digest(status({}, unknown=32), 32) == "the monitors know 0 of 32 PGs as active+clean"
     assert _unready_digest(status({}, active_clean=64), 32) != "", "of pools that are gone"
     assert _unready_digest(status({}), 0) == ""
-    assert _unready_digest(status({"OSD_DOWN": {}}, active_clean=32), 32) == "OSD_DOWN"
+    down = {"summary": {"message": "1 osds down"}}
+    assert _unready_digest(status({"OSD_DOWN": down}, active_clean=32), 32) == "OSD_DOWN (1 osds down)"
+    assert _unready_digest(status({"OSD_DOWN": {**down, "muted": True}}, active_clean=32), 32) == ""
 
 
 ADDRESS = ImageAddress("vms", "disk", Path("/c"), "admin", 1 << 30)

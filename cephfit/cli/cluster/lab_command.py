@@ -64,6 +64,12 @@ def command() -> None:
     is_flag=True,
     help="Put clients into a network of their own, whose distance sweeps and `cephfit lab network` set.",
 )
+@click.option(
+    "--release",
+    type=click.Choice(("pacific", "reef", "tentacle")),
+    help="Ceph release of the daemons; another than the machine's is installed in the cache folder first.  "
+    "[default: the machine's]",
+)
 @json_option
 def up(
     name: str,
@@ -73,16 +79,23 @@ def up(
     openstack: bool,
     filestore: str | None,
     client_network: bool,
+    release: str | None,
     as_json: bool,
 ) -> None:
     """Create a lab; returns when all PGs are active+clean and, with --openstack, all services are ready."""
     from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
     from cephfit.lab.cluster import Lab
     from cephfit.lab.lab_spec import LabSpec, parse_backends
+    from cephfit.lab.release_root import chosen_release
 
     started = time.monotonic()
     with progress_display() as progress:
-        spec = LabSpec(n_hosts=hosts, backends=parse_backends(with_backends), client_network=client_network)
+        spec = LabSpec(
+            n_hosts=hosts,
+            backends=parse_backends(with_backends),
+            client_network=client_network,
+            release=chosen_release(release) if release else "",
+        )
         if filestore is not None:
             spec = replace(spec, stores=dict.fromkeys(spec.limits, OsdStore(FILESTORE, filestore)))
         lab = Lab.up(name, folder=folder, spec=spec, openstack=openstack, progress=progress)
@@ -181,7 +194,8 @@ def start(name: str, as_json: bool) -> None:
     from cephfit.lab.cluster import Lab
 
     lab = Lab.open(name)
-    lab.start()
+    with progress_display() as progress:
+        lab.start(progress)
     state = lab.status()
     if as_json:
         print_json(state.to_json())
@@ -239,8 +253,30 @@ def down(name: str, folder: Path | None, as_json: bool) -> None:
         click.echo(f"lab {folder or name} was removed in {format_seconds(seconds)}")
 
 
+@command.command()
+@click.option(
+    "--release",
+    type=click.Choice(("pacific", "reef", "tentacle")),
+    help="Delete only this release.  [default: all]",
+)
+@json_option
+def clean(release: str | None, as_json: bool) -> None:
+    """Delete the Ceph releases that `lab up --release` installed in the cache folder."""
+    from cephfit.core.units import about
+    from cephfit.lab.release_root import remove_roots
+
+    freed = remove_roots(release)
+    if as_json:
+        print_json(freed)
+    elif freed:
+        click.echo(f"freed {about(sum(freed.values()))}: {', '.join(freed)}")
+    else:
+        click.echo("no release is installed in the cache folder")
+
+
 def _show(status: "LabStatus") -> None:
     click.echo(f"health   {status.health}{''.join(f'  {c}' for c in status.checks)}")
+    click.echo(f"Ceph     {status.release}")
     click.echo(f"PGs      {', '.join(f'{n} {s}' for s, n in status.pgs.items()) or '-'}")
     click.echo(f"conf     {status.conf}")
     click.echo(f"monitor  {status.monitor}\n")

@@ -134,6 +134,52 @@ def list_releases(as_json: bool) -> None:
         print_table(("release", "its options"), list(versions.items()))
 
 
+@command.command("changed")
+@click.argument("releases_text", metavar="OLDER..NEWER")
+@click.option(
+    "--prefix", default="", metavar="TEXT", help="Only options whose name begins with this, such as osd_."
+)
+@click.option("--dev", is_flag=True, help="Also options that are meant for Ceph's developers.")
+@json_option
+def changed(releases_text: str, prefix: str, dev: bool, as_json: bool) -> None:
+    """Show which options changed between two releases: removed, replaced, added, and new defaults.
+
+    OLDER..NEWER are releases such as pacific..reef or 16.2..20.2 (`cephfit params releases`).
+    """
+    from dataclasses import asdict
+
+    from cephfit.ceph.options.release_changes import changes_between, releases_of
+
+    older, newer = releases_of(releases_text)
+    changes = [
+        change
+        for change in changes_between(older, newer)
+        if change.name.startswith(prefix) and (dev or change.level != "dev")
+    ]
+    if as_json:
+        print_json({"older": older.version, "newer": newer.version, "changes": [asdict(c) for c in changes]})
+        return
+    count = {kind: sum(c.kind == kind for c in changes) for kind in ("removed", "replaced", "added", "default")}
+    click.echo(
+        f"From Ceph {older.version} to {newer.version}: {count['removed']} options removed, {count['replaced']} "
+        f"replaced, {count['added']} added, {count['default']} with another default\n"
+    )
+    rows = [
+        (c.kind, c.name, _value_text(c.before), _value_text(c.after), _about_change(c.instead, c.description))
+        for c in changes
+    ]
+    print_table(("change", "parameter", older.version, newer.version, "description"), rows)
+
+
+def _value_text(value: object) -> str:
+    text = "" if value is None else as_yaml(value)
+    return text if len(text) <= 24 else f"{text[:21]}..."
+
+
+def _about_change(instead: Sequence[str], description: str) -> str:
+    return f"use {', '.join(instead)}" if instead else description
+
+
 @command.command("export")
 @_source_options
 @click.option(
@@ -254,8 +300,7 @@ def _print_parameters(parameters: "Iterable[Parameter]") -> None:
 
 
 def _default(option: "Option") -> str:
-    text = as_yaml(option.default)
-    return text if len(text) <= 24 else f"{text[:21]}..."
+    return _value_text(option.default)
 
 
 def _print_parameter(parameter: "Parameter", history: str, source: str) -> None:

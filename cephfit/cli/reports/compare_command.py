@@ -233,6 +233,7 @@ def command(
     """
     from cephfit.core.errors import InputError
     from cephfit.core.profile_files import read_profile
+    from cephfit.operations.recommended import version_of
     from cephfit.results.statistics.comparison import rows_of, served_of
     from cephfit.results.statistics.sample_baselines import baselines_of
     from cephfit.results.store.sample_store import Store
@@ -262,7 +263,8 @@ def command(
         print_json(_document(runs, rows, served, notes, load))
         return
     for number, run in enumerate(runs):
-        click.echo(f"{number + 1}: {run.target}, run {run.run_id}")
+        version = version_of(run.facts)
+        click.echo(f"{number + 1}: {run.target}, run {run.run_id}{f', Ceph {version}' if version else ''}")
     click.echo(f"IOPS of all clients together, means over all rounds of a target, and their ratio. {_INTERVALS}")
     click.echo()
     for profile in profiles:
@@ -330,9 +332,17 @@ def _in_order(store: Store, runs: list[Run]) -> list[Run]:
 
 def _notes(runs: Sequence[Run]) -> list[str]:
     """Return what the reader must know before trusting a difference."""
+    from cephfit.operations.recommended import version_of
+
     notes = [f"run {run.run_id} on {run.target} is not finished" for run in runs if not run.finished]
     if len({run.sweep_digest for run in runs}) > 1:
         notes.append("the runs are of different sweeps, which may have measured the cells in different ways")
+    versions = list(dict.fromkeys(version for run in runs if (version := version_of(run.facts))))
+    if len(versions) > 1:
+        notes.append(
+            f"the targets run different releases of Ceph ({', '.join(versions)}): options that a configuration "
+            "leaves unset have each release's default (`cephfit params changed OLDER..NEWER`)"
+        )
     simulated = [run.target for run in runs if run.is_simulated]
     if simulated:
         notes.append(f"simulated figures, not from a disk: {', '.join(simulated)}")
@@ -438,6 +448,7 @@ def _number(value: float) -> str:
 def _document(
     runs: Sequence[Run], rows: Sequence[Row], served: Sequence[Served], notes: Sequence[str], load: str
 ) -> dict[str, Any]:
+    from cephfit.operations.recommended import version_of
     from cephfit.results.statistics.summary_statistics import CONFIDENCE
 
     def level(found: Level | None) -> dict[str, float | None] | None:
@@ -451,6 +462,7 @@ def _document(
             {
                 "run": r.run_id,
                 "target": r.target,
+                "ceph_version": version_of(r.facts),
                 "simulated": r.is_simulated,
                 "imported": r.is_imported,
                 "finished": r.finished,
