@@ -157,6 +157,8 @@ class Volumes:
 
     @contextmanager
     def _pool(self, name: str) -> Iterator[Any]:
+        # The connection's map may still have a deleted pool of this name, which has another number.
+        self._admin.cluster.wait_for_latest_osdmap()
         ioctx = self._admin.cluster.open_ioctx(name)
         try:
             yield ioctx

@@ -258,7 +258,7 @@ def test_a_folder_of_cbt(tmp_path: Path) -> None:
     assert (baseline.iops, baseline.n_clients) == (pytest.approx((201.0, 203.0)), 2)
 
 
-@pytest.mark.takes(20)
+@pytest.mark.takes(seconds=20)
 def test_thousands_of_files_take_seconds(tmp_path: Path) -> None:
     for i in range(1000):
         output(tmp_path / "many" / f"c{i % 5}" / f"{i}.json", 100 + i, at=i)

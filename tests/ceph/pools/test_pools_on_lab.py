@@ -13,6 +13,7 @@ from kill_at_work import kill_at_work
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.crush.live_map import LiveMap
+from cephfit.ceph.volumes import Volume, Volumes
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Applied
 from cephfit.core.units import MIB
@@ -68,6 +69,23 @@ def test_a_pool_on_a_class_uses_that_class_and_restores_the_map(
     assert found == ssds
     target.reset()
     assert state_of(lab_cluster) == before
+
+
+def test_a_pool_that_was_created_again_gets_an_image(lab_cluster: Lab, admin: RadosAdmin) -> None:
+    """The map of the connection still has the deleted pool of the same name."""
+    plain = Configuration("A")
+    admin.command("config set", who="mon", name="mon_allow_pool_delete", value="true")
+    try:
+        for _ in range(6):
+            admin.command("osd pool create", pool="created-again", pg_num=8)
+            volume = Volume("created-again", "first", 4 * MIB)
+            Volumes(admin).ensure(plain, volume)
+            assert Volumes(admin).exists(volume)
+            admin.command(
+                "osd pool delete", pool="created-again", pool2="created-again", yes_i_really_really_mean_it=True
+            )
+    finally:
+        admin.command("config rm", who="mon", name="mon_allow_pool_delete")
 
 
 def test_an_image_on_an_erasure_code_has_its_data_there_and_its_metadata_in_copies(
