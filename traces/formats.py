@@ -1,11 +1,13 @@
 """The trace formats, and how a file's content shows its format."""
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import TraceReader
+from cephfit.traces.files import decoding
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.blkparse.blkparse_format import BlkparseFormatReader
@@ -14,9 +16,11 @@ from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
 from cephfit.traces.readers.block_events.biosnoop import BiosnoopReader
 from cephfit.traces.readers.block_events.block_events_text import BlockEventsTextReader
 from cephfit.traces.readers.block_events.block_layer import Action
+from cephfit.traces.readers.block_events.iosnoop import IosnoopReader
 from cephfit.traces.readers.block_events.qemu_events import QemuEventsReader
 from cephfit.traces.readers.delimited import delimited_formats
 from cephfit.traces.readers.delimited.delimited_reader import DelimitedReader
+from cephfit.traces.readers.delimited.disksim_validate import DisksimValidateReader
 from cephfit.traces.readers.delimited.named_columns import NamedColumnsReader, layout_of
 from cephfit.traces.readers.fio_iolog import FioIologReader
 from cephfit.traces.readers.oracle_general import OracleGeneralReader
@@ -50,7 +54,9 @@ def readers(
         FioIologReader(),
         RbdReplayReader(),
         *(DelimitedReader(layout) for layout in delimited_formats.FORMATS),
+        DisksimValidateReader(),
         BiosnoopReader(),
+        IosnoopReader(),
         BlockEventsTextReader(action),
         XperfReader(),
         QemuEventsReader(),
@@ -152,13 +158,26 @@ def one_format(files: Sequence[TraceStream], streams: Sequence[TraceStream], ask
     return first
 
 
+_NUMBER = re.compile(rb"\d{1,20}")
+_LINES_SEEN = 20
+
+
+def _is_latin(sample: bytes) -> bool:
+    """Return whether bytes may be text in one of the ISO 8859 encodings."""
+    return all(byte in b"\t\r\n" or 32 <= byte < 127 or byte >= 160 for byte in sample)
+
+
 def looks_like(head: bytes) -> str:
     """Describe the content of a file whose format is unknown."""
     if not head:
         return "is empty"
-    text = head[:512].replace(b"\r", b"").replace(b"\n", b"").replace(b"\t", b"")
-    if all(32 <= byte < 127 or byte >= 160 for byte in text):
+    if decoding.is_text(head[: decoding.SAMPLE_NBYTES], "utf-8") or _is_latin(head[: decoding.SAMPLE_NBYTES]):
         first = head.lstrip().splitlines()[:1] or [b""]
+        if all(_NUMBER.fullmatch(line.strip()) for line in head.split(b"\n")[:_LINES_SEEN] if line.strip()):
+            return (
+                "has one number per line; if these are 512-byte block numbers, give --columns "
+                "offset:lbn,op=read,length=4096 (or op=write, or the accesses' size in bytes)"
+            )
         return f"looks like text that begins with {first[0][:60].decode('utf-8', 'replace')!r}"
     for magic, what in (
         (b"\x04\x22\x4d\x18", "is compressed with lz4: decompress it first"),

@@ -11,6 +11,7 @@ from cephfit.traces.readers.blkparse.blkparse_format import BlkparseFormatReader
 from cephfit.traces.readers.blkparse.blkparse_text import BlkparseTextReader
 from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
 from cephfit.traces.readers.block_events.block_events_text import BlockEventsTextReader
+from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.block_events.qemu_events import QemuEventsReader
 from cephfit.traces.readers.reader import LOSSES_STATED, StreamReader
 from cephfit.traces.recordings import Recording, omitted_siblings
@@ -24,6 +25,7 @@ STACKING = (*BLOCK_LAYER, QemuEventsReader)
 UNCOUNTED_EVENTS = (LOSSES_STATED,)
 """Event names with which readers report that the file states its losses. A profile does not count them."""
 
+_COMPLETIONS = "latency and issue: completions are counted (action C), at their times and in their order"
 _LOSSES_UNKNOWN = "lost events: whether the tracer lost some"
 
 
@@ -81,6 +83,8 @@ def lacks_of(reader: StreamReader, lacks: Sequence[str], *, losses_known: bool, 
 
     ``lacks`` holds what their readers reported. Whether events were lost is added where it is unknown.
     """
-    if isinstance(reader, BLOCK_LAYER) and not losses_known and not lost:
-        return (*lacks, _LOSSES_UNKNOWN)
-    return tuple(lacks)
+    if not isinstance(reader, BLOCK_LAYER):
+        return tuple(lacks)
+    of_action = (_COMPLETIONS,) if reader.action is Action.COMPLETE else ()
+    of_losses = (_LOSSES_UNKNOWN,) if not losses_known and not lost else ()
+    return (*lacks, *of_action, *of_losses)

@@ -1,6 +1,7 @@
 """The buckets and the rule that a placement needs in a given map, rendered from ``templates/crush``."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -80,7 +81,28 @@ def render_parts(live: LiveMap, placement: Placement, name: str, *, where: str =
     osds = tuple(writer.osds_of(devices) for devices in groups)
     if all(set(o) == set(osds[0]) for o in osds):
         osds = osds[:1]
+    if live.types[placement.failure_domain] > 0:
+        writer.warnings += _one_machine(live, {osd for group in osds for osd in group})
     return Parts(name, tuple(writer.parts), osds, tuple(writer.warnings))
+
+
+_OF_CLASS = re.compile(r"[-_.](ssd|hdd|nvme|sas|sata)\d*$", re.IGNORECASE)
+"""The end of a name that people gave the second bucket of a host before Luminous had device classes."""
+
+
+def _one_machine(live: LiveMap, osds: Set[int]) -> list[str]:
+    """Return a warning for each group of buckets with some of these OSDs whose names differ by a class only."""
+    groups: dict[str, list[str]] = {}
+    for bucket in live.buckets.values():
+        if osds & bucket.items.keys():
+            groups.setdefault(_OF_CLASS.sub("", bucket.name).lower(), []).append(bucket.name)
+    pairs = [" and ".join(sorted(names)) for names in groups.values() if len(names) > 1]
+    if not pairs:
+        return []
+    return [
+        f"{_some_words(pairs)} may be one machine: CRUSH counts them as separate failure domains, so several "
+        "copies may be on it"
+    ]
 
 
 class _Writer:
@@ -107,6 +129,8 @@ class _Writer:
             self._refuse(f"the map has the roots {', '.join(live.roots)}", "choose one: `root: NAME`")
         elif name not in live.buckets:
             self._refuse(f"the map has no bucket {name!r}", nearest(name, live.buckets))
+        elif devices.device_class and not self.osds_of(devices):
+            self._refuse_class_elsewhere(devices.device_class, name)
         elif others := self._rules_over(name, devices):
             self.warnings.append(f"{devices} shares OSDs with rule {', '.join(others)}" + _OVERLAP)
         return f"{name} class {devices.device_class}" if devices.device_class else name
@@ -241,6 +265,15 @@ class _Writer:
         if name and name not in classes:
             self._refuse(f"no OSD is of class {name!r}", nearest(name, sorted(classes)))
 
+    def _refuse_class_elsewhere(self, device_class: str, root: str) -> None:
+        live = self._live
+        osds = {osd for osd, its in live.class_of.items() if its == device_class}
+        found = [name for name in live.roots if osds & live.osds_under(name).keys()]
+        self._refuse(
+            f"no OSD of class {device_class!r} is under {root}",
+            f"it is under {', '.join(found)}: add `root: {found[0]}`" if found else "see `ceph osd tree`",
+        )
+
     def _weight(self, osd: int) -> int:
         return next((b.items[osd] for b in self._live.buckets.values() if osd in b.items), 0)
 
@@ -275,5 +308,8 @@ def _three(weight: int) -> str:
 
 
 def _some(names: Mapping[int, str]) -> str:
-    listed = list(names.values())
+    return _some_words(list(names.values()))
+
+
+def _some_words(listed: Sequence[str]) -> str:
     return ", ".join(listed[:8]) + (" ..." if len(listed) > 8 else "")

@@ -5,6 +5,7 @@ would have other weights and move data. ``exact`` therefore writes every weight 
 """
 
 import re
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -13,6 +14,7 @@ _BLOCK = re.compile(r"^(\S+)\s+(\S+)\s*\{")
 _ITEM = re.compile(r"^(\s+item\s+)(\S+)(\s+weight\s+)[\d.]+(.*)$")
 _BUCKET_ID = re.compile(r"^\s*bucket_id\s+(-\d+)")
 _WEIGHTS = re.compile(r"^(\s*)\[\s*[\d.]+[\d.\s]*\]\s*$")
+_SUM = re.compile(r"^\s*# weight [\d.]+$")
 _DEVICE = re.compile(r"^device\s+(\d+)\s")
 _NO_POOL = 2**64 - 1
 """Spelling of -1 in a text: the weight set that all pools share."""
@@ -101,7 +103,8 @@ def added_lines(before: str, after: str) -> Sequence[str] | None:
     old = iter([*before.splitlines(), None])
     expected = next(old)
     for line in after.splitlines():
-        if line == expected:
+        # A bucket's weight is a comment: crushtool computes it from the items, which it may have rounded.
+        if line == expected or (expected and _SUM.match(line) and _SUM.match(expected)):
             expected = next(old)
         else:
             added.append(line)
@@ -163,6 +166,31 @@ def _key(word: str) -> int:
     """Return a weight set's pool; -1 means all pools."""
     number = int(word)
     return -1 if number == _NO_POOL else number
+
+
+def parsed(weight: int) -> int:
+    """Return a weight in 1/65536 as crushtool gives it back after compiling its full text.
+
+    crushtool parses weights as 32-bit floats (Ceph's src/crush/CrushCompiler.cc, ``float_node``), which hold 24
+    bits: it rounds weights above 256, such as those of racks above 256 TiB.
+    """
+    (single,) = struct.unpack("f", struct.pack("f", weight / 0x10000))
+    return int(single * 0x10000)
+
+
+def parsed_bucket(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a bucket of crushtool's JSON with its weights as ``parsed``; the bucket's is the sum of its items."""
+    items = [{**item, "weight": parsed(item["weight"])} for item in entry["items"]]
+    rounding = sum(item["weight"] for item in items) - sum(item["weight"] for item in entry["items"])
+    return {**entry, "weight": entry["weight"] + rounding, "items": items}
+
+
+def parsed_weight_set(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry of ``choose_args`` in crushtool's JSON with its weights, in whole units, as ``parsed``."""
+    if "weight_set" not in entry:
+        return dict(entry)
+    rows = [[parsed(round(weight * 0x10000)) for weight in row] for row in entry["weight_set"]]
+    return {**entry, "weight_set": rows}
 
 
 def in_full(weight: int) -> str:

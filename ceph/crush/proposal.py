@@ -139,14 +139,18 @@ def _load(
 
 
 def differences(before: LiveMap, after: LiveMap) -> tuple[str, ...]:
-    """Return what ``after`` changed or removed of ``before``: must be empty. Additions do not count."""
+    """Return what ``after`` changed or removed of ``before``: must be empty. Additions do not count.
+
+    Weights may be rounded as crushtool parses them; ``Proposal.moved`` shows whether that moves data. It does not
+    parse those of shadow trees, but adds them up.
+    """
     faults = []
     for what, key in (("devices", "id"), ("types", "type_id"), ("buckets", "id"), ("rules", "rule_id")):
         now = {entry[key]: entry for entry in after.document[what]}
         faults += [
             f"{what[:-1]} {entry.get('name', entry.get('rule_name'))} has changed"
             for entry in before.document[what]
-            if now.get(entry[key]) != entry
+            if now.get(entry[key]) not in (entry, map_text.parsed_bucket(entry) if what == "buckets" else entry)
         ]
     faults += [
         f"tunable {name} is {after.tunables.get(name)}, was {value}"
@@ -157,7 +161,8 @@ def differences(before: LiveMap, after: LiveMap) -> tuple[str, ...]:
     faults += [
         f"the weight set of {'all pools' if key == '-1' else f'pool {key}'} has changed"
         for key, entries in before.document.get("choose_args", {}).items()
-        if kept.get(key) != entries
+        if [map_text.parsed_weight_set(e) for e in kept.get(key, ())]
+        != [map_text.parsed_weight_set(e) for e in entries]
     ]
     if not faults and map_text.added_lines(before.text, after.text) is None:
         faults.append("a line of the text has changed")

@@ -129,3 +129,59 @@ def test_messages_of_the_kernel_are_in_the_default_format(tmp_path: Path, layout
     found = profiled(tmp_path, text, options=ReadOptions(blkparse_format=layout))
     assert counts(found) == (2, 0)
     assert found.description["events"] == {"Q": 2, "m": 2}
+
+
+OWN_UNITS = "op,lbn,len,ms,us\nR,8,4096,0,250\nWSM,16,4096,2,\ndiscard,0,4096,3,1\nFWFS,16,4096,1000,1000\n"
+
+
+def test_time_and_latency_have_units_of_their_own(tmp_path: Path) -> None:
+    columns = "op,offset:lbn,length,time:ms,latency:us"
+    found = profiled(tmp_path, OWN_UNITS, options=ReadOptions(columns=columns))
+    assert counts(found) == (1, 2)
+    assert found.description["duration_seconds"] == pytest.approx(1.0)
+    assert found.description["percentiles"]["latency_us"]["all"]["p50"] == pytest.approx(250, rel=0.02)
+    assert found.description["percentiles"]["latency_us"]["all"]["p99"] == pytest.approx(1000, rel=0.02)
+    assert found.description["skipped"] == {"discard": 1}
+
+
+def test_units_of_their_own_in_a_file_that_the_loop_reads(tmp_path: Path) -> None:
+    text = "".join(f"R,{8 * i},4096,{i},{100 + i % 2}\n" for i in range(50_000))
+    found = profiled(tmp_path, text, options=ReadOptions(columns="op,offset:lbn,length,time:ms,latency:us"))
+    assert found.description["duration_seconds"] == pytest.approx(49.999)
+    assert found.description["percentiles"]["latency_us"]["all"]["p50"] == pytest.approx(100, rel=0.02)
+
+
+def test_latency_without_time(tmp_path: Path) -> None:
+    found = profiled(tmp_path, OWN_UNITS, options=ReadOptions(columns="op,offset:lbn,length,-,latency:us"))
+    assert found.description["percentiles"]["latency_us"]["all"]["n"] == 2
+    assert "iops" not in found.description
+    assert "outstanding" not in found.description["histograms"]
+
+
+def test_rows_of_one_action_count(tmp_path: Path) -> None:
+    text = "".join(f"{action},{op},{8 * i},4096\n" for i, op in enumerate("RRW") for action in ("Q", "G", "C"))
+    found = profiled(tmp_path, text, options=ReadOptions(columns="action:C,op,offset:lbn,length"))
+    assert counts(found) == (2, 1)
+    assert found.description["skipped"] == {"action G": 3, "action Q": 3}
+
+
+@pytest.mark.parametrize(("op", "line"), [("WRITE_SYNC", 3), ("0", 3), ("", 3)])
+def test_unknown_words_of_the_op_are_errors(tmp_path: Path, op: str, line: int) -> None:
+    text = f"op,lbn,len\nR,8,4096\n{op},16,4096\n"
+    with pytest.raises(InputError, match="column op") as caught:
+        profiled(tmp_path, text, options=ReadOptions(columns="op,offset:lbn,length"))
+    assert f"line {line}" in caught.value.where
+    assert "op:READ/WRITE/SKIP" in caught.value.remedy
+
+
+def test_several_words_for_an_op_and_words_to_skip(tmp_path: Path) -> None:
+    text = "in,8,4096\nfetch,16,4096\nout,24,4096\nsync,0,0\n"
+    found = profiled(tmp_path, text, options=ReadOptions(columns="op:in|fetch/out/sync,offset:lbn,length"))
+    assert counts(found) == (2, 1)
+    assert found.description["skipped"] == {"op sync": 1}
+
+
+@pytest.mark.parametrize("op", ["op:r", "op:r/", "op:r/w|r", "op:r/w/x/y"])
+def test_words_of_the_op_with_two_meanings_or_none_are_refused(tmp_path: Path, op: str) -> None:
+    with pytest.raises(InputError, match="must be the words"):
+        profiled(tmp_path, OWN_UNITS, options=ReadOptions(columns=f"{op},offset:lbn,length"))

@@ -10,6 +10,7 @@ from test_blkparse_text import TEXT
 from test_delimited import DELIMITED
 from test_fio_iolog import VERSION_3
 from test_more_formats import BIOSNOOP, QEMU_LOG, STRACE, TRACE_CMD, XPERF, rbd_replay
+from test_printed_completions import IOSNOOP, VALIDATE
 from test_vscsi import CSV, TWO, histogram_csv, record_1, record_2
 from trace_maker import Event, mixed_workload, packed, write
 
@@ -35,6 +36,8 @@ WHOLE = {
     "qemu": QEMU_LOG.encode(),
     "strace": STRACE.encode(),
     "xperf": XPERF.encode(),
+    "iosnoop": IOSNOOP.encode(),
+    "disksim-validate": VALIDATE.encode(),
     "rbd-replay": rbd_replay(),
     **{name: text.encode() for name, text in DELIMITED.items()},
 }

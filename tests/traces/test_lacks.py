@@ -23,6 +23,8 @@ LACKS = {
     "block-events": ("lost events", "latency: of 1 of the 2 accesses"),
     "biosnoop": ("order",),
     "xperf": (),
+    "iosnoop": (),
+    "disksim-validate": (),
     "vscsi-histogram": ("order", "times"),
     "vscsi-csv": ("latency",),
     "vscsi-binary": ("latency",),

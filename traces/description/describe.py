@@ -174,7 +174,7 @@ def _with_behaviour(
 
 def _no_accesses(partial: PartialProfile, action: str, sources: Sequence[Mapping[str, Any]]) -> InputError:
     where = ", ".join(f for s in sources for f in s["files"])
-    others = [a for a in ("Q", "D") if a != action and partial.events.get(a)]
+    others = [a for a in ("Q", "D", "C") if a != action and partial.events.get(a)]
     if action and others:
         return InputError(
             f"the trace has no read or write with action {action}",

@@ -150,13 +150,13 @@ def as_utf8(start: bytes, rest: BinaryIO, name: str) -> BinaryIO | None:
         name: the name of the file, for errors.
     """
     for mark, encoding in _MARKS:
-        if start.startswith(mark) and _is_text(start[len(mark) :], encoding):
+        if start.startswith(mark) and is_text(start[len(mark) :], encoding):
             whole = io.BufferedReader(Rejoined(start[len(mark) :], rest))
             return whole if encoding == "utf-8" else io.BufferedReader(_Utf16(whole, encoding, name, len(mark)))
     return None
 
 
-def _is_text(sample: bytes, encoding: str) -> bool:
+def is_text(sample: bytes, encoding: str) -> bool:
     """Return whether the sample decodes, with little damage. Its last character may be cut off."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
     n_bad = sum(c == "\ufffd" or (c not in "\t\r\n" and unicodedata.category(c) in _NONE_IN_TEXT) for c in text)

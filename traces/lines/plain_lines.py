@@ -147,11 +147,12 @@ def fields_of(
     offset_unit: int,
     length_unit: int,
     time_max_ns: int = TIME_NS_MAX,
+    latency_unit_ns: int | None = None,
 ) -> Fields:
     """Return the structure of the lines for the loop.
 
-    ``columns`` are those of time, op, offset, length and latency. The latency is in the unit of time. Columns that
-    the line does not have are ignored.
+    ``columns`` are those of time, op, offset, length and latency. The latency is in the unit of time if
+    ``latency_unit_ns`` is None. Columns that the line does not have are ignored.
     """
     n = len(plain.fields)
     columns = [c if c is not None and c < n else None for c in columns]
@@ -161,11 +162,12 @@ def fields_of(
         row[: len(spellings)] = [loop.packed(s) for s in spellings]
     time, _, offset, length, latency = columns
     time_max = time_max_ns // time_unit_ns - 1  # below the limit with any fraction
+    latency_unit = latency_unit_ns or time_unit_ns
     meanings = (
         (time, loop.TIME, (time_origin, time_unit_ns, 0, -time_max, time_max)),
         (offset, loop.OFFSET, (0, offset_unit, _LBN_BITS, 0, (LBN_MAX * LBN_NBYTES - 1) // offset_unit)),
         (length, loop.LENGTH, (0, length_unit, 0, 1, (NBYTES_MAX - 1) // length_unit)),
-        (latency, loop.LATENCY, (0, time_unit_ns, 0, 0, time_max)),
+        (latency, loop.LATENCY, (0, latency_unit, 0, 0, time_max_ns // latency_unit - 1)),
     )
     kept_as = np.full(n, loop.NOTHING, np.int64)
     scales = np.tile(np.array([0, 1, 0, 0, np.iinfo(np.int64).max], np.int64), (n, 1))

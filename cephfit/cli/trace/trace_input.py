@@ -67,7 +67,7 @@ class TraceInput:
 
     Attributes:
         format_name: Name of the format; None: detect it from the content.
-        action: The event of the block layer that counts, ``Q`` or ``D``.
+        action: The event of the block layer that counts, ``Q``, ``D`` or ``C``.
         options: What the content does not contain.
         describe: ``fast`` or ``full``; None: full, except for a trace of too many disks.
         disks: Count only these disks; empty: all.
@@ -212,10 +212,11 @@ def trace_options(command: _Command) -> _Command:
     for option in (
         click.option(
             "--action",
-            type=click.Choice(["Q", "D"]),
+            type=click.Choice(["Q", "D", "C"]),
             default="Q",
             show_default=True,
-            help="For a trace: block-layer event that counts as an access, Q (queued) or D (issued to the disk).",
+            help="For a trace: block-layer event that counts as an access, Q (queued), D (issued to the disk) "
+            "or C (completed).",
         ),
         click.option(
             "--format",

@@ -29,10 +29,11 @@ from cephfit.traces.read_options import parts_hint, read_options
 )
 @click.option(
     "--action",
-    type=click.Choice(["Q", "D"]),
+    type=click.Choice(["Q", "D", "C"]),
     default="Q",
     show_default=True,
-    help="Block-layer event that counts as an access: Q (queued) or D (issued to the disk).",
+    help="Block-layer event that counts as an access: Q (queued), D (issued to the disk) or C "
+    "(completed: for a trace without Q and D; no latencies).",
 )
 @reading_options
 @disks_option
@@ -99,9 +100,11 @@ def command(
     recording.
 
     Formats, detected from the content: blktrace (raw files, blkparse -d dumps), blkparse (default text),
-    block-events (perf script, trace-cmd), biosnoop, vscsi-csv and vscsi-binary (vscsiStats command traces),
+    block-events (perf script, trace-cmd), biosnoop, iosnoop, vscsi-csv and vscsi-binary (vscsiStats command
+    traces),
     vscsi-histogram (vscsiStats -p all -c), fio-iolog, strace, qemu, rbd-replay, xperf, and those of published
-    traces: msr, spc, alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay, oracle-general; and parquet, as
+    traces: msr, spc, alibaba, tencent, systor17, fiu, mqsim, disksim, disksim-validate, blkreplay,
+    oracle-general; and parquet, as
     `trace convert` writes it. The profile lists what its format does not contain.
 
     Read a file with another layout with --columns, and the output of blkparse -f with --blkparse-format.

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _COLUMNS_HELP = """Read a delimited file with these columns, in this order: time:UNIT (ns, us, ms, s,
-filetime), op[:READ/WRITE] (the file's words for them), offset:UNIT and length:UNIT (bytes, lbn, sectors, kib, mib,
-pages), disk, latency (in time's unit), - to ignore a column. If the file has no such column: op=read,
+filetime), op[:READ/WRITE[/SKIP]] (the file's words for them, with | between several; others are errors),
+action:WORD (count only rows with this word), offset:UNIT and length:UNIT (bytes, lbn, sectors, kib, mib,
+pages), disk, latency:UNIT, - to ignore a column. If the file has no such column: op=read,
 op=write, length=4096. sep=comma, semicolon, tab, pipe or space. Example:
- time:us,op:0/1,offset:bytes,length:bytes"""
+ time:us,op:0/1,offset:bytes,length:bytes. A bare list of block numbers: offset:lbn,op=read,length=4096"""
 
 
 class TracePath(click.Path):

@@ -30,6 +30,7 @@ def print_summary(found: Profile) -> None:
     about = found.description
     total = found.n_accesses
     click.echo(f"{found.name}: {total} accesses{_pace(found)}")
+    _print_counted(about)
     _print_sources(about.get("sources", []))
     click.echo()
     rows = []
@@ -74,6 +75,22 @@ def print_summary(found: Profile) -> None:
         click.echo(f"the trace does not contain: {missing}")
     for note in about.get("notes", []):
         click.echo(f"note: {note}")
+
+
+_ACTIONS = {"Q": "Q, queued", "D": "D, issued to the disk", "C": "C, completed"}
+
+
+def _print_counted(about: Mapping[str, Any]) -> None:
+    """Print which action of the block layer and which disks were counted."""
+    action, disks = about.get("action"), about.get("disks")
+    parts = [f"action {_ACTIONS[action]}"] if isinstance(action, str) and action in _ACTIONS else []
+    if isinstance(disks, Mapping) and disks:
+        more = about.get("n_disks")
+        n = more if isinstance(more, int) else len(disks)
+        names = [f"and {n - _NAMES} more"] if n > _NAMES else []
+        parts.append(f"disk{'s' if n > 1 else ''} {', '.join([*map(str, list(disks)[:_NAMES]), *names])}")
+    if parts:
+        click.echo(f"counted: {'; '.join(parts)}")
 
 
 def _print_sources(sources: Sequence[Mapping[str, Any]]) -> None:

@@ -1,7 +1,11 @@
 """Parts appended to CRUSH maps, small, random and real ones: every other line and every weight stays."""
 
+import re
 import shutil
+import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from crush_maps import cluster_text, real_map, two_classes
@@ -151,6 +155,79 @@ def test_what_the_map_does_not_have_is_named_with_the_nearest_word() -> None:
         with pytest.raises(InputError) as caught:
             render_parts(live, placement, "fast")
         assert any(word.strip() in caught.value.remedy for word in words.split("|")), caught.value
+
+
+def two_roots(suffix: str) -> LiveMap:
+    """Three hosts with HDDs under ``default``, and their SSDs in buckets of their own under ``flash``."""
+    text = "tunable chooseleaf_stable 1\n"
+    text += "".join(f"device {n} osd.{n} class {'hdd' if n < 3 else 'ssd'}\n" for n in range(6))
+    text += "type 0 osd\ntype 1 host\ntype 10 root\n"
+    names = [*"abc", *(f"{name}{suffix}" for name in "abc")]
+    for n, name in enumerate(names):
+        text += f"host {name} {{\n\tid -{n + 3}\n\talg straw2\n\thash 0\n\titem osd.{n} weight 1.000\n}}\n"
+    for n, (root, hosts) in enumerate((("default", names[:3]), ("flash", names[3:]))):
+        items = "".join(f"\titem {host} weight 1.000\n" for host in hosts)
+        text += f"root {root} {{\n\tid -{n + 1}\n\talg straw2\n\thash 0\n{items}}}\n"
+    return LiveMap.from_text(text)
+
+
+def test_a_class_under_another_root_names_that_root() -> None:
+    with pytest.raises(InputError, match="no OSD of class 'ssd' is under default") as caught:
+        render_parts(two_roots("-SSD"), Placement(Devices(device_class="ssd")), "pool")
+    assert caught.value.remedy == "it is under flash: add `root: flash`"
+    added(two_roots("-SSD"), Placement(Devices(root="flash", device_class="ssd")))
+
+
+@pytest.mark.parametrize(("suffix", "warns"), [("-SSD", True), ("_nvme", True), ("-x", False)])
+def test_hosts_named_by_class_may_be_one_machine(suffix: str, warns: bool) -> None:
+    live = two_roots(suffix)
+    mixed = Placement(Devices(root="default"), primary=Devices(root="flash"))
+    warnings = render_parts(live, mixed, "pool").warnings
+    assert any(f"a and a{suffix}" in w and "may be one machine" in w for w in warnings) == warns
+    for placement in (Placement(Devices(root="flash")), replace(mixed, failure_domain="osd")):
+        assert not any("one machine" in w for w in render_parts(live, placement, "pool").warnings)
+
+
+def built(tmp_path: Path, n_osds: int, weights: dict[int, float], device_class: str = "") -> LiveMap:
+    """Return a map built by crushtool, with the weights of some OSDs changed in the compiled map."""
+    path = tmp_path / "map"
+    layers = ["host", "straw2", "10", "rack", "straw2", "20", "root", "straw2", "0"]
+    argv = ["crushtool", "-o", str(path), "--build", "--num_osds", str(n_osds), *layers]
+    subprocess.run(argv, check=True, capture_output=True)
+    if device_class:
+        text = re.sub(
+            r"^(device .*)$", rf"\1 class {device_class}", live_map.decompile(path.read_bytes()), flags=re.M
+        )
+        steps = f"\tstep take root class {device_class}\n\tstep chooseleaf firstn 0 type host\n\tstep emit\n"
+        text += f"rule of_class {{\n\tid 9\n\ttype replicated\n\tmin_size 1\n\tmax_size 10\n{steps}}}\n"
+        path.write_bytes(live_map.compile_map(text))
+    for osd, weight in weights.items():
+        argv = ["crushtool", "-i", str(path), "--reweight-item", f"osd.{osd}", str(weight), "-o", str(path)]
+        subprocess.run(argv, check=True, capture_output=True)
+    return LiveMap(path.read_bytes())
+
+
+@pytest.mark.parametrize("device_class", ["", "hdd"])
+def test_racks_above_256_tib_are_compared_as_crushtool_rounds_them(tmp_path: Path, device_class: str) -> None:
+    live = built(tmp_path, 800, dict.fromkeys(range(31), 14.55269), device_class)
+    assert any("~hdd" in b["name"] for b in live.document["buckets"]) == bool(device_class)
+    heavy = [item["weight"] for b in live.document["buckets"] for item in b["items"] if item["weight"] > 1 << 24]
+    again = LiveMap.from_text(map_text.exact(live.text, live.document))
+    kept = [item["weight"] for b in again.document["buckets"] for item in b["items"] if item["weight"] > 1 << 24]
+    assert heavy and heavy != kept, "crushtool rounds weights that a 32-bit float cannot hold"
+    if not device_class:
+        assert [map_text.parsed(weight) for weight in heavy] == kept
+    changed, _, lines = added(live, Placement(Devices(root="root", device_class=device_class)))
+    assert lines[0] == "rule fast {"
+    rule = max(live.rules.values())
+    before, after = (live_map.try_rule(m.binary, rule, size=3, n_inputs=2048) for m in (live, changed))
+    assert before == after, "nothing moves"
+
+
+def test_another_weight_is_still_a_difference(tmp_path: Path) -> None:
+    live = built(tmp_path, 800, dict.fromkeys(range(31), 14.55269))
+    other = built(tmp_path, 800, dict.fromkeys(range(32), 14.55269))
+    assert "bucket root has changed" in differences(live, other)
 
 
 def test_weight_sets_of_the_balancer_keep_every_digit_and_go_with_a_bucket_that_is_taken_out() -> None:

@@ -157,7 +157,7 @@ def parse(
             fraction, _ = of_word(eight_bytes(line + time_end - _WORD), _WORD)
             first_digit = byte_at(line + point + 1) - _ZERO
             row = np.uintp(n)
-            kind_of[row] = COMPLETED if action == _C else REQUEUED if action == requeue else ISSUED
+            kind_of[row] = ISSUED if action == counted_action else COMPLETED if action == _C else REQUEUED
             time_ns[row] = seconds * 1_000_000_000 + first_digit * 100_000_000 + fraction
             op[row] = written_op(what, letters) if is_write else 0
             lbn[row], nbytes[row], devices[row] = where, n_sectors * 512, device

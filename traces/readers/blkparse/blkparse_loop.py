@@ -239,7 +239,7 @@ def _any_known(
                 if sector >= LBN_MAX or n_sectors >= NBYTES_MAX // 512:
                     break
                 row = np.uintp(n)
-                kind_of[row] = COMPLETED if action == _C else REQUEUED if action == requeue else ISSUED
+                kind_of[row] = ISSUED if action == counted_action else COMPLETED if action == _C else REQUEUED
                 time_ns[row] = seconds * 1_000_000_000 + fraction
                 op[row] = is_write * (1 | flags << OP_BITS)
                 lbn[row], nbytes[row], devices[row] = sector, n_sectors * 512, device
@@ -249,7 +249,7 @@ def _any_known(
                     skipped[reason] += 1
                 if reason == FLUSH:
                     row = np.uintp(n)
-                    kind_of[row] = COMPLETED if action == _C else REQUEUED if action == requeue else ISSUED
+                    kind_of[row] = ISSUED if action == counted_action else COMPLETED if action == _C else REQUEUED
                     time_ns[row] = seconds * 1_000_000_000 + fraction
                     op[row], lbn[row], nbytes[row], devices[row] = 0, FLUSH_LBN + is_write, 0, device
                     n += 1

@@ -32,10 +32,10 @@ from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 _EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
 SUMMARY = re.compile(
-    rb"^\s*$|^(CPU\s*\d+ \(|Total \(|Throughput|Events \(|Skips:|Input file |"
+    rb"^\s*$|^\s*#|^(CPU\s*\d+ \(|Total \(|Throughput|Events \(|Skips:|Input file |"
     rb"\s*(Reads|Read|Writes|Write|PC|IO|Timer|Allocation) [A-Za-z. ]*:)"
 )
-"""Lines of the summary that blkparse prints at the end, and of its messages."""
+"""Lines of the summary that blkparse prints at the end, of its messages, and comments that people add."""
 
 _SKIPS = re.compile(rb"^Skips: \S+ forward \((.{1,40}?) +-")
 """blkparse's count of missing records; its digits are grouped according to the locale."""

@@ -208,7 +208,7 @@ def follow_records(
                 latest = max(latest, when)
                 at += size + pdu_nbytes
                 continue
-            is_completion = what == _COMPLETE
+            is_completion = what == _COMPLETE and counted_action != _COMPLETE
             if word(block, at + device_at, big) != device:
                 device = word(block, at + device_at, big)
                 disk, first_number = _number_of(device, devices), row_of(device, found.numbered) * MAX_CPUS

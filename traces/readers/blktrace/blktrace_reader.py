@@ -103,7 +103,7 @@ class RecordFollower:
         found.numbers[:] = 0
 
 
-_WHAT = {Action.QUEUE: record.QUEUE, Action.ISSUE: record.ISSUE}
+_WHAT = {Action.QUEUE: record.QUEUE, Action.ISSUE: record.ISSUE, Action.COMPLETE: record.COMPLETE}
 
 
 class BlktraceReader(StreamReader):

@@ -28,6 +28,7 @@ DTYPES = {7: np.dtype(_V7_FIELDS), 8: np.dtype(_V8_FIELDS)}
 
 QUEUE = 1
 ISSUE = 7
+COMPLETE = 8
 
 ACTION_NAMES = {
     1: "Q", 2: "M", 3: "F", 4: "G", 5: "S", 6: "R", 7: "D", 8: "C", 9: "P", 10: "U", 11: "UT", 12: "I",

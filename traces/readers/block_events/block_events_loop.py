@@ -96,7 +96,7 @@ def parse(
     Args:
         text: uint8, with spare bytes around the lines.
         at, stop: where lines begin.
-        counted_action: QUEUE or ISSUE, whichever counts.
+        counted_action: QUEUE, ISSUE or COMPLETE, whichever counts.
         rows: written from row 0.
         counts: int64 (names,), lines by event; counts are added.
         known: ``KNOWN``.
@@ -226,7 +226,8 @@ def parse(
             if n_sectors < 1 or n_sectors >= NBYTES_MAX // 512:
                 break
             row = np.uintp(n)
-            kind_of[row] = ISSUED if what == counted_action else REQUEUED if what == requeue else COMPLETED
+            counts_here = what == counted_action or (what == BIO_COMPLETE and counted_action == COMPLETE)
+            kind_of[row] = ISSUED if counts_here else REQUEUED if what == requeue else COMPLETED
             time_ns[row] = seconds * 1_000_000_000 + fraction * _TEN_TO[np.uintp(9 - n_after)]
             op[row], lbn[row], nbytes[row], devices[row] = is_write, sector, n_sectors * 512, device
             if is_write:

@@ -56,6 +56,11 @@ _ACTIONS = {
     b"block_rq_requeue": "R",
 }
 """Actions in blkparse's letters. A bio completes separately only on devices without requests (dm, md)."""
+_COUNTED = {
+    Action.QUEUE: block_events_loop.QUEUE,
+    Action.ISSUE: block_events_loop.ISSUE,
+    Action.COMPLETE: block_events_loop.COMPLETE,
+}
 _NAMED_MAX = 256
 _LOST_NBYTES = 128
 _LINE_NBYTES = 40
@@ -66,9 +71,8 @@ class _Lines(EventLines):
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, BlockEvents]:
         rows = empty_rows((stop - at) // _LINE_NBYTES + 1)
         counts = np.zeros(len(block_events_loop.NAMES), np.int64)
-        counted_action = block_events_loop.QUEUE if self._action is Action.QUEUE else block_events_loop.ISSUE
         n, n_lines, end = block_events_loop.parse(
-            text, at, stop, counted_action, rows, counts, block_events_loop.KNOWN
+            text, at, stop, _COUNTED[self._action], rows, counts, block_events_loop.KNOWN
         )
         events: Counter[str] = Counter()
         for name, count in zip(block_events_loop.NAMES, counts.tolist(), strict=True):

@@ -34,11 +34,13 @@ class Action(StrEnum):
     """The application's view: accesses as they reached the block layer, before merging."""
     ISSUE = "D"
     """The device's view: accesses as they were sent to the driver, after merging."""
+    COMPLETE = "C"
+    """Completions, for a trace that has no other events. Times are those of completion; latencies are unknown."""
 
     @property
     def kinds(self) -> dict[str, int]:
         """Return the kinds of events that count, by blkparse's letters. Only an issued access can be requeued."""
-        return {self.value: ISSUED, "C": COMPLETED} | ({"R": REQUEUED} if self is Action.ISSUE else {})
+        return {"C": COMPLETED, self.value: ISSUED} | ({"R": REQUEUED} if self is Action.ISSUE else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,12 @@ from cephfit.traces.readers.delimited.delimited_reader import DelimitedFormat
 
 _R, _W = frozenset({b"r"}), frozenset({b"w"})
 
+
+def _hexadecimal(numbers: range) -> frozenset[bytes]:
+    """Return the spellings of numbers below 256, with and without a leading zero."""
+    return frozenset(spelling for n in numbers for spelling in (b"%x" % n, b"%02x" % n))
+
+
 FORMATS: tuple[DelimitedFormat, ...] = (
     DelimitedFormat(
         name="msr",
@@ -160,7 +166,8 @@ FORMATS: tuple[DelimitedFormat, ...] = (
     DelimitedFormat(
         name="disksim",
         title="DiskSim ASCII traces (times in ms, with a decimal point)",
-        row=re.compile(rb"^\s*\d+\.\d+\s+\d+\s+\d+\s+\d+\s+[01]\s*$"),
+        # The type has hexadecimal flags (disksim_global.h), of which the lowest bit is set for a read.
+        row=re.compile(rb"^\s*\d+\.\d+\s+\d+\s+\d+\s+\d+\s+[0-9a-fA-F]{1,2}\s*$"),
         separator=None,
         time=0,
         op=4,
@@ -169,8 +176,8 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         time_unit_ns=NS_PER_MS,
         offset_unit=LBN_NBYTES,
         length_unit=LBN_NBYTES,
-        reads=frozenset({b"1"}),
-        writes=frozenset({b"0"}),
+        reads=_hexadecimal(range(1, 256, 2)),
+        writes=_hexadecimal(range(0, 256, 2)),
         disk=(1,),
         plain=PlainLine((DECIMAL, DIGITS, DIGITS, DIGITS, OP), (b"1",), (b"0",)),
     ),

@@ -14,6 +14,7 @@ from pathlib import PurePath
 import numpy as np
 from numpy.typing import NDArray
 
+from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
@@ -99,6 +100,10 @@ class DelimitedFormat:
         reads, writes: values of the op column, in lower case; an empty op counts as skipped.
         disk: columns that together name the disk; empty: a file is one disk.
         latency: column, or None.
+        latency_unit_ns: ns of one unit of latency; None: that of time.
+        action: column, and the only word in it (lower case) whose rows count; None: all rows count.
+        others: words of the op column for records that are neither reads nor writes; they count as skipped.
+            None: any word is, except for reads and writes.
         header: matches lines that may precede the rows (and recur where files were concatenated).
         note: what the reader of a profile must know.
         lacks: what a profile needs and the format does not contain.
@@ -125,6 +130,9 @@ class DelimitedFormat:
     time_origin: int = 0
     disk: tuple[int, ...] = ()
     latency: int | None = None
+    latency_unit_ns: int | None = None
+    action: tuple[int, bytes] | None = None
+    others: frozenset[bytes] | None = None
     header: re.Pattern[bytes] = re.compile(rb"^\s*(#.*)?$")
     note: str = ""
     lacks: tuple[str, ...] = ()
@@ -134,9 +142,13 @@ class DelimitedFormat:
     added: tuple[bytes, ...] = ()
     constants: Constants = Constants()  # noqa: RUF009 - it is frozen
 
+    def knows(self, op: bytes) -> bool:
+        """Return whether the word is a read, a write, or a record that the format allows and a profile skips."""
+        return self.others is None or op in self.reads or op in self.writes or op in self.others
+
     def fields(self, n_fields: int) -> Fields | None:
         """Return the structure of lines with ``n_fields`` fields for the loop; None: it reads no such lines."""
-        if self.plain is None or n_fields < len(self.plain.fields):
+        if self.plain is None or self.action is not None or n_fields < len(self.plain.fields):
             return None
         return plain_lines.fields_of(
             self.plain.of_length(n_fields) if self.further else self.plain,
@@ -147,6 +159,7 @@ class DelimitedFormat:
             time_origin=self.time_origin,
             offset_unit=self.offset_unit,
             length_unit=self.length_unit,
+            latency_unit_ns=self.latency_unit_ns,
         )
 
 
@@ -189,7 +202,11 @@ class DelimitedReader(PartReader):
             for _, counts in stretches:
                 skipped.update(counts)
             names = tuple(n.decode("utf-8", "replace") for n in lines.disks) or (PurePath(stream.name).name,)
-            yield rows.batch(names, outstanding=in_flight.count(rows) if self.timed else None, skipped=skipped)
+            outstanding = None
+            if self.timed:
+                has_times = self.layout.constants.time_ns is None
+                outstanding = in_flight.count(rows) if has_times else np.zeros(len(rows), np.int32)
+            yield rows.batch(names, outstanding=outstanding, skipped=skipped)
 
 
 class _Lines(LineParser[_Stretch]):
@@ -232,6 +249,7 @@ class _Lines(LineParser[_Stretch]):
     def any_line(self, block: TextBlock) -> _Stretch:
         """Return the accesses of lines, and counts of skipped lines."""
         layout, stream = self._layout, self._stream
+        latency_unit_ns = layout.latency_unit_ns or layout.time_unit_ns
         rows: list[tuple[int, int, int, int, int, int]] = []
         skipped: dict[str, int] = {}
         for number, line in enumerate(block.lines, block.first):
@@ -252,13 +270,20 @@ class _Lines(LineParser[_Stretch]):
             self._started = True
             fields = fields or whole.split(layout.separator)
             try:
+                if reason := _other_action(fields, layout):
+                    skipped[reason] = skipped.get(reason, 0) + 1
+                    continue
                 op = fields[layout.op].strip().lower()
                 nbytes = int(fields[layout.length]) * layout.length_unit
                 lbn = int(fields[layout.offset]) * layout.offset_unit // LBN_NBYTES
-                time_ns = _scaled(fields[layout.time], layout) - layout.time_origin * layout.time_unit_ns
-                latency_ns = 0 if layout.latency is None else _scaled(fields[layout.latency], layout)
+                time_ns = (
+                    _scaled(fields[layout.time], layout.time_unit_ns) - layout.time_origin * layout.time_unit_ns
+                )
+                latency_ns = 0 if layout.latency is None else _scaled(fields[layout.latency], latency_unit_ns)
             except (ValueError, IndexError):
                 raise bad_line(stream, number, line, f"a row of {layout.title}", cut_off=cut_off) from None
+            if not layout.knows(op):
+                raise _unknown_op(stream, number, op)
             reason = _skip_reason(op, nbytes, layout)
             if reason:
                 skipped[reason] = skipped.get(reason, 0) + 1
@@ -309,11 +334,29 @@ def _skip_reason(op: bytes, nbytes: int, layout: DelimitedFormat) -> str:
     return "" if nbytes > 0 else "zero length"
 
 
-def _scaled(text: bytes, layout: DelimitedFormat) -> int:
-    """Convert a decimal number of time units to ns, exactly; an empty text is 0.
+def _other_action(fields: list[bytes], layout: DelimitedFormat) -> str:
+    """Return why a row does not count although it may be a read or write; empty if it counts."""
+    if layout.action is None:
+        return ""
+    column, counted = layout.action
+    action = fields[column].strip()
+    return "" if action.lower() == counted else f"action {action[:40].decode('utf-8', 'replace') or '(empty)'}"
+
+
+def _unknown_op(stream: TraceStream, number: int, op: bytes) -> InputError:
+    word = op[:40].decode("utf-8", "replace")
+    return InputError(
+        f"{word!r} in the column op is neither a read nor a write" if op else "the column op is empty",
+        where=f"{stream.name}, line {number}",
+        remedy="name the words for reads, for writes and for rows to skip in --columns, each with | between "
+        f"several: op:READ/WRITE/SKIP, for example op:r|rs/w|ws/{word or 'none'}",
+    )
+
+
+def _scaled(text: bytes, unit: int) -> int:
+    """Convert a decimal number of units of time to ns, exactly; an empty text is 0.
 
     Large seconds with 9 digits of fraction do not fit into a float.
     """
     whole, _, fraction = text.strip().partition(b".")
-    unit = layout.time_unit_ns
     return int(whole or b"0") * unit + (int(fraction) * unit // 10 ** len(fraction) if fraction else 0)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES, NS_PER_MS, NS_PER_S, NS_PER_US
@@ -33,14 +34,30 @@ SEPARATORS = {"comma": b",", "semicolon": b";", "tab": b"\t", "pipe": b"|", "spa
 
 SYNTAX = """\
 names in the order of the file's columns, separated by commas: time:UNIT (ns, us, ms, s, filetime),
-op[:READ/WRITE] (the words for reads and writes; default r.../w...), offset:UNIT and length:UNIT (bytes, lbn,
-sectors, kib, mib, pages of 4096), disk (several are joined), latency:UNIT, - for a column to ignore; op=read,
-op=write or length=4096 if the file lacks the column; sep=comma, semicolon, tab, pipe or space"""
+op[:READ/WRITE[/SKIP]] (the words for reads, writes and rows to skip, with | between several; default: read,
+write, and blkparse's letters; other words are errors), action:WORD (count only rows with this word), offset:UNIT
+and length:UNIT (bytes, lbn, sectors, kib, mib, pages of 4096), disk (several are joined), latency:UNIT (default:
+the unit of time), - for a column to ignore; op=read, op=write or length=4096 if the file lacks the column;
+sep=comma, semicolon, tab, pipe or space"""
 """The description of the syntax in the help."""
 
 _FILETIME_2000 = 125_911_584_000_000_000
-_READS = frozenset({b"r", b"read", b"rd", b"ra", b"rs", b"rm", b"rsm"})
-_WRITES = frozenset({b"w", b"write", b"wr", b"ws", b"wm", b"wsm", b"wfs", b"wf", b"ww"})
+
+
+def _letters(*parts: str) -> frozenset[bytes]:
+    """Return all combinations of one letter, or none where a blank stands, of each part, as bytes."""
+    return frozenset("".join(word).replace(" ", "").encode() for word in product(*parts))
+
+
+# The letters of ``blk_fill_rwbs`` in Linux: F before W is a flush, F after it forced unit access.
+_READS = frozenset({b"read", b"rd"}) | _letters("r", " f", " a", " s", " m")
+_WRITES = frozenset({b"write", b"wr", b"ww"}) | _letters(" f", "w", " f", " a", " s", " m")
+_OTHERS = (
+    frozenset({b"discard", b"trim", b"unmap", b"flush"})
+    | _letters("d", " e", " f", " a", " s", " m")
+    | _letters("f", " n", " s", " m")
+    | _letters("n", " s", " m")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +88,17 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
     place: dict[str, int] = {}
     unit: dict[str, str] = {}
     disks: list[int] = []
+    action: tuple[int, bytes] | None = None
     for i, word in enumerate(names):
         name, _, what = word.partition(":")
         if name == "disk":
             disks.append(i)
         elif name in ("-", "_"):
             continue
+        elif name == "action" and action is None:
+            if not what:
+                raise _wrong("action: must name the action to count, for example action:Q")
+            action = i, what.lower().encode()
         elif name not in ("time", "op", "offset", "length", "latency") or name in place:
             raise _wrong(f"{word!r} is {'given twice' if name in place else 'not a column name'}")
         else:
@@ -94,7 +116,7 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
     if "time" not in place:
         place["time"], unit["time"] = len(names) + len(added), "ns"
         added.append("0")
-        lacks.append("time: no rates, no inter-arrival")
+        lacks.append("time: no rates, no inter-arrival, none outstanding")
     missing = [name for name in ("op", "offset", "length") if name not in place]
     if missing:
         raise _wrong(f"the column {missing[0]} is missing")
@@ -112,6 +134,7 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
             loose=True,
             added=tuple(word.encode() for word in added),
             constants=line_constants,
+            action=action,
         ),
         tuple(lacks),
     )
@@ -156,14 +179,7 @@ def _layout(
 ) -> DelimitedFormat:
     time_unit = _one_of(unit.get("time") or "s", TIME_UNITS, "time:")
     latency_unit = _one_of(unit.get("latency") or time_unit, TIME_UNITS, "latency:")
-    if "latency" in place and TIME_UNITS[latency_unit] != TIME_UNITS[time_unit]:
-        raise _wrong("time and latency need the same unit")
-    reads, writes = _READS, _WRITES
-    if unit.get("op"):
-        read, slash, write = unit["op"].partition("/")
-        if not (read and slash and write) or read == write:
-            raise _wrong(f"op:{unit['op']}: must be the words for a read and a write, for example op:0/1")
-        reads, writes = frozenset({read.encode()}), frozenset({write.encode()})
+    reads, writes, others = _op_words(unit["op"]) if unit.get("op") else (_READS, _WRITES, _OTHERS)
     return DelimitedFormat(
         name=NAME,
         title="a delimited file with the columns that --columns names",
@@ -181,8 +197,28 @@ def _layout(
         writes=writes,
         disk=tuple(disks),
         latency=place.get("latency"),
+        latency_unit_ns=TIME_UNITS[latency_unit],
+        others=others,
         header=re.compile(rb'^\s*$|^\s*#|^\s*"?[A-Za-z_\x80-\xff]'),
     )
+
+
+def _op_words(text: str) -> tuple[frozenset[bytes], frozenset[bytes], frozenset[bytes]]:
+    """Return the words for reads, for writes and for rows to skip, as ``READ/WRITE/SKIP`` names them.
+
+    Raises:
+        InputError: one of the first two is missing, or a word has two meanings.
+    """
+    kinds = [frozenset(word.encode() for word in kind.split("|") if word) for kind in text.split("/")]
+    if (
+        len(kinds) not in (2, 3)
+        or not (kinds[0] and kinds[1])
+        or len(frozenset().union(*kinds)) < sum(map(len, kinds))
+    ):
+        raise _wrong(
+            f"op:{text}: must be the words for a read and a write (and for rows to skip), for example op:0/1"
+        )
+    return kinds[0], kinds[1], kinds[2] if len(kinds) == 3 else frozenset()
 
 
 def _row_pattern(place: dict[str, int], n: int, separator: bytes | None) -> bytes:
