@@ -25,7 +25,7 @@ _COMMANDS = {
         "A real one-machine Ceph, also with an OpenStack: up, status, stop, start, down.",
     ),
     "sweep": ("cephfit.cli.sweep.sweep_commands", "Measure configurations: list, plan, run, status, effects."),
-    "runs": ("cephfit.cli.reports.runs_command", "The runs in a store: list, show, rm, export."),
+    "runs": ("cephfit.cli.reports.runs_command", "The runs in a store: list, show, rm, export, merge."),
     "params": (
         "cephfit.cli.cluster.params_command",
         "Browse the options of a cluster and their risks: tree, search, show.",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.profile import Profile
 from cephfit.results.statistics import summary_statistics
@@ -199,9 +199,7 @@ def _rate_figures(rate: WorkloadRate, first: WorkloadRate | None, levels: _Level
         ratio = rate.accesses_per_s.mean / first.accesses_per_s.mean
         return TargetFigures(rate.accesses_per_s, rate.n_rounds, Level(ratio, None))
     spreads = rate.spread, first.spread
-    return _against_first(
-        rate.accesses_per_s, rate.n_rounds, rate.as_rounds, first.as_rounds, spreads, levels
-    )
+    return _against_first(rate.accesses_per_s, rate.n_rounds, rate.as_rounds, first.as_rounds, spreads, levels)
 
 
 def _lacking(profile: Profile, baselines: Baselines, name: str) -> str:

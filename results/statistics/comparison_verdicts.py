@@ -8,9 +8,7 @@ from cephfit.results.statistics.comparison import Change, Row, Served, TargetFig
 from cephfit.results.statistics.summary_statistics import holm_adjusted
 
 
-def with_verdicts(
-    rows: Sequence[Row], served: Sequence[Served]
-) -> tuple[tuple[Row, ...], tuple[Served, ...]]:
+def with_verdicts(rows: Sequence[Row], served: Sequence[Served]) -> tuple[tuple[Row, ...], tuple[Served, ...]]:
     """Adjust the p values of all cells and workloads as one family, by Holm's method.
 
     So the chance that any of them is wrongly called better or worse is at most the significance level.

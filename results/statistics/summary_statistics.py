@@ -171,7 +171,7 @@ def welch_ratio_p_value(
     *,
     tolerance: float = 0.0,
 ) -> float | None:
-    """p value of "the two true means differ by at most ``tolerance``": two-sided, of means that scatter differently.
+    """Two-sided p value of "the true means differ by at most ``tolerance``", for means that scatter differently.
 
     The p value is 1 minus the confidence at which the half width h of ``welch_ratio_interval`` equals
     max(0, abs(ln(x̄ / ȳ)) + ln(1 - tolerance)). So it agrees with the intervals at every level.

@@ -43,10 +43,13 @@ def cephfit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def drawn(seed: int, effects: dict[int, float], n: int = 4) -> Baselines:
     """Twenty cells of the default with a scatter of 3 %; ``effects``: factor by number of the cell."""
-    random = np.random.default_rng(seed)
+    random, rounds = np.random.default_rng(seed), tuple(range(n))
     cells = {
         ("A", cell): Baseline(
-            "A", cell, tuple(1000 * effects.get(i, 1.0) * np.exp(random.normal(0, 0.03, n))), rounds=tuple(range(n))
+            "A",
+            cell,
+            tuple(1000 * effects.get(i, 1.0) * np.exp(random.normal(0, 0.03, n))),
+            rounds=rounds,
         )
         for i, cell in enumerate(CELLS)
     }
@@ -103,7 +106,9 @@ def test_equal_runs_are_seldom_called_different_in_any_cell() -> None:
 
 def test_a_real_loss_is_found_in_its_cell_only() -> None:
     rows, _ = with_verdicts(rows_of([drawn(1, {}), drawn(2, {3: 0.6, 7: 1.5})]), [])
-    found = {i: row.by_target[1].change for i, row in enumerate(rows) if row.by_target[1].change is not Change.NONE}
+    found = {
+        i: row.by_target[1].change for i, row in enumerate(rows) if row.by_target[1].change is not Change.NONE
+    }
     assert found == {3: Change.WORSE, 7: Change.BETTER}
 
 
@@ -139,7 +144,8 @@ def slowed(store: tuple[Path, dict[str, str]], to: Path, factor: float) -> tuple
     shutil.copy(folder / "s.sqlite", to / "s.sqlite")
     with sqlite3.connect(to / "s.sqlite") as database:
         database.execute(
-            "UPDATE cephfit_samples SET iops = iops * ? WHERE run_id = ? AND size = '4K' AND pattern = 'randwrite'",
+            "UPDATE cephfit_samples SET iops = iops * ? "
+            "WHERE run_id = ? AND size = '4K' AND pattern = 'randwrite'",
             (factor, runs["after"]),
         )
     database.close()

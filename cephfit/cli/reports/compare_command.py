@@ -23,8 +23,8 @@ import click
 
 from cephfit.cli.options.common_options import load_option, profiles_option, store_option
 from cephfit.cli.options.completers import runs
-from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.reports.compare_verdicts import FAILURES, failures, release_of, verdict_document, verdict_lines
+from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
 from cephfit.core.errors import CephfitError
 from cephfit.operations.sweep_measurement import Request
@@ -249,8 +249,8 @@ def command(
     accesses per second of `cephfit report`.
 
     To compare releases of Ceph on one cluster, measure the same sweep before and after the upgrade, and name both
-    runs with --run. In a script, `--fail-on worse --fail-on missing` ends with exit code 1 if a rate became worse or
-    could not be compared, 0 if not, and 2 for an error.
+    runs with --run. In a script, `--fail-on worse --fail-on missing` ends with exit code 1 if a rate became worse
+    or could not be compared, 0 if not, and 2 for an error.
     """
     from cephfit.core.errors import InputError
     from cephfit.core.profile_files import read_profile
@@ -417,8 +417,8 @@ def _of_the_loads(targets: Sequence[Baselines], profiles: Sequence[Profile]) -> 
 
 
 _INTERVALS = (
-    "Intervals are 95 % intervals, each by itself. Verdicts are corrected for the number of comparisons: if nothing "
-    "differs, the chance of any false one is at most 5 %."
+    "Intervals are 95 % intervals, each by itself. Verdicts are corrected for the number of comparisons: if "
+    "nothing differs, the chance of any false one is at most 5 %."
 )
 
 
