@@ -29,7 +29,7 @@ _COMMANDS = {
         "cephfit.cli.sweep.import_command",
         "Store results of benchmarks that were run without cephfit.",
     ),
-    "runs": ("cephfit.cli.reports.runs_command", "The runs in a store: list, show, rm, export."),
+    "runs": ("cephfit.cli.reports.runs_command", "The runs in a store: list, show, rm, export, merge."),
     "params": (
         "cephfit.cli.cluster.params_command",
         "Browse the options of a cluster and their risks: tree, search, show.",

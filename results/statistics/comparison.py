@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.profile import Profile
 from cephfit.results.statistics import summary_statistics
@@ -11,6 +12,15 @@ from cephfit.results.statistics.cell_intervals import own_spreads
 from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.summary_statistics import CONFIDENCE, Spread
 from cephfit.results.statistics.workload_rate import WorkloadRate, why_no_rate, workload_rates
+
+
+class Change(StrEnum):
+    """The verdict on a target's rate, compared with the first target's."""
+
+    WORSE = "worse"
+    BETTER = "better"
+    NONE = "not distinguishable"
+    UNKNOWN = "not comparable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +32,16 @@ class TargetFigures:
         n_repeats: number of repeats.
         ratio: rate against the first target's; None for the first itself, or where one of the two is missing.
         missing: reason why there is no baseline; empty if there is one.
+        p_value: of "no difference beyond the tolerance", by itself; None without an interval of the ratio.
+        adjusted_p: the same, adjusted for the number of comparisons; None if that was not done.
     """
 
     rate: Level | None
     n_repeats: int
     ratio: Level | None
     missing: str = ""
+    p_value: float | None = None
+    adjusted_p: float | None = None
 
     @property
     def differs(self) -> bool | None:
@@ -35,6 +49,15 @@ class TargetFigures:
         if self.ratio is None or self.ratio.interval is None:
             return None
         return 1.0 not in self.ratio.interval
+
+    @property
+    def change(self) -> Change:
+        """The verdict after adjustment for the number of comparisons."""
+        if self.ratio is None or self.adjusted_p is None:
+            return Change.UNKNOWN
+        if self.adjusted_p >= 1 - CONFIDENCE:
+            return Change.NONE
+        return Change.WORSE if self.ratio.mean < 1 else Change.BETTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +69,36 @@ class Row:
     by_target: tuple[TargetFigures, ...]
 
 
-def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> tuple[Row, ...]:
+def rows_of(
+    targets: Sequence[Baselines], *, confidence: float = CONFIDENCE, tolerance: float = 0.0
+) -> tuple[Row, ...]:
     """Return every configuration and cell that was measured or tried on any target.
 
     Args:
         targets: of one load each; the others are compared with the first.
         confidence: level of each interval by itself.
+        tolerance: difference that the p values allow (``welch_ratio_p_value``).
     """
     places = {place for target in targets for place in (*target.cells, *target.missing)}
     # Once for each target, because it uses all of its configurations.
     measured = [_TargetBaselines(target, own_spreads(target)) for target in targets]
+    levels = _Levels(confidence, tolerance)
     names = dict.fromkeys(name for target in targets for name in target.configurations)
     names |= dict.fromkeys(name for name, _ in places)
     return tuple(
-        Row(name, cell, tuple(_figures_on(target, measured[0], name, cell, confidence) for target in measured))
+        Row(name, cell, tuple(_figures_on(target, measured[0], name, cell, levels) for target in measured))
         for name in names
         for cell in CELLS
         if (name, cell) in places
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Levels:
+    """The confidence of intervals, and the difference that p values allow."""
+
+    confidence: float
+    tolerance: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +110,37 @@ class _TargetBaselines:
 
 
 def _figures_on(
-    target: _TargetBaselines, first: _TargetBaselines, name: str, cell: Cell, confidence: float
+    target: _TargetBaselines, first: _TargetBaselines, name: str, cell: Cell, levels: _Levels
 ) -> TargetFigures:
     baseline = target.baselines.cells.get((name, cell))
     if baseline is None:
         return TargetFigures(None, 0, None, target.baselines.missing.get((name, cell), "not measured there"))
     rate = Level(
         summary_statistics.mean(baseline.iops),
-        summary_statistics.level_interval(baseline.iops, target.spreads.get((name, cell)), confidence=confidence),
+        summary_statistics.level_interval(
+            baseline.iops, target.spreads.get((name, cell)), confidence=levels.confidence
+        ),
     )
     reference = first.baselines.cells.get((name, cell))
     if target is first or reference is None:
         return TargetFigures(rate, len(baseline.iops), None)
-    return TargetFigures(rate, len(baseline.iops), _ratio(target, first, baseline, reference, confidence))
+    spreads = target.spreads.get((name, cell)), first.spreads.get((name, cell))
+    return _against_first(rate, len(baseline.iops), baseline.iops, reference.iops, spreads, levels)
 
 
-def _ratio(
-    target: _TargetBaselines, first: _TargetBaselines, baseline: Baseline, reference: Baseline, confidence: float
-) -> Level:
-    place = baseline.configuration, baseline.cell
-    return Level(
-        summary_statistics.ratio(baseline.iops, reference.iops),
-        summary_statistics.welch_ratio_interval(
-            baseline.iops,
-            reference.iops,
-            target.spreads.get(place),
-            first.spreads.get(place),
-            confidence=confidence,
-        ),
+def _against_first(
+    rate: Level,
+    n_repeats: int,
+    values: Sequence[float],
+    reference: Sequence[float],
+    spreads: tuple[Spread | None, Spread | None],
+    levels: _Levels,
+) -> TargetFigures:
+    """Return the figures of another target than the first."""
+    interval = summary_statistics.welch_ratio_interval(values, reference, *spreads, confidence=levels.confidence)
+    p_value = summary_statistics.welch_ratio_p_value(values, reference, *spreads, tolerance=levels.tolerance)
+    return TargetFigures(
+        rate, n_repeats, Level(summary_statistics.ratio(values, reference), interval), p_value=p_value
     )
 
 
@@ -127,7 +165,7 @@ class Served:
 
 
 def served_of(
-    profile: Profile, targets: Sequence[Baselines], *, confidence: float = CONFIDENCE
+    profile: Profile, targets: Sequence[Baselines], *, confidence: float = CONFIDENCE, tolerance: float = 0.0
 ) -> tuple[Served, ...]:
     """Return the workload under every configuration that was measured or tried on any target.
 
@@ -135,7 +173,9 @@ def served_of(
         profile: of the workload; its mix adds up as time (``workload_rates``).
         targets: of one load each; the others are compared with the first.
         confidence: level of each interval by itself.
+        tolerance: difference that the p values allow (``welch_ratio_p_value``).
     """
+    levels = _Levels(confidence, tolerance)
     of_targets = [workload_rates(profile, baselines, confidence=confidence) for baselines in targets]
     names = dict.fromkeys(name for baselines in targets for name in baselines.configurations)
     names |= dict.fromkeys(name for baselines in targets for name, _ in baselines.missing)
@@ -143,7 +183,7 @@ def served_of(
     for name in names:
         rates = tuple(of_target.get(name) for of_target in of_targets)
         by_target = tuple(
-            _rate_figures(rate, rates[0] if number else None, confidence)
+            _rate_figures(rate, rates[0] if number else None, levels)
             if rate
             else TargetFigures(None, 0, None, _lacking(profile, baselines, name))
             for number, (rate, baselines) in enumerate(zip(rates, targets, strict=True))
@@ -152,16 +192,14 @@ def served_of(
     return tuple(found)
 
 
-def _rate_figures(rate: WorkloadRate, first: WorkloadRate | None, confidence: float) -> TargetFigures:
+def _rate_figures(rate: WorkloadRate, first: WorkloadRate | None, levels: _Levels) -> TargetFigures:
     if first is None:
         return TargetFigures(rate.accesses_per_s, rate.n_rounds, None)
-    interval = None
-    if rate.n_rounds and first.n_rounds:
-        interval = summary_statistics.welch_ratio_interval(
-            rate.as_rounds, first.as_rounds, rate.spread, first.spread, confidence=confidence
-        )
-    ratio = rate.accesses_per_s.mean / first.accesses_per_s.mean
-    return TargetFigures(rate.accesses_per_s, rate.n_rounds, Level(ratio, interval))
+    if not rate.n_rounds or not first.n_rounds:
+        ratio = rate.accesses_per_s.mean / first.accesses_per_s.mean
+        return TargetFigures(rate.accesses_per_s, rate.n_rounds, Level(ratio, None))
+    spreads = rate.spread, first.spread
+    return _against_first(rate.accesses_per_s, rate.n_rounds, rate.as_rounds, first.as_rounds, spreads, levels)
 
 
 def _lacking(profile: Profile, baselines: Baselines, name: str) -> str:

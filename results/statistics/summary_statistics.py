@@ -5,7 +5,7 @@ import statistics as stdlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scipy import stats
+from scipy import optimize, stats
 
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.core.variance import LARGEST_LOG
@@ -157,7 +157,56 @@ def welch_ratio_interval(
     """
     if spread is None or reference_spread is None:
         return None
-    n, m = len(values), len(reference)
+    centre = ratio(values, reference)
+    half = _log_half_width(len(values), len(reference), spread, reference_spread, confidence)
+    factor = math.exp(min(half, LARGEST_LOG))
+    return Interval(centre / factor, centre * factor, confidence, "pooled")
+
+
+def welch_ratio_p_value(
+    values: Sequence[float],
+    reference: Sequence[float],
+    spread: Spread | None,
+    reference_spread: Spread | None,
+    *,
+    tolerance: float = 0.0,
+) -> float | None:
+    """Two-sided p value of "the true means differ by at most ``tolerance``", for means that scatter differently.
+
+    The p value is 1 minus the confidence at which the half width h of ``welch_ratio_interval`` equals
+    max(0, abs(ln(x̄ / ȳ)) + ln(1 - tolerance)). So it agrees with the intervals at every level.
+
+    Args:
+        values: positive.
+        reference: positive.
+        spread: of the values.
+        reference_spread: of the reference.
+        tolerance: 0 to 1 (exclusive): 0.05 allows a rate of 0.95 or 1 / 0.95 times the reference's.
+
+    Returns:
+        0 to 1; None where a scatter is not known.
+    """
+    if spread is None or reference_spread is None:
+        return None
+    distance = abs(math.log(ratio(values, reference))) + math.log1p(-tolerance)
+    if distance <= 0:
+        return 1.0
+    sizes = len(values), len(reference)
+
+    def excess(log_p: float) -> float:
+        return _log_half_width(*sizes, spread, reference_spread, -math.expm1(log_p)) - distance
+
+    if excess(_SMALLEST_LOG_P) <= 0:
+        return math.exp(_SMALLEST_LOG_P)
+    return math.exp(float(optimize.brentq(excess, _SMALLEST_LOG_P, -1e-12)))
+
+
+_SMALLEST_LOG_P = math.log(1e-12)
+"""Smaller p values are reported as 1e-12: no normal distribution describes repeats that far out."""
+
+
+def _log_half_width(n: int, m: int, spread: Spread, reference_spread: Spread, confidence: float) -> float:
+    """Half the interval of ln(x̄ / ȳ): ``h`` of ``welch_ratio_interval``."""
     rest = _welch_half_width(
         (spread.log_deviation**2 / n, spread.degrees),
         (reference_spread.log_deviation**2 / m, reference_spread.degrees),
@@ -168,9 +217,20 @@ def welch_ratio_interval(
         (reference_spread.round_deviation**2 / m, reference_spread.round_degrees),
         confidence,
     )
-    centre = ratio(values, reference)
-    factor = math.exp(min(math.hypot(rest, rounds), LARGEST_LOG))
-    return Interval(centre / factor, centre * factor, confidence, "pooled")
+    return math.hypot(rest, rounds)
+
+
+def holm_adjusted(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Return p values adjusted for their number, in the given order (Holm 1979, Scand. J. Statist. 6:65).
+
+    The i-th smallest of m is multiplied by m - i + 1, then made non-decreasing and at most 1. The chance that any
+    true hypothesis has an adjusted value below α is at most α, however the tests depend on each other.
+    """
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = largest
+    return tuple(adjusted)
 
 
 def _welch_half_width(own: tuple[float, float], other: tuple[float, float], confidence: float) -> float:

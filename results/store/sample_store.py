@@ -18,6 +18,7 @@ from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample
 from cephfit.results.store import database, schema
 from cephfit.results.store.measuring_process import measuring_process
 from cephfit.results.store.read_only import ReadOnlySource, why_file_is_read_only
+from cephfit.results.store.run_copies import Merged, merge_run
 
 LATEST = "latest"
 """Name of the newest run on the command line."""
@@ -280,24 +281,36 @@ class Store:
         Raises:
             StoreError: there is no such run, or the other store has a run of this id.
         """
-        numbers: dict[int, int] = {}  # each store numbers its fio runs
         with self._reading() as source, into._writing() as target:
             self._must_know(source, run_id)
             if target.execute(select(schema.runs.c.id).where(schema.runs.c.run_id == run_id)).first() is not None:
                 raise StoreError(f"there is a run {run_id} already", where=into.name)
-            for table in (schema.runs, *reversed(_TABLES_OF_A_RUN)):
-                query = select(table).where(table.c.run_id == run_id).order_by(table.c.id)
-                for row in source.execute(query).mappings():
-                    values = dict(row)
-                    number = values.pop("id")
-                    if values.get("fio_run") is not None:
-                        values["fio_run"] = numbers[values["fio_run"]]
-                    if values.get("kind") == MEASURING_DOCUMENT:
-                        continue
-                    key = target.execute(insert(table).values(values)).inserted_primary_key
-                    if table is schema.fio_runs:
-                        assert key is not None, "one row has one key"
-                        numbers[number] = key[0]
+            merge_run(source, target, run_id, where=into.name)
+
+    def merge(self, other: "Store") -> list[Merged]:
+        """Add all runs, samples and documents of another store that this one lacks, in one transaction.
+
+        A second merge adds nothing. Runs that this store lacks, because they were deleted, are added again.
+
+        Returns:
+            What each run of the other store added, newest first.
+
+        Raises:
+            StoreError: both stores have a run or a sample of the same key with different content.
+        """
+        runs = [run.run_id for run in other.runs()]
+        try:
+            with other._reading() as source, self._writing() as target:
+                # PostgreSQL: a second merge waits here, and then finds what the first one added.
+                target.execute(select(schema.schema_version).with_for_update())
+                # The oldest first, because the number of a run is its order of insertion.
+                return [merge_run(source, target, run_id, where=self.name) for run_id in reversed(runs)][::-1]
+        except IntegrityError as error:
+            raise StoreError(
+                "another process wrote some of the same samples during the merge",
+                where=self.name,
+                remedy="nothing was merged; run the command again",
+            ) from error
 
     def unfinished_run(self, *, sweep_digest: str, target: str) -> Run | None:
         """Return the newest unfinished run of this sweep on this target."""

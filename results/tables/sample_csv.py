@@ -183,6 +183,7 @@ _COLUMNS = (
     *("load", "configuration", "size", "pattern", "run", *ORIGIN_COLUMNS),
     *("repeats", "iops", "iops_low", "iops_high", "mib_per_s"),
     *("ratio", "ratio_low", "ratio_high", "differs", "missing", "workload", "rate_without"),
+    *("p_value", "adjusted_p", "verdict"),
 )
 
 
@@ -206,14 +207,15 @@ def _of_cell(row: Row, runs: Sequence[Run], load: str) -> Iterator[tuple[object,
     size = row.cell.size
     for run, figures in zip(runs, row.by_target, strict=True):
         place = (load, row.configuration, size.name, row.cell.pattern.value)
-        yield (*place, *_figures(run, figures, size.benchmark_nbytes), "", "")
+        yield (*place, *_figures(run, figures, size.benchmark_nbytes), "", "", *_verdict(figures))
 
 
 def _of_workload(served: Served, runs: Sequence[Run], load: str) -> Iterator[tuple[object, ...]]:
     for run, figures, rate in zip(runs, served.by_target, served.rates, strict=True):
         nbytes = rate.nbytes_per_access if rate else 0.0
         without = " ".join(map(str, rate.omitted)) if rate else ""
-        yield (load, served.configuration, "", "", *_figures(run, figures, nbytes), served.workload, without)
+        place = (load, served.configuration, "", "")
+        yield (*place, *_figures(run, figures, nbytes), served.workload, without, *_verdict(figures))
 
 
 def _figures(run: Run, figures: TargetFigures, nbytes_per_access: float) -> Iterator[object]:
@@ -221,3 +223,8 @@ def _figures(run: Run, figures: TargetFigures, nbytes_per_access: float) -> Iter
     yield figures.rate.mean * nbytes_per_access / MIB if figures.rate else ""
     yield from level_cells(figures.ratio, 1)
     yield from ("" if figures.differs is None else str(figures.differs).lower(), figures.missing)
+
+
+def _verdict(figures: TargetFigures) -> tuple[object, ...]:
+    p_values = ("" if p is None else p for p in (figures.p_value, figures.adjusted_p))
+    return (*p_values, figures.change.value if figures.ratio else "")

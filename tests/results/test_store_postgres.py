@@ -1,5 +1,6 @@
 """The same store in PostgreSQL: nothing in it may be SQLite's own."""
 
+import multiprocessing
 import os
 import pwd
 import shutil
@@ -8,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,36 @@ def test_a_run_is_found_counted_copied_and_deleted_as_a_whole(server: str, tmp_p
         assert [run.run_id for run in store.runs()] == ["other"]
         copy.copy_run(RUN_ID, store)
         assert store.samples(RUN_ID) == samples
+
+
+def _write_and_merge(url: str, number: int, folder: Path, together: Barrier) -> None:
+    """Add a run with samples, one group at a time; then all writers merge the same store at once."""
+    with Store.open(url) as store, Store.open(folder / "shared.sqlite") as shared:
+        store.add_run(replace(example_run(), run_id=f"own-{number}"))
+        for group in example_samples():
+            store.add_samples(f"own-{number}", group, fio_json="{}")
+        together.wait(120)
+        store.merge(shared)
+
+
+def test_concurrent_writers_and_mergers_lose_and_double_nothing(server: str, tmp_path: Path) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(server.replace("+psycopg", ""), autocommit=True) as admin:
+        admin.execute("CREATE DATABASE busy")
+    url = server.replace("/postgres", "/busy")
+    Store.open(url, create=True).close()
+    with Store.open(tmp_path / "shared.sqlite", create=True) as shared:
+        fill(shared)
+    context = multiprocessing.get_context("spawn")
+    together = context.Barrier(4)
+    writers = [context.Process(target=_write_and_merge, args=(url, i, tmp_path, together)) for i in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(300)
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    expected = [s for group in example_samples() for s in group]
+    with Store.open(url) as store:
+        assert {run.run_id for run in store.runs()} == {RUN_ID, *(f"own-{i}" for i in range(4))}
+        for run in store.runs():
+            assert store.samples(run.run_id) == expected

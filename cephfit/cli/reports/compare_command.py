@@ -23,6 +23,7 @@ import click
 
 from cephfit.cli.options.common_options import load_option, profiles_option, store_option
 from cephfit.cli.options.completers import runs
+from cephfit.cli.reports.compare_verdicts import FAILURES, failures, release_of, verdict_document, verdict_lines
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
 from cephfit.core.errors import CephfitError
@@ -214,6 +215,20 @@ def _exit_with_parent(pipe: Connection) -> None:
 )
 @load_option
 @profiles_option("Also compare what is served of this workload's mix (`cephfit trace profile`). Repeatable.")
+@click.option(
+    "--tolerance",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 100, max_open=True),
+    metavar="PERCENT",
+    help="Call a rate better or worse only if it differs by more than this.",
+)
+@click.option(
+    "--fail-on",
+    multiple=True,
+    type=click.Choice(FAILURES),
+    help="End with exit code 1 if any verdict is worse, worse or better (different), or missing. Repeatable.",
+)
 @click.option("-o", "--output", type=OUTPUT_FILE, help="CSV file to write; - for standard output.")
 @json_option
 def command(
@@ -221,20 +236,26 @@ def command(
     run_ids: tuple[str, ...],
     load: str,
     profile_files: tuple[Path, ...],
+    tolerance: float,
+    fail_on: tuple[str, ...],
     output: Path | None,
     as_json: bool,
 ) -> None:
     """Print every configuration in every cell on each target, and its rate relative to the first target's.
 
-    Rates are the sum over all clients. Intervals are 95 % intervals, each by itself: of 100 cells without a
-    difference, about five appear to differ, on average, because a round affects all of its cells. With --profile,
-    it also compares the rate at which each target serves that workload: the accesses per second of `cephfit
-    report`.
+    Rates are the sum over all clients. Intervals are 95 % intervals, each by itself. Verdicts (better, worse) are
+    corrected for the number of comparisons by Holm's method: if nothing differs, the chance of any false verdict
+    is at most 5 %. With --profile, it also compares the rate at which each target serves that workload: the
+    accesses per second of `cephfit report`.
+
+    To compare releases of Ceph on one cluster, measure the same sweep before and after the upgrade, and name both
+    runs with --run. In a script, `--fail-on worse --fail-on missing` ends with exit code 1 if a rate became worse
+    or could not be compared, 0 if not, and 2 for an error.
     """
     from cephfit.core.errors import InputError
     from cephfit.core.profile_files import read_profile
-    from cephfit.operations.recommended import version_of
     from cephfit.results.statistics.comparison import rows_of, served_of
+    from cephfit.results.statistics.comparison_verdicts import with_verdicts
     from cephfit.results.statistics.sample_baselines import baselines_of
     from cephfit.results.store.sample_store import Store
 
@@ -253,18 +274,35 @@ def command(
             baselines_of(opened.samples(run.run_id), source=f"{opened.name}, run {run.run_id}", load=load)
             for run in runs
         ]
-    rows = rows_of(baselines)
-    served = [one for profile in profiles for one in served_of(profile, baselines)]
+    share = tolerance / 100
+    rows, served = with_verdicts(
+        rows_of(baselines, tolerance=share),
+        [one for profile in profiles for one in served_of(profile, baselines, tolerance=share)],
+    )
+    failed = failures(fail_on, [*rows, *served], store)
     notes = [*_notes(runs), *_omitted(served), *(_of_which_rounds(baselines) if served else ())]
     notes += _of_the_loads(baselines, profiles)
-    if output is not None and _write_csv(output, runs, rows, served, load):
-        return
+    to_stdout = output is not None and _write_csv(output, runs, rows, served, load)
     if as_json:
-        print_json(_document(runs, rows, served, notes, load))
-        return
+        print_json({**_document(runs, rows, served, notes, load), "tolerance": share, "failed": failed})
+    elif not to_stdout:
+        _print(runs, profiles, rows, served, notes)
+    if failed:
+        click.echo(f"compare: exit code 1, because of --fail-on {', '.join(failed)}", err=True)
+        click.get_current_context().exit(1)
+
+
+def _print(
+    runs: Sequence[Run],
+    profiles: Sequence[Profile],
+    rows: Sequence[Row],
+    served: Sequence[Served],
+    notes: Sequence[str],
+) -> None:
+    for line in verdict_lines(rows, served):
+        click.echo(line)
     for number, run in enumerate(runs):
-        version = version_of(run.facts)
-        click.echo(f"{number + 1}: {run.target}, run {run.run_id}{f', Ceph {version}' if version else ''}")
+        click.echo(f"{number + 1}: {run.target}, run {run.run_id}{release_of(run)}")
     click.echo(f"IOPS of all clients together, means over all rounds of a target, and their ratio. {_INTERVALS}")
     click.echo()
     for profile in profiles:
@@ -388,8 +426,8 @@ def _of_the_loads(targets: Sequence[Baselines], profiles: Sequence[Profile]) -> 
 
 
 _INTERVALS = (
-    "Intervals are 95 % intervals, each by itself: of 100 cells without a difference, about five appear to differ "
-    "on average. A round affects all of its cells, so there are mostly fewer, and seldom many of them."
+    "Intervals are 95 % intervals, each by itself. Verdicts are corrected for the number of comparisons: if "
+    "nothing differs, the chance of any false one is at most 5 %."
 )
 
 
@@ -428,7 +466,7 @@ def _line(names: Sequence[str], by_target: Sequence[TargetFigures]) -> list[str]
 
 def _compared(figures: TargetFigures) -> list[str]:
     """Return a target's rate, and its ratio to the first target's."""
-    verdict = {None: "", True: "differs", False: "not distinguishable"}[figures.differs]
+    verdict = "" if figures.adjusted_p is None else figures.change.value
     return [_level(figures.rate, figures.missing), f"{_level(figures.ratio, '-')} {verdict}".rstrip()]
 
 
@@ -481,7 +519,7 @@ def _document(
                         "iops": level(figures.rate),
                         "repeats": figures.n_repeats,
                         "ratio": level(figures.ratio),
-                        "differs": figures.differs,
+                        **verdict_document(figures),
                         "missing": figures.missing,
                     }
                     for figures in row.by_target
@@ -498,7 +536,7 @@ def _document(
                         "accesses_per_s": level(figures.rate),
                         "rounds": figures.n_repeats,
                         "ratio": level(figures.ratio),
-                        "differs": figures.differs,
+                        **verdict_document(figures),
                         "missing": figures.missing,
                         "without": [str(cell) for cell in rate.omitted] if rate else [],
                     }

@@ -1,8 +1,9 @@
-"""`cephfit runs`: list, show, rm, export."""
+"""`cephfit runs`: list, show, rm, export, merge."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +19,16 @@ from cephfit.core.values.sample import State
 if TYPE_CHECKING:
     pass
 
-_CSV, _SQLITE = "csv", "sqlite"
+_CSV, _SQLITE, _PARQUET = "csv", "sqlite", "parquet"
 _STATES = tuple(state.value for state in State)
-_FORMATS = {"": _CSV, ".csv": _CSV, ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE}
+_FORMATS = {"": _CSV, ".csv": _CSV, ".parquet": _PARQUET, ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE}
 
 run_argument = click.argument("name", metavar="RUN")
 
 
 @click.group(name="runs", cls=SentenceGroup)
 def command() -> None:
-    """The runs in a store: list, show, rm, export.
+    """The runs in a store: list, show, rm, export, merge.
 
     RUN is the id of a run, the beginning of an id that no other run shares, or `latest`.
     """
@@ -117,25 +118,30 @@ def rm(name: str, store: str, yes: bool, force: bool, as_json: bool) -> None:
 @click.option(
     "--format",
     "style",
-    type=click.Choice((_CSV, _SQLITE)),
-    help="CSV of the samples, or a store with only this run.  [default: by the file's suffix, csv without one]",
+    type=click.Choice((_CSV, _PARQUET, _SQLITE)),
+    help="The samples as CSV or Parquet, or a store with only this run.  [default: by the file's suffix, csv "
+    "without one]",
 )
 def export(name: str, store: str, output: Path, style: str | None) -> None:
-    """Write the samples of a run as CSV, or the whole run as a separate store (FILE.sqlite)."""
+    """Write the samples of a run as CSV or Parquet, or the whole run as a separate store (FILE.sqlite).
+
+    Parquet needs pip install 'cephfit[parquet]'; docs/runs.md has its columns.
+    """
     from cephfit.cli.terminal.written_files import write_whole, written_whole
     from cephfit.results.store.sample_store import Store
     from cephfit.results.tables.sample_csv import samples_csv
+    from cephfit.results.tables.sample_parquet import write_samples
 
     style = style or _FORMATS.get(output.suffix.lower())
     if style is None:
         raise InputError(
             "cannot infer the format from the file name",
             where=str(output),
-            remedy="use --format with csv or sqlite, or a name that ends with .csv or .sqlite",
+            remedy="use --format, or a name that ends with .csv, .parquet or .sqlite",
         )
     to_stdout = str(output) == "-"
-    if to_stdout and style == _SQLITE:
-        raise InputError("a store cannot go to standard output", where="-o -", remedy="name a file with -o")
+    if to_stdout and style != _CSV:
+        raise InputError(f"{style} cannot go to standard output", where="-o -", remedy="name a file with -o")
     refuse_lost_input(output)
     with Store.open(store) as opened:
         run = opened.find_run(name)
@@ -144,11 +150,40 @@ def export(name: str, store: str, output: Path, style: str | None) -> None:
                 opened.copy_run(run.run_id, copy)
                 copy.close()  # its log is merged into the file before the file is renamed
             return
+        if style == _PARQUET:
+            with written_whole(output, what="the samples") as place:
+                write_samples(place, opened.samples(run.run_id), run)
+            return
         text = samples_csv(opened.samples(run.run_id), run)
     if to_stdout:
         click.echo(text, nl=False)
     else:
         write_whole(output, text, what="the samples")
+
+
+@command.command()
+@click.argument("other", metavar="OTHER_STORE")
+@store_option
+@json_option
+def merge(other: str, store: str, as_json: bool) -> None:
+    """Add the runs of OTHER_STORE to the store, which is created if it does not exist.
+
+    Runs that both have gain the samples and documents that the store lacks, so a second merge adds nothing. The
+    merge is one transaction: if it fails or is killed, the store is unchanged. OTHER_STORE is only read.
+    """
+    from cephfit.results.store.sample_store import Store
+
+    with Store.open(other) as source, Store.open(store, create=True, writing=True) as opened:
+        merged = opened.merge(source)
+    if as_json:
+        words = ("run", "new", "samples", "others")
+        print_json([dict(zip(words, astuple(m), strict=True)) for m in merged])
+        return
+    changed = [m for m in merged if m.is_change]
+    click.echo(f"{len(changed)} of {len(merged)} runs of {source.name} added something to {opened.name}")
+    if changed:
+        rows = [(m.run_id, "new" if m.is_new else "had it", str(m.n_samples), str(m.n_others)) for m in changed]
+        print_table(("run", "the store", "added samples", "other rows"), rows, right=(2, 3))
 
 
 def _confirmed(question: str) -> bool:
