@@ -211,7 +211,7 @@ def _of_job(
         raise UnusableError(f"no {pattern.op} completed")
     nbytes = _block(options, side, hints)
     depth = _depth(options, hints)
-    if "io_kbytes" not in side:
+    if not _counts_bytes(side):
         side["io_bytes"] = _whole_blocks(side, nbytes)
     other = Op.WRITE if pattern.op is Op.READ else Op.READ
     entry = {**job.entry, pattern.op.value: side}
@@ -245,12 +245,12 @@ def _in_version_3(side: Any, options: Mapping[str, str], hints: FileHints) -> di
         nbytes = block_nbytes(said) if said is not None else hints.nbytes
         if not nbytes:
             raise UnusableError("this version of fio does not state the block size: add `size` to a mapping")
-        found["total_ios"] = found["io_bytes"] * (1 if "io_kbytes" in found else 1024) // nbytes
+        found["total_ios"] = found["io_bytes"] * (1 if _counts_bytes(side) else 1024) // nbytes
     for key in ("io_bytes", "total_ios", "runtime"):
         value = found.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
             raise UnusableError(f"fio's {key} is {value!r}")
-    if "io_kbytes" not in side:
+    if not _counts_bytes(side):
         found["io_bytes"] = side["io_bytes"] * 1024
     clat = side.get("clat_ns")
     if clat is None and isinstance(side.get("clat"), dict):
@@ -259,8 +259,23 @@ def _in_version_3(side: Any, options: Mapping[str, str], hints: FileHints) -> di
             key: _in_ns(value) for key, value in (side["clat"].get("percentile") or {}).items() if _is_number(key)
         }
     # Without latencies (gtod_reduce, disable_clat) their mean follows from Little's law.
-    found["clat_ns"] = clat if clat and clat.get("mean") else {"N": 0, "max": 0}
+    found["clat_ns"] = _with_extremes(clat) if clat and clat.get("mean") else {"N": 0, "max": 0}
     return found
+
+
+def _with_extremes(clat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return latencies with the least and the greatest, which documents that others shortened may lack."""
+    known = [
+        value
+        for value in (clat["mean"], *(clat.get("percentile") or {}).values())
+        if isinstance(value, int | float)
+    ]
+    return {"min": min(known, default=0), "max": max(known, default=0), **clat}
+
+
+def _counts_bytes(side: Mapping[str, Any]) -> bool:
+    """Return whether ``io_bytes`` are bytes, as in version 3; in version 2 they are KiB."""
+    return not {"io_kbytes", "clat_ns", "lat_ns"}.isdisjoint(side)
 
 
 def _in_ns(microseconds: Any) -> Any:

@@ -93,6 +93,17 @@ def test_fio_2_has_kib_and_microseconds() -> None:
     assert result.finished_ns == 1444144664 * 10**9
 
 
+def test_a_document_of_version_3_that_was_shortened() -> None:
+    job = {
+        "jobname": "a",
+        "job options": {"rw": "randread", "bs": "4k", "iodepth": "1"},
+        "read": {"io_bytes": 409600, "total_ios": 100, "runtime": 1000, "clat_ns": {"mean": 1e7}},
+        "write": {"io_bytes": 0},
+    }
+    (result,) = read("fio-json", json.dumps({"fio version": "fio-3.28", "jobs": [job]})).results
+    assert (result.nbytes, result.metrics.iops, result.metrics.latency_mean_ns) == (4096, 100, 1e7)
+
+
 def test_percentiles_of_the_normal_output_have_the_unit_of_their_heading() -> None:
     (result,) = read("fio-text", FIO_2_TEXT).results
     assert result.metrics.latency_percentiles_ns[50.0] == 15_900_000
