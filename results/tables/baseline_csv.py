@@ -37,7 +37,7 @@ from cephfit.core.units import LBN_NBYTES, format_nbytes, parse_nbytes
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import SIZE_BINS, LoadedCell, Op, Pattern
 from cephfit.core.values.run import Run
-from cephfit.core.values.sample import OWN_LOAD
+from cephfit.core.values.sample import OWN_LOAD, State
 from cephfit.results.statistics.loads import title_of
 from cephfit.results.statistics.sample_baselines import Measured, baselines_of, group
 from cephfit.results.store.sample_store import Store
@@ -72,7 +72,9 @@ def is_marked_simulated(path: Path) -> bool | None:
 
 COLUMNS = ("configuration", "size", "pattern", "client", "run", "iops")
 _LOAD = "load"
-_LOAD_COLUMNS = ("iodepth", "clients", "sync", "align")
+LOAD_COLUMNS = ("iodepth", "clients", "sync", "align")
+_JUDGEMENT = ("state", "attempt")
+"""Columns of `cephfit runs export`, which has the samples that are not valid, too."""
 _SIZES = frozenset(size.benchmark_nbytes for size in SIZE_BINS)
 
 
@@ -177,17 +179,22 @@ def dumps(measured: Iterable[Measured], run: Run | None = None) -> str:
         clients.setdefault((row.configuration, row.cell, row.under, row.load), set()).add(row.client)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*COLUMNS, *(() if assumed else (_LOAD, *_LOAD_COLUMNS)), *ORIGIN_COLUMNS))
+    writer.writerow((*COLUMNS, *(() if assumed else (_LOAD, *LOAD_COLUMNS)), *ORIGIN_COLUMNS))
     origin = origin_of(run)
     for row in rows:
         under = row.under or LoadedCell(row.cell.size.benchmark_nbytes, row.cell.pattern)
         size = format_nbytes(under.nbytes)
         n_clients = row.n_clients or len(clients[row.configuration, row.cell, row.under, row.load])
-        align = format_nbytes(under.align_nbytes) if under.align_nbytes else _OWN_SIZE
-        way = () if assumed else (row.load, under.iodepth, n_clients, under.sync, align)
+        way = () if assumed else (row.load, *load_cells(under, n_clients))
         place = (row.configuration, size, under.pattern, row.client, row.repeat)
         writer.writerow((*place, repr(row.iops), *way, *origin))
     return text.getvalue()
+
+
+def load_cells(under: LoadedCell, n_clients: int) -> tuple[object, ...]:
+    """Return the cells of ``LOAD_COLUMNS``."""
+    align = format_nbytes(under.align_nbytes) if under.align_nbytes else _OWN_SIZE
+    return under.iodepth, n_clients, under.sync, align
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +215,7 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row of the file; ``has_iodepth``: the file has that column."""
+    """One row of the file; ``has_iodepth``: it states its depth."""
 
     line: int
     configuration: str
@@ -373,10 +380,39 @@ def _is_as_stated(way: _Way, own: _Way) -> bool:
 
 
 def _rows(text: str, where: str) -> Iterator[_Row]:
-    """Yield every row that is not empty."""
-    further = (_LOAD, *_LOAD_COLUMNS)
-    for line, fields in rows_of(text, required=COLUMNS, optional=further, where=where, remedy=_remedy()):
+    """Yield every row that is not empty and is of a valid sample."""
+    further = (_LOAD, *LOAD_COLUMNS, *_JUDGEMENT)
+    rows = list(
+        rows_of(
+            text,
+            required=COLUMNS,
+            optional=further,
+            where=where,
+            remedy=_remedy(),
+            may_be_empty=lambda fields: not _is_valid(fields),
+        )
+    )
+    if rows and _JUDGEMENT[0] in rows[0][1]:
+        rows = _first_valid_attempts(rows)
+    for line, fields in rows:
         yield _row(fields, line, where)
+
+
+def _is_valid(fields: Mapping[str, str]) -> bool:
+    return fields.get(_JUDGEMENT[0], "").lower() in ("", State.OK.value)
+
+
+def _first_valid_attempts(rows: Iterable[tuple[int, Mapping[str, str]]]) -> list[tuple[int, Mapping[str, str]]]:
+    """Return, of each repeat, the rows of the first attempt in which all clients had a valid sample."""
+    repeats: dict[tuple[str, ...], dict[str, list[tuple[int, Mapping[str, str]]]]] = {}
+    for line, fields in rows:
+        repeat = tuple(fields.get(name, "") for name in (*COLUMNS[:3], "run", _LOAD))
+        repeats.setdefault(repeat, {}).setdefault(fields.get("attempt", ""), []).append((line, fields))
+    valid = (
+        next((one for one in attempts.values() if all(_is_valid(f) for _, f in one)), [])
+        for attempts in repeats.values()
+    )
+    return sorted((row for one in valid for row in one), key=lambda row: row[0])
 
 
 def _row(fields: Mapping[str, str], line: int, where: str) -> _Row:
@@ -406,7 +442,7 @@ def _row(fields: Mapping[str, str], line: int, where: str) -> _Row:
         _run(fields["run"], f"{place} run"),
         _iops(fields["iops"], f"{place} iops"),
         way,
-        "iodepth" in fields,
+        bool(fields.get("iodepth")),
     )
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cephfit.core.errors import InputError
@@ -23,7 +23,13 @@ def read_text(path: Path, *, remedy: str) -> str:
 
 
 def rows_of(
-    text: str, *, required: Sequence[str], optional: Sequence[str], where: str, remedy: str
+    text: str,
+    *,
+    required: Sequence[str],
+    optional: Sequence[str],
+    where: str,
+    remedy: str,
+    may_be_empty: Callable[[Mapping[str, str]], bool] = lambda _: False,
 ) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Yield (line, fields by column) of every row that is not empty.
 
@@ -33,6 +39,7 @@ def rows_of(
         optional: columns that may be missing, or empty; other columns are ignored.
         where: name of the file, for errors.
         remedy: for errors of the columns.
+        may_be_empty: whether a row may lack values of required columns.
 
     Raises:
         InputError: it is not CSV, a required column is missing or empty, or a column occurs twice.
@@ -49,7 +56,7 @@ def rows_of(
                 continue
             fields = {name: cells[at].strip() if at < len(cells) else "" for name, at in columns.items()}
             for name in required:
-                if not fields[name]:
+                if not fields[name] and not may_be_empty(fields):
                     raise InputError("this field is empty", where=f"{where}:{line}, column {name}", remedy=remedy)
             yield line, fields
     except csv.Error as error:

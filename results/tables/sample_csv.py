@@ -5,7 +5,7 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cephfit.core.units import MIB, NS_PER_MS
+from cephfit.core.units import MIB, NS_PER_MS, format_nbytes
 from cephfit.core.values.prediction import PredictionSet, Verdict
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.run import Run
@@ -16,13 +16,14 @@ from cephfit.results.report.report_model import Findings
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_figures import cell_figures_of
 from cephfit.results.statistics.comparison import Row, Served, TargetFigures
+from cephfit.results.statistics.loads import LoadShape, shapes_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.workload_rate import WorkloadRate
-from cephfit.results.tables.baseline_csv import ORIGIN_COLUMNS, origin_of
+from cephfit.results.tables.baseline_csv import LOAD_COLUMNS, ORIGIN_COLUMNS, load_cells, origin_of
 
 _SAMPLE_COLUMNS = (
-    *("configuration", "size", "pattern", "client", "run", "attempt", "load", "state", "reason"),
+    *("configuration", "size", "pattern", "client", "run", "attempt", "load", *LOAD_COLUMNS, "state", "reason"),
     *("iops", "nbytes_per_s", "n_ios", "runtime_ns", "latency_mean_ns"),
 )
 
@@ -52,15 +53,17 @@ CELL_COLUMNS = (
 def samples_csv(samples: Sequence[Sample], run: Run | None = None) -> str:
     """Return one row per sample with all its metrics, and a column per latency percentile that any sample has.
 
-    Columns configuration, size, pattern, client, run, load, iops, target and simulated are those of the baselines'
-    CSV; the last two state the origin of the figures and are empty if ``run`` is not given.
+    Columns configuration, size, pattern, client, run, load, iodepth, clients, sync, align, iops, target and
+    simulated are those of the baselines' CSV; the last two state the origin of the figures and are empty if
+    ``run`` is not given. A load with a mix or a rate limit has no depth there: it is no baseline.
     """
+    shapes = shapes_of(samples)
     percentiles = sorted({p for s in samples if s.metrics is not None for p in s.metrics.latency_percentiles_ns})
     tail = ("started_ns", "finished_ns", "cross_check_deviation", *ORIGIN_COLUMNS)
     origin = origin_of(run)
     return csv_text(
         (*_SAMPLE_COLUMNS, *(f"latency_p{p:g}_ns" for p in percentiles), *tail),
-        ((*_sample_row(sample, percentiles), *origin) for sample in samples),
+        ((*_sample_row(sample, percentiles, shapes.get(sample.key.load)), *origin) for sample in samples),
     )
 
 
@@ -153,8 +156,10 @@ def level_cells(level: Level | None, unit: float) -> tuple[object, ...]:
     return (level.mean / unit, *ends)
 
 
-def _sample_row(sample: Sample, percentiles: Sequence[float]) -> tuple[object, ...]:
+def _sample_row(sample: Sample, percentiles: Sequence[float], shape: LoadShape | None) -> tuple[object, ...]:
     k, m = sample.key, sample.metrics
+    under = shape.loaded(k.cell) if shape is not None and shape.is_plain else None
+    size = k.cell.size.name if under is None else format_nbytes(under.nbytes)
     metrics: tuple[object, ...] = ("",) * (5 + len(percentiles))
     if m is not None:
         metrics = (
@@ -163,7 +168,8 @@ def _sample_row(sample: Sample, percentiles: Sequence[float]) -> tuple[object, .
         )
     deviation = deviation_of(sample)
     return (
-        *(k.configuration, k.cell.size.name, k.cell.pattern.value, k.client, k.repeat, k.attempt, k.load),
+        *(k.configuration, size, k.cell.pattern.value, k.client, k.repeat, k.attempt, k.load),
+        *(("",) * len(LOAD_COLUMNS) if shape is None or under is None else load_cells(under, shape.n_clients)),
         *(sample.state.value, sample.reason),
         *metrics,
         *(sample.started_ns, sample.finished_ns, "" if deviation is None else deviation),

@@ -8,11 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cephfit.core.errors import InputError, StoreError
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Pattern
+from cephfit.core.values.sample import State
 from cephfit.results import open_baselines
 from cephfit.results.statistics.sample_baselines import Measured, baselines_of, group
 from cephfit.results.store.sample_store import Store
 from cephfit.results.tables import baseline_csv
+from cephfit.results.tables.sample_csv import samples_csv
+from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.sweep.execution.runner import run_sweep
+from cephfit.targets.simulated import SimulatedTarget, Simulation
 
 HEADER = "configuration,size,pattern,client,run,iops\n"
 
@@ -271,3 +277,19 @@ def test_open_baselines_tells_a_store_from_a_csv_by_content(tmp_path: Path, fini
 def test_a_file_of_another_kind_is_called_so(text: str) -> None:
     with pytest.raises(InputError, match="neither a store nor a CSV of baselines"):
         baseline_csv.loads(text)
+
+
+def test_exported_samples_of_all_loads_give_the_same_rates_as_their_store(small_text: str, store: Store) -> None:
+    """Also samples that were tried again, and loads that are no baselines."""
+    loads = "  loads:\n    deep: {iodepth: 16}\n    durable: {sync: fsync, patterns: [randwrite]}\n"
+    loads += "    slow: {rate_iops: 5}\n"
+    sweep = parse_sweep(small_text + loads, file="small.yaml")
+    run = run_sweep(sweep, SimulatedTarget(Simulation(failing=0.1)), store, NullProgress(), resume=None)
+    samples = store.samples(run.run_id)
+    assert any(s.state is not State.OK for s in samples)
+    stored, exported = baselines_of(samples, source=""), baseline_csv.loads(samples_csv(samples, run))
+    assert exported.cells == stored.cells
+    assert {place: found.iops for place, found in exported.loaded.items()} == {
+        place: found.iops for place, found in stored.loaded.items()
+    }
+    assert {cell.iodepth for _, cell in exported.loaded} == {4, 16}

@@ -37,10 +37,8 @@ def test_each_output_is_recognised_by_its_own_reader_alone(name: str) -> None:
     assert [reader.name for reader in readers() if reader.sniff(OUTPUTS[name])] == [name]
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("name", sorted(set(OUTPUTS) - {"csv"}))
 def test_text_around_an_output_changes_nothing(name: str) -> None:
-    if name == "csv":
-        pytest.skip("its first line must name the columns")
     noisy = f"fio: a warning\n{OUTPUTS[name]}\nthe end\n"
     assert reader_called(name).sniff(noisy)
     found, plain = read(name, noisy), read(name, OUTPUTS[name])
