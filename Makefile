@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MACHINE_PACKAGES := lab/debian-packages.txt
 OPENSTACK_PACKAGES := lab/debian-packages-openstack.txt
+BACKEND_PACKAGES := lab/debian-packages-backends.txt
 TEST_PACKAGES := tests/debian-packages.txt
 EVALUATION_PACKAGES := lab/workloads/debian-packages.txt
 EVALUATION_FOLDER ?= evaluation-results
@@ -16,7 +17,7 @@ OPENSTACK_LABS := $(if $(CEPHFIT_TEST_OPENSTACK_LAB),1,2)
 OPENSTACK_OUTPUT := --verbose --durations=25 -p no:warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help demo evaluate evaluation-packages test test-all test-openstack test-openstack-core check setup setup-openstack packages packages-openstack test-packages clean
+.PHONY: help demo evaluate evaluation-packages test test-all test-openstack test-openstack-core check setup setup-openstack packages packages-backends packages-openstack setup-backends test-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,7 +59,12 @@ setup-openstack: packages packages-openstack $(VENV)/ready-openstack ## install 
 packages-openstack:
 	@lab/ensure_packages.sh $(OPENSTACK_PACKAGES)
 
-test-packages:
+setup-backends: setup packages-backends ## install what `cephfit lab up --with iscsi,nfs` also needs
+
+packages-backends:
+	@lab/ensure_packages.sh $(BACKEND_PACKAGES)
+
+test-packages: packages-backends
 	@lab/ensure_packages.sh $(TEST_PACKAGES)
 
 # Debian's Python and its site packages, because the bindings of librados come from Debian, not from PyPI.
