@@ -7,7 +7,7 @@ import secrets
 
 import click
 
-from cephfit.cli.options.common_options import store_option
+from cephfit.cli.options.common_options import Finite, store_option
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.optional_modules import optional_module
 from cephfit.core.units import GIB, KIB, MIB
@@ -59,7 +59,7 @@ def _size(_context: click.Context, parameter: click.Parameter, value: str) -> in
 )
 @click.option(
     "--max-minutes",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=30,
     show_default=True,
     metavar="N",

@@ -79,6 +79,7 @@ class RunFacts(BaseModel):
     finished: bool
     measured_by: str | None
     simulated: bool
+    imported: bool
     samples: SampleCounts
 
 

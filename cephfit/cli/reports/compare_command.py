@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.options.common_options import load_option, profiles_option, store_option
+from cephfit.cli.options.common_options import Finite, load_option, profiles_option, store_option
 from cephfit.cli.options.completers import runs
 from cephfit.cli.reports.compare_verdicts import FAILURES, failures, release_of, verdict_document, verdict_lines
 from cephfit.cli.terminal.output import json_option, print_json, print_table
@@ -219,7 +219,7 @@ def _exit_with_parent(pipe: Connection) -> None:
     "--tolerance",
     default=0.0,
     show_default=True,
-    type=click.FloatRange(0, 100, max_open=True),
+    type=Finite(0, 100, max_open=True),
     metavar="PERCENT",
     help="Call a rate better or worse only if it differs by more than this.",
 )
