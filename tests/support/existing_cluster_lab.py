@@ -18,13 +18,14 @@ import sys
 from pathlib import Path
 from cephfit.lab.cluster import Lab
 from cephfit.lab.ceph_daemons import Daemons
+from cephfit.lab.ceph_programs import CephPrograms
 
 folder = Path({folder!r})
 name = "osd." + sys.argv[1]
 # Whoever called may have been killed and called again: like systemd's, these restarts come one after the other.
 turn = (folder / "restart.lock").open("w")
 fcntl.flock(turn, fcntl.LOCK_EX)
-daemons = Daemons(folder, folder / "ceph.conf")
+daemons = Daemons(folder, folder / "ceph.conf", CephPrograms(folder, None))
 daemons.stop_all([name])
 daemons.start(name)
 with (folder / "restarts.log").open("a") as log:
