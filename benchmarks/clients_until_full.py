@@ -2,8 +2,8 @@
 
 Real programs (lab/workloads/programs) run at a fixed pace on a pool of a lab. One client is traced first: its
 profile and the baselines of the sweep `capacity` give the number of clients that `cephfit capacity` expects within
-the latency limit. Then 1, 2, 3 ... clients run at once, each on its own volume, and all are traced. The real number
-is the last one before the 99th percentile of the latency of all accesses of all clients passes the limit.
+the latency limit. Then 1, 2, 3 ... clients run at once, each on its own volume, and all are traced. The real
+number is the last one before the 99th percentile of the latency of all clients' accesses passes the limit.
 
     cephfit lab up --name LAB
     cephfit sweep run capacity --target lab:LAB --store capacity.sqlite
