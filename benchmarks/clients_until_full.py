@@ -2,9 +2,8 @@
 
 Real programs (lab/workloads/programs) run at a fixed pace on a pool of a lab. One client is traced first: its
 profile and the baselines of the sweep `capacity` give the number of clients that `cephfit capacity` expects within
-the latency limit. Then 1, 2, 3 ... clients run at once, each on its own volume, and the 99th percentile of the
-latency of the accesses of one of them is taken from its trace (a kernel's tracer may record one device at a time).
-The real number is the last one before p99 passes the limit.
+the latency limit. Then 1, 2, 3 ... clients run at once, each on its own volume, and all are traced. The real
+number is the last one before the 99th percentile of the latency of all clients' accesses passes the limit.
 
     cephfit lab up --name LAB
     cephfit sweep run capacity --target lab:LAB --store capacity.sqlite
@@ -17,10 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -86,8 +82,7 @@ class _Case:
         for n in range(1, most + 1):
             with tempfile.TemporaryDirectory() as folder:
                 self._run(n, Path(folder))
-                traces = [str(file) for file in Path(folder).glob("*.blktrace.*")]
-                profile = _cephfit("trace", "profile", *traces, "--describe", "full", "--name", self._program)
+                profile = _cephfit("trace", "profile", folder, "--describe", "full", "--name", self._program)
                 p99_by_n[n] = profile["description"]["percentiles"]["latency_us"]["all"]["p99"] / 1000
                 if n == 1:
                     path = Path(folder) / "profile.json"
@@ -109,13 +104,6 @@ class _Case:
         )
 
     def _run(self, n_clients: int, folder: Path) -> None:
-        first = Lock()
-
-        @contextmanager
-        def observe(device: Path) -> Iterator[None]:
-            with capturing(device, folder) if first.acquire(blocking=False) else nullcontext():
-                yield
-
         trial = trial_of(
             self._target,
             f"program:{PROGRAMS / self._program}",
@@ -124,7 +112,7 @@ class _Case:
             seconds=self._seconds,
             seed=2017,
             cache=CacheCondition.COLD,
-            observe=observe,
+            observe=lambda device: capturing(device, folder),
             n_clients=n_clients,
         )
         sample = run_once(self._target, self._pool, trial, progress=NullProgress())

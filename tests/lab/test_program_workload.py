@@ -249,3 +249,31 @@ def test_a_program_on_a_real_cluster_is_traced(
     profile = json.loads(profiled.stdout)
     assert sum(profile["accesses"]["read"].values()) == 40
     assert "run /dev/" in (tmp_path / "steps").read_text()
+
+
+@pytest.mark.root
+@pytest.mark.ceph
+def test_a_program_on_two_volumes_of_a_real_cluster_is_traced_on_both(
+    lab_cluster: Lab, cephfit: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """The second client reads more, and both read at the same time."""
+    path = program(
+        tmp_path,
+        'count=$((40 + 30 * ${CEPHFIT_CLIENT#c})); dd if="$CEPHFIT_DEVICE" of=/dev/null bs=64k count=$count '
+        "iflag=direct status=none; echo $count",
+        prepare='dd if=/dev/urandom of="$CEPHFIT_DEVICE" bs=1M count=8 oflag=direct status=none',
+        describe="""echo '{"name": "copy", "metric": "copies/s", "volume": "16M"}'""",
+    )
+    folder = tmp_path / "trace"
+    argv = ("--target", f"lab:{lab_cluster.folder}", "--workload", f"program:{path}", "--seconds", "1")
+    done = cephfit("trace", "workload", *argv, "--clients", "2", "-o", f"{folder}/", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["clients"] == {"c0": 40.0, "c1": 70.0}
+    n_reads = []
+    for trace in said["traces"]:
+        assert trace["lost_events"] == 0
+        profiled = cephfit("trace", "profile", str(folder / Path(trace["device"]).resolve().name), "--json")
+        assert profiled.returncode == 0, profiled.stderr
+        n_reads.append(sum(json.loads(profiled.stdout)["accesses"]["read"].values()))
+    assert sorted(n_reads) == [40, 70]

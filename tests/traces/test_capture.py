@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,9 @@ from cephfit.core.errors import HostError, InputError
 from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
 from cephfit.traces.capturing import blk_tracer
+from cephfit.traces.capturing import kernel_settings as kernel
 from cephfit.traces.capturing.capture import capture, capturing
+from cephfit.traces.capturing.capture_record import CaptureReport
 
 pytestmark = [
     pytest.mark.root,
@@ -28,25 +32,17 @@ FIO = ["fio", "--name=a", "--direct=1", "--ioengine=libaio", "--output-format=js
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+def disk(loop_device: Callable[[int], Path]) -> Path:
     """A loop device of 64 MiB."""
-    image = tmp_path / "disk.img"
-    with image.open("wb") as file:
-        file.truncate(64 << 20)
-    done = subprocess.run(["losetup", "-f", "--show", image], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"no loop device: {done.stderr}")
-    device = Path(done.stdout.strip())
-    yield device
-    subprocess.run(["losetup", "-d", device], check=True)
+    return loop_device(64 << 20)
 
 
 def kernel_settings() -> dict[str, str]:
     """All kernel settings that a capture changes."""
-    with blk_tracer.mounted_tracefs() as root:
+    with kernel.mounted_tracefs() as root:
         paths = [root / "current_tracer", root / "tracing_on", *sorted((root / "options").iterdir())]
         paths += sorted(root.glob("per_cpu/cpu*/buffer_size_kb"))
-        return {p.name if "per_cpu" not in str(p) else str(p): blk_tracer._setting(p) for p in paths}
+        return {p.name if "per_cpu" not in str(p) else str(p): kernel._setting(p) for p in paths}
 
 
 def is_mounted() -> bool:
@@ -183,7 +179,7 @@ def test_a_killed_capture_is_undone_by_the_next_one(disk: Path, tmp_path: Path) 
 
 
 def test_a_tracer_in_use_is_not_changed(disk: Path, tmp_path: Path) -> None:
-    with blk_tracer.mounted_tracefs() as root:
+    with kernel.mounted_tracefs() as root:
         tracer = root / "current_tracer"
         tracer.write_text("blk")
         try:
@@ -205,3 +201,139 @@ def test_an_older_trace_is_not_overwritten(disk: Path, tmp_path: Path) -> None:
     (tmp_path / "run.blktrace.0").write_bytes(b"precious")
     with pytest.raises(InputError, match="a trace exists here already"):
         capture(disk, 0.1, tmp_path / "run")
+
+
+@pytest.fixture
+def disks(loop_device: Callable[[int], Path]) -> list[Path]:
+    return [loop_device(64 << 20) for _ in range(4)]
+
+
+def write_blocks(disk: Path, n: int) -> None:
+    argv = ["dd", "if=/dev/zero", f"of={disk}", "bs=4k", f"count={n}", "oflag=direct"]
+    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+
+
+def written_blocks(capture_of: Path) -> int:
+    found = profile_files([capture_of])
+    assert found.description["nbytes"] == {"read": 0, "write": 4096 * found.n_accesses}
+    return found.n_accesses
+
+
+@pytest.mark.usefixtures("debugfs")
+def test_captures_that_overlap_have_the_accesses_of_their_own_device_and_time(
+    disks: list[Path], tmp_path: Path
+) -> None:
+    """The first begins first and ends first; the third begins and ends within the second."""
+    before, mounted = kernel_settings(), is_mounted()
+    first, second, third = (capturing(disk, tmp_path) for disk in disks[:3])
+    expected = [0, 0, 0]
+
+    def write_all(*counted: int) -> None:
+        for i, disk in enumerate(disks):
+            write_blocks(disk, 10 + i)
+            if i in counted:
+                expected[i] += 10 + i
+
+    reports = [first.__enter__()]
+    write_all(0)
+    reports.append(second.__enter__())
+    write_all(0, 1)
+    first.__exit__(None, None, None)
+    write_all(1)
+    reports.append(third.__enter__())
+    write_all(1, 2)
+    third.__exit__(None, None, None)
+    write_all(1)
+    second.__exit__(None, None, None)
+    assert (kernel_settings(), is_mounted()) == (before, mounted)
+    assert [written_blocks(tmp_path / disk.name) for disk in disks[:3]] == expected
+    assert [report.lost_events for report in reports] == [0, 0, 0]
+    assert not list(tmp_path.glob(f"{disks[3].name}.*.*"))
+
+
+@needs_fio
+@pytest.mark.parametrize("n", [2, 4])
+def test_captures_of_several_threads_have_exactly_the_accesses_that_fio_counts(
+    n: int, disks: list[Path], tmp_path: Path
+) -> None:
+    before, mounted = kernel_settings(), is_mounted()
+
+    def run(disk: Path) -> tuple[CaptureReport, dict[str, Any]]:
+        job = [*FIO, f"--filename={disk}", "--rw=randrw", "--bsrange=4k-128k", "--iodepth=8"]
+        with capturing(disk, tmp_path) as report:
+            done = subprocess.run(
+                [*job, f"--io_size={8 << disks.index(disk)}m"],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=120,
+            )
+        return report, json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+
+    with ThreadPoolExecutor(n) as pool:
+        results = list(pool.map(run, disks[:n]))
+    assert (kernel_settings(), is_mounted()) == (before, mounted)
+    for disk, (report, job) in zip(disks, results, strict=False):
+        found = profile_files([tmp_path / disk.name])
+        assert {op: sum(found.accesses[op].values()) for op in Op} == {op: job[op.value]["total_ios"] for op in Op}
+        assert found.description["nbytes"] == {op.value: job[op.value]["io_bytes"] for op in Op}
+        assert found.description["percentiles"]["latency_us"]["all"]["n"] == found.n_accesses
+        assert report.lost_events == 0
+
+
+def test_events_that_do_not_fit_are_stated_by_each_capture(
+    disks: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The buffer is small, and is read once a second; the second capture begins after the loss and has none."""
+    monkeypatch.setattr(blk_tracer, "_BUFFER_KB", 8)
+    monkeypatch.setattr(blk_tracer, "_IDLE_SECONDS", 1.0)
+    with capturing(disks[0], tmp_path) as first, capturing(disks[1], tmp_path) as second:
+        if first.method != "tracefs":
+            pytest.skip("blktrace works here, and has its own buffers")
+        write_blocks(disks[0], 2000)
+        with capturing(disks[2], tmp_path) as third:
+            pass
+    assert first.lost_events == second.lost_events > 0
+    assert third.lost_events == 0
+    assert profile_files([tmp_path / disks[0].name]).description["lost_events"] == first.lost_events
+
+
+WAITING_ON_SEVERAL = """
+import sys, time
+from contextlib import ExitStack
+from pathlib import Path
+from cephfit.traces.capturing.capture import capturing
+with ExitStack() as stack:
+    for device in sys.argv[2:]:
+        stack.enter_context(capturing(Path(device), Path(sys.argv[1])))
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_killed_captures_of_several_devices_are_undone_by_the_next_one(disks: list[Path], tmp_path: Path) -> None:
+    before, mounted = kernel_settings(), is_mounted()
+    (tmp_path / "killed").mkdir()
+    argv = [sys.executable, "-c", WAITING_ON_SEVERAL, tmp_path / "killed", *disks[:3]]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        with pytest.raises(HostError, match=f"process {process.pid} is capturing|being traced already"):
+            capture(disks[1], 0.1, tmp_path / "refused")
+        process.kill()
+    time.sleep(0.1)
+    with capturing(disks[0], tmp_path), capturing(disks[3], tmp_path):
+        for disk in disks:
+            write_blocks(disk, 20)
+    assert written_blocks(tmp_path / disks[0].name) == written_blocks(tmp_path / disks[3].name) == 20
+    switches = [Path("/sys/class/block") / disk.name / "trace" / "enable" for disk in disks]
+    assert [switch.read_text().strip() for switch in switches] == ["0"] * 4
+    assert (kernel_settings(), is_mounted()) == (before, mounted)
+
+
+def test_a_device_is_not_captured_twice_at_once(disk: Path, tmp_path: Path) -> None:
+    with capturing(disk, tmp_path / "first"):
+        with pytest.raises(HostError, match="being traced already"):
+            capture(disk, 0.1, tmp_path / "second")
+        write_blocks(disk, 7)
+    assert written_blocks(tmp_path / "first") == 7

@@ -4,213 +4,270 @@ The binary output of the tracer is the stream of records that blktrace writes (k
 options ``bin`` and ``nocontext-info``). The tracer is not allowed in instances; it runs only in the top-level
 trace buffer, which must not be in use by another program.
 
-The kernel's tracing folder is found or mounted, and its values are changed during the capture. A journal in /run
-keeps the old values before any change. If a capture is killed, the next one finds the journal and restores the
-values first.
+The kernel has one tracer, and it records every device whose switch is on. So the captures of one process share it:
+the first one starts it, the last one stops it, and each record goes to the files of its device's capture.
 """
 
-import json
 import os
-import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from struct import Struct
+from typing import BinaryIO
 
 from cephfit.core.errors import HostError
-
-_PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
-_JOURNAL = Path("/run/cephfit-tracefs.json")
-_MOUNTED = Path("/run/cephfit-tracefs.mounted.json")
-"""The process that mounted the tracing folder, while a capture has it mounted."""
-
-
-@contextmanager
-def mounted_tracefs() -> Iterator[Path]:
-    """Yield the tracing folder; mount it during the context if it is not mounted.
-
-    Raises:
-        HostError: The kernel has no tracing folder, or mounting is not allowed.
-    """
-    place = next((p for p in _PLACES if (p / "current_tracer").exists()), None)
-    if place is not None and not _mounted_by_killed_capture():
-        yield place
-        return
-    place = place or _mount()
-    _MOUNTED.write_text(json.dumps(_this_process()), encoding="utf-8")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], capture_output=True, check=False)
-        _MOUNTED.unlink(missing_ok=True)
-
-
-def _mount() -> Path:
-    place = _PLACES[0]
-    command = ["mount", "-t", "tracefs", "nodev", str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise HostError(
-            f"the kernel's tracing folder cannot be mounted: {done.stderr.strip()}",
-            where=str(place),
-            remedy="use a kernel with CONFIG_FTRACE and CONFIG_BLK_DEV_IO_TRACE, and run as root",
-        )
-    return place
-
-
-def _mounted_by_killed_capture() -> bool:
-    try:
-        mounter = json.loads(_MOUNTED.read_text(encoding="utf-8"))
-        return not _is_alive(mounter)
-    except FileNotFoundError:
-        return False
-    except (ValueError, KeyError, TypeError):
-        return True  # the capture was killed while it wrote this file
-
-
-@contextmanager
-def temporary_values(files: Mapping[Path, str]) -> Iterator[None]:
-    """Write values to kernel files, in order; restore the old values afterwards, in reverse order.
-
-    Raises:
-        HostError: The kernel refuses a value.
-    """
-    before = {path: _setting(path) for path in files}
-    _JOURNAL.write_text(
-        json.dumps({**_this_process(), "was": {str(p): value for p, value in before.items()}}), encoding="utf-8"
-    )
-    try:
-        for path, value in files.items():
-            write(path, value)
-        yield
-    finally:
-        _restore(before)
-        _JOURNAL.unlink(missing_ok=True)
-
-
-def restore_after_kill() -> None:
-    """Restore the values that a killed capture left changed.
-
-    Raises:
-        HostError: Another capture by cephfit is running.
-    """
-    try:
-        journal = json.loads(_JOURNAL.read_text(encoding="utf-8"))
-        alive = _is_alive(journal)
-        before = {Path(path): str(value) for path, value in journal["was"].items()}
-    except FileNotFoundError:
-        return
-    except (ValueError, KeyError, TypeError):
-        # The capture was killed while it wrote the journal, before any change.
-        _JOURNAL.unlink(missing_ok=True)
-        return
-    if alive:
-        raise HostError(
-            f"process {journal['pid']} is capturing: the kernel has only one blk tracer",
-            remedy="wait until that capture ends",
-        )
-    _restore(before)
-    _JOURNAL.unlink(missing_ok=True)
-
-
-def write(path: Path, value: str) -> None:
-    """Write a value to a kernel file.
-
-    Raises:
-        HostError: The kernel refuses the value.
-    """
-    try:
-        path.write_text(value, encoding="ascii")
-    except OSError as error:
-        raise HostError(f"the kernel refuses {value!r}: {error.strerror}", where=str(path)) from None
-
-
-def _restore(before: Mapping[Path, str]) -> None:
-    refused: list[HostError] = []
-    for path, value in reversed(list(before.items())):
-        try:
-            if path.exists():
-                write(path, value)
-        except HostError as error:
-            refused.append(error)  # the other files must still be restored
-    if refused:
-        raise refused[0]
-
-
-def _setting(path: Path) -> str:
-    """Return the value to restore: ``7 (expanded: 1408)`` is a buffer of 1408 KiB that was not used yet."""
-    text = path.read_text(encoding="ascii").strip()
-    return text.partition("expanded:")[2].strip(" )") or text
-
-
-def _this_process() -> dict[str, Any]:
-    return {"pid": os.getpid(), "start": _start_time(os.getpid())}
-
-
-def _is_alive(process: Mapping[str, Any]) -> bool:
-    return process["start"] is not None and _start_time(int(process["pid"])) == process["start"]
-
-
-def _start_time(pid: int) -> str | None:
-    """Return the clock ticks since boot at which a process began; it distinguishes processes with a reused pid."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return None
-
+from cephfit.traces.capturing.kernel_settings import (
+    TemporaryValues,
+    mounted_tracefs,
+    restore_after_kill,
+    write,
+)
 
 _BUFFER_KB = 16 * 1024
 """Size of the kernel's ring buffer per CPU: 300,000 events; the reader drains it many times a second."""
 
 _READ_NBYTES = 1 << 20
 _IDLE_SECONDS = 0.01
+_READ_TO_END_SECONDS = 60.0
+
+_MAGIC = 0x65617400
+_HEADERS = {_MAGIC | 7: Struct("=36xI6xH"), _MAGIC | 8: Struct("=40xI6xH12x")}
+"""Device and length of the payload in the header of a record, by the header's first word.
+
+Layout: ``struct blk_io_trace`` and ``struct blk_io_trace2`` of the kernel's include/uapi/linux/blktrace_api.h.
+"""
+_MINOR_BITS = 20
+"""Width of the minor number in the kernel's own device numbers (include/linux/kdev_t.h)."""
+
+_Files = Mapping[int, BinaryIO]
+"""The files of a capture, by CPU."""
+
+
+def by_device(block: bytes, devices: Iterable[int]) -> dict[int, bytearray]:
+    """Return the records of each device.
+
+    Text between two records is the kernel's note on lost events. It is returned for every device.
+
+    Args:
+        block: Whole records in the byte order of this machine.
+        devices: Numbers of the devices. The records of other devices are left out.
+    """
+    parts = {device: bytearray() for device in devices}
+    at = 0
+    while at < len(block):
+        header = _HEADERS.get(int.from_bytes(block[at : at + 4], sys.byteorder))
+        if header is None or at + header.size > len(block):
+            end = block.find(b"\n", at) + 1 or len(block)
+            for part in parts.values():
+                part += block[at:end]
+        else:
+            device, payload_nbytes = header.unpack_from(block, at)
+            end = at + header.size + payload_nbytes
+            if device in parts:
+                parts[device] += block[at:end]
+        at = end
+    return parts
 
 
 class _Drain(threading.Thread):
-    """Copies the pipe of each CPU to a file, until it is stopped and the pipes are empty."""
+    """Copies the pipe of each CPU to the files of the captures, until it is stopped and the pipes are empty.
 
-    def __init__(self, pipes: dict[int, int], files: dict[int, Path]) -> None:
+    Attributes:
+        files: The files of each capture, by the number of its device. The thread uses it without a lock: replace
+            the mapping, never change it.
+        error: Why the thread ended early.
+    """
+
+    def __init__(self, pipes: Mapping[int, int]) -> None:
         super().__init__(name="cephfit-drain")
-        self._pipes = pipes
-        self._files = files
-        self._last_round = threading.Event()
+        self.files: Mapping[int, _Files] = {}
         self.error: OSError | None = None
+        self._pipes = pipes
+        self._n_rounds = 0
+        self._last_round = threading.Event()
 
     def run(self) -> None:
         try:
-            with_data = {cpu: path.open("wb") for cpu, path in self._files.items()}
-            try:
-                while True:
-                    last = self._last_round.is_set()
-                    moved = sum(self._copy(cpu, file) for cpu, file in with_data.items())
-                    if not moved:
-                        if last:
-                            return
-                        time.sleep(_IDLE_SECONDS)
-            finally:
-                for file in with_data.values():
-                    file.close()
+            while True:
+                last = self._last_round.is_set()
+                moved = sum(self._copy(cpu) for cpu in self._pipes)
+                self._n_rounds += 1
+                if not moved:
+                    if last:
+                        return
+                    time.sleep(_IDLE_SECONDS)
         except OSError as error:
             self.error = error
 
-    def _copy(self, cpu: int, file: BinaryIO) -> int:
+    def _copy(self, cpu: int) -> int:
         try:
             block = os.read(self._pipes[cpu], _READ_NBYTES)
         except BlockingIOError:
             return 0
-        file.write(block)
+        files = self.files  # after the read: a device in this block was added before it was switched on
+        if len(files) == 1:
+            (own,) = files.values()
+            own[cpu].write(block)
+        else:
+            for device, part in by_device(block, files).items():
+                files[device][cpu].write(part)
         return len(block)
+
+    def wait_for_round(self) -> None:
+        """Wait until no block is being copied that was read before this call."""
+        begun = self._n_rounds
+        self.wait_until(lambda: self._n_rounds > begun + 1)
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition is true, or the thread has ended.
+
+        Raises:
+            HostError: The condition did not become true in time.
+        """
+        end = time.monotonic() + _READ_TO_END_SECONDS
+        while self.is_alive() and not condition():
+            if time.monotonic() > end:
+                raise HostError(f"the trace buffer was not read to its end within {_READ_TO_END_SECONDS:.0f} s")
+            time.sleep(_IDLE_SECONDS / 2)
 
     def stop(self) -> None:
         self._last_round.set()
         self.join()
 
 
+@dataclass(frozen=True, slots=True)
+class _Capture:
+    """A capture that uses the tracer.
+
+    Attributes:
+        device: The kernel's number of the device.
+        switch: Switch of the device's tracing.
+        folder: Folder of the files.
+        files: Open files of the records.
+        lost_before: Number of events that the kernel had lost when the capture began.
+    """
+
+    device: int
+    switch: Path
+    folder: Path
+    files: _Files
+    lost_before: int
+
+
+class _Tracer:
+    """The kernel's tracer during the captures of this process: from the start of the first to the end of the last.
+
+    A caller must hold ``_LOCK``.
+    """
+
+    def __init__(self) -> None:
+        """Start the tracer.
+
+        Raises:
+            HostError: The kernel has no tracer, or it is in use.
+        """
+        with ExitStack() as stack:
+            self._root = stack.enter_context(mounted_tracefs())
+            restore_after_kill()
+            _refuse_if_in_use(self._root)
+            self._values = stack.enter_context(TemporaryValues())
+            self._values.change(
+                {
+                    **{path / "buffer_size_kb": str(_BUFFER_KB) for path in _cpus(self._root).values()},
+                    self._root / "tracing_on": "0",
+                    self._root / "current_tracer": "blk",
+                    self._root / "options" / "bin": "1",
+                    self._root / "options" / "context-info": "0",
+                    self._root / "options" / "overwrite": "0",  # a full buffer drops and counts events
+                }
+            )
+            self._drain = stack.enter_context(_draining(self._root))
+            stack.callback(write, self._root / "tracing_on", "0")
+            write(self._root / "tracing_on", "1")
+            self._stack = stack.pop_all()
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._drain.files)
+
+    def begin(self, device: str, folder: Path, stem: str) -> _Capture:
+        """Begin to record a device.
+
+        Raises:
+            HostError: The device cannot be traced, or is traced already.
+        """
+        place = Path("/sys/class/block") / device
+        switch = place / "trace" / "enable"
+        _refuse_if_traced(switch)
+        major, minor = map(int, (place / "dev").read_text(encoding="ascii").split(":"))
+        with ExitStack() as stack:
+            files = {
+                cpu: stack.enter_context((folder / f"{stem}.blktrace.{cpu}").open("wb"))
+                for cpu in _cpus(self._root)
+            }
+            capture = _Capture(major << _MINOR_BITS | minor, switch, folder, files, _n_lost(self._root))
+            self._drain.files = {**self._drain.files, capture.device: files}
+            stack.callback(self._remove, capture)
+            self._values.change({switch: "1"})
+            stack.pop_all()
+        return capture
+
+    def end(self, capture: _Capture) -> int:
+        """Stop recording a device when all its records are in the files; return the number of lost events.
+
+        Raises:
+            HostError: The trace could not be read or written.
+        """
+        try:
+            with ExitStack() as stack:
+                for file in capture.files.values():
+                    stack.enter_context(file)
+                stack.callback(self._remove, capture)
+                self._values.restore(capture.switch)
+                self._read_to_end()
+                n_lost = _n_lost(self._root) - capture.lost_before
+            if self._drain.error is not None:
+                raise self._drain.error
+        except OSError as error:
+            raise HostError(f"the trace cannot be written: {error.strerror}", where=str(capture.folder)) from None
+        return n_lost
+
+    def _read_to_end(self) -> None:
+        """Wait until all records that the buffers have now are in the files. Other devices may add new ones."""
+        folders = _cpus(self._root).values()
+        written = {folder: sum(_statistics(folder, "entries", "read events")) for folder in folders}
+        for folder, n in written.items():
+            self._drain.wait_until(lambda folder=folder, n=n: sum(_statistics(folder, "read events")) >= n)
+        self._drain.wait_for_round()
+
+    def _remove(self, capture: _Capture) -> None:
+        files = self._drain.files
+        self._drain.files = {device: files[device] for device in files if device != capture.device}
+        self._drain.wait_for_round()  # the thread does not use the files any more
+
+    def stop(self) -> None:
+        self._stack.close()
+
+
+_LOCK = threading.Lock()
+_tracer: _Tracer | None = None
+"""The tracer while this process has captures. The kernel has only one."""
+
+
+def is_running() -> bool:
+    """Return whether a capture of this process uses the tracer."""
+    return _tracer is not None
+
+
 @contextmanager
 def tracing(device: str, folder: Path, stem: str) -> Iterator[list[int]]:
     """Record a device's events to ``FOLDER/STEM.blktrace.N`` during the context.
+
+    Threads of one process may record several devices at once.
 
     Args:
         device: Kernel name, such as ``sda`` or ``loop3``.
@@ -218,43 +275,49 @@ def tracing(device: str, folder: Path, stem: str) -> Iterator[list[int]]:
         stem: Stem of the file names.
 
     Yields:
-        A list to which the number of lost events is appended when the context ends.
+        A list to which the number of lost events is appended when the context ends. The kernel does not count them
+        by device: if several devices are recorded, each number has the lost events of all.
 
     Raises:
         HostError: The kernel has no tracer, or it is in use.
     """
-    with mounted_tracefs() as root:
-        restore_after_kill()
-        switch = Path("/sys/class/block") / device / "trace" / "enable"
-        _refuse_if_in_use(root, switch)
-        settings = {
-            root / "tracing_on": "0",
-            root / "current_tracer": "blk",
-            root / "options" / "bin": "1",
-            root / "options" / "context-info": "0",
-            root / "options" / "overwrite": "0",  # a full buffer drops and counts events
-        }
-        buffers = {path / "buffer_size_kb": str(_BUFFER_KB) for path in _cpus(root).values()}
-        with temporary_values({**buffers, **settings, switch: "1"}):
-            before = _lost(root)
-            lost: list[int] = []
-            with _drained(root, folder, stem):
-                write(root / "tracing_on", "1")
-                try:
-                    yield lost
-                finally:
-                    write(root / "tracing_on", "0")
-            lost.append(_lost(root) - before)
+    capture = _begin(device, folder, stem)
+    lost: list[int] = []
+    try:
+        yield lost
+    finally:
+        lost.append(_end(capture))
 
 
-def _refuse_if_in_use(root: Path, switch: Path) -> None:
+def _begin(device: str, folder: Path, stem: str) -> _Capture:
+    global _tracer
+    with _LOCK:
+        tracer = _tracer or _Tracer()
+        try:
+            capture = tracer.begin(device, folder, stem)
+            _tracer = tracer
+            return capture
+        finally:
+            if not tracer.is_used:
+                tracer.stop()
+
+
+def _end(capture: _Capture) -> int:
+    global _tracer
+    with _LOCK:
+        assert _tracer is not None
+        try:
+            return _tracer.end(capture)
+        finally:
+            if not _tracer.is_used:
+                tracer, _tracer = _tracer, None
+                tracer.stop()
+
+
+def _refuse_if_in_use(root: Path) -> None:
     tracers = (root / "available_tracers").read_text(encoding="ascii").split()
-    if "blk" not in tracers or not switch.exists():
-        raise HostError(
-            "this kernel has no blk tracer",
-            where=str(root),
-            remedy="use a kernel with CONFIG_BLK_DEV_IO_TRACE",
-        )
+    if "blk" not in tracers:
+        raise _no_tracer(root)
     current = (root / "current_tracer").read_text(encoding="ascii").strip()
     events = (root / "set_event").read_text(encoding="ascii").strip()
     if current != "nop" or events:
@@ -264,6 +327,11 @@ def _refuse_if_in_use(root: Path, switch: Path) -> None:
             where=str(root),
             remedy="end the other tracing first (`trace-cmd reset` if it is not needed any more)",
         )
+
+
+def _refuse_if_traced(switch: Path) -> None:
+    if not switch.exists():
+        raise _no_tracer(switch)
     if switch.read_text(encoding="ascii").strip() != "0":
         raise HostError(
             "the device is being traced already",
@@ -272,32 +340,33 @@ def _refuse_if_in_use(root: Path, switch: Path) -> None:
         )
 
 
+def _no_tracer(where: Path) -> HostError:
+    return HostError(
+        "this kernel has no blk tracer",
+        where=str(where),
+        remedy="use a kernel with CONFIG_BLK_DEV_IO_TRACE",
+    )
+
+
 @contextmanager
-def _drained(root: Path, folder: Path, stem: str) -> Iterator[None]:
-    """Copy the records of all CPUs to files during the context."""
-    pipes: dict[int, int] = {}
-    files = {cpu: folder / f"{stem}.blktrace.{cpu}" for cpu in _cpus(root)}
-    try:
-        for cpu, path in _cpus(root).items():
-            pipes[cpu] = os.open(path / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        for pipe in pipes.values():
-            os.close(pipe)
-        raise HostError(
-            f"the trace cannot be read: {error.strerror}",
-            where=str(root),
-            remedy="end the other program that reads trace_pipe",
-        ) from None
-    drain = _Drain(pipes, files)
-    drain.start()
-    try:
-        yield
-    finally:
-        drain.stop()
-        for pipe in pipes.values():
-            os.close(pipe)
-    if drain.error is not None:
-        raise HostError(f"the trace cannot be written: {drain.error.strerror}", where=str(folder))
+def _draining(root: Path) -> Iterator[_Drain]:
+    """Copy the records of all CPUs during the context."""
+    with ExitStack() as stack:
+        pipes: dict[int, int] = {}
+        try:
+            for cpu, path in _cpus(root).items():
+                pipes[cpu] = os.open(path / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK)
+                stack.callback(os.close, pipes[cpu])
+        except OSError as error:
+            raise HostError(
+                f"the trace cannot be read: {error.strerror}",
+                where=str(root),
+                remedy="end the other program that reads trace_pipe",
+            ) from None
+        drain = _Drain(pipes)
+        drain.start()
+        stack.callback(drain.stop)
+        yield drain
 
 
 def _cpus(root: Path) -> dict[int, Path]:
@@ -305,12 +374,12 @@ def _cpus(root: Path) -> dict[int, Path]:
     return dict(sorted(folders.items()))
 
 
-def _lost(root: Path) -> int:
+def _n_lost(root: Path) -> int:
     """Return the number of events dropped by full buffers of all CPUs since the buffers were created."""
-    total = 0
-    for path in _cpus(root).values():
-        for line in (path / "stats").read_text(encoding="ascii").splitlines():
-            name, _, value = line.partition(":")
-            if name in ("overrun", "dropped events"):
-                total += int(value)
-    return total
+    return sum(sum(_statistics(path, "overrun", "dropped events")) for path in _cpus(root).values())
+
+
+def _statistics(folder: Path, *names: str) -> list[int]:
+    """Return numbers of a CPU's buffer by their names in the kernel's file ``stats``."""
+    lines = (folder / "stats").read_text(encoding="ascii").splitlines()
+    return [int(value) for name, _, value in (line.partition(":") for line in lines) if name in names]

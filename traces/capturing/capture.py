@@ -25,6 +25,9 @@ _STOP_SECONDS = 30.0
 _DEBUGFS = Path("/sys/kernel/debug/block")
 _CHANNEL = re.compile(re.escape(str(_DEBUGFS)) + r"/.+/trace\d+")
 
+_STARTING = threading.Lock()
+"""Held while a tracer is chosen: a blktrace that fails writes records into the buffer of the kernel's tracer."""
+
 
 class BlktraceUnavailableError(HostError):
     """blktrace cannot trace on this machine; the kernel's tracer may work."""
@@ -113,7 +116,8 @@ def capture(device: Path, seconds: float, output: Path, *, progress: Progress | 
 def capturing(device: Path, output: Path) -> Iterator[CaptureReport]:
     """Record a device's accesses during the context.
 
-    All changes to the kernel are reverted afterwards, also after an exception, SIGINT or SIGTERM.
+    All changes to the kernel are reverted afterwards, also after an exception, SIGINT or SIGTERM. Threads of one
+    process may capture several devices at once.
 
     Args:
         device: Block device, a whole disk or a partition.
@@ -134,12 +138,8 @@ def capturing(device: Path, output: Path) -> Iterator[CaptureReport]:
     folder, stem = _place(output, name)
     report = CaptureReport(device=str(device))
     with _sigterm_as_interrupt(), ExitStack() as afterwards, ExitStack() as tracer:
-        try:
-            lost = tracer.enter_context(tracing(name, folder, stem))
-            report.method = "blktrace"
-        except BlktraceUnavailableError as error:
-            lost = tracer.enter_context(blk_tracer.tracing(name, folder, stem))
-            report.method, report.why_method = "tracefs", error.what
+        with _STARTING:
+            lost = _start(tracer, name, folder, stem, report)
         # Also after an interrupt: the records are kept, together with the number of lost events.
         afterwards.callback(_fill_in, report, folder, stem, lost)
         begun = time.monotonic()
@@ -147,6 +147,21 @@ def capturing(device: Path, output: Path) -> Iterator[CaptureReport]:
             yield report
         finally:
             report.seconds = time.monotonic() - begun
+
+
+def _start(tracer: ExitStack, device: str, folder: Path, stem: str, report: CaptureReport) -> list[int]:
+    """Enter the context of the tracer that works on this machine; return its list of lost events."""
+    if blk_tracer.is_running():
+        why = "the kernel's blk tracer already records another device for this process"
+    else:
+        try:
+            lost = tracer.enter_context(tracing(device, folder, stem))
+            report.method = "blktrace"
+            return lost
+        except BlktraceUnavailableError as error:
+            why = error.what
+    report.method, report.why_method = "tracefs", why
+    return tracer.enter_context(blk_tracer.tracing(device, folder, stem))
 
 
 def _fill_in(report: CaptureReport, folder: Path, stem: str, lost: list[int]) -> None:

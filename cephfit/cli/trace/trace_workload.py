@@ -209,7 +209,8 @@ def _print_several(
             f"trace of {report.device}, {report.seconds:.1f} s: {', '.join(report.files)}; {report.lost_events} "
             "events lost"
         )
-    click.echo(f"next: cephfit trace profile {captured[0].files[0]} --name {name.split()[0]} -o profile.json")
+    recording = captured[0].files[0].partition(".blktrace.")[0]  # with the files of all CPUs
+    click.echo(f"next: cephfit trace profile {recording} --name {name.split()[0]} -o profile.json")
 
 
 def _output_of(sample: WorkloadSample, client: str) -> Mapping[str, Any]:
