@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from cephfit.core.units import NS_PER_MS
+from cephfit.core.units import NS_PER_MS, format_nbytes
 from cephfit.core.values.cells import Op
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.imported_outputs.output_reader import (
@@ -58,18 +58,22 @@ def _of_terse(fields: Sequence[str], hints: FileHints, place: str) -> Iterator[I
         raise UnusableError("this is a mix of reads and writes, whose share terse output does not state")
     nbytes = hints.nbytes or max(512, round(kib * 1024 / (iops * runtime_ms / 1000) / 512) * 512)
     n_ios = kib * 1024 / nbytes
+    counted = n_ios / (runtime_ms / 1000)
+    if abs(counted - iops) > 0.02 * iops + 1:
+        raise UnusableError(
+            f"{kib:.0f} KiB in blocks of {format_nbytes(nbytes)} are {counted:.4g} IOPS, not {iops:.4g}"
+        )
     mean_us = float(fields[at + _TERSE_CLAT_MEAN])
     depth = hints.iodepth
     if not depth:
         raise UnusableError("terse output does not state the iodepth: add `iodepth` to a mapping")
-    rate = n_ios / (runtime_ms / 1000)
     metrics = checked(
         lambda: Metrics(
-            iops=rate,
-            nbytes_per_s=rate * nbytes,
+            iops=counted,
+            nbytes_per_s=counted * nbytes,
             n_ios=round(n_ios),
             runtime_ns=runtime_ms * NS_PER_MS,
-            latency_mean_ns=mean_us * 1000 if mean_us else depth / rate * 1e9,
+            latency_mean_ns=mean_us * 1000 if mean_us else depth / counted * 1e9,
         )
     )
     yield ImportedResult(place, fields[2], hints.pattern, nbytes, depth, metrics)

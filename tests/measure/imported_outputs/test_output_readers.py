@@ -203,6 +203,11 @@ def test_what_has_no_rate_of_one_kind_is_named_with_the_reason(options: dict[str
     assert why in lost.reason
 
 
+def test_terse_output_contradicts_a_size_that_a_mapping_states_wrongly() -> None:
+    (part,) = read("fio-terse", OUTPUTS["fio-terse"], FileHints(Pattern.RANDREAD, 8192, 8)).not_understood
+    assert part.reason == "60000 KiB in blocks of 8K are 250 IOPS, not 500"
+
+
 def test_a_failed_job_and_another_block_size_are_refused() -> None:
     failed, other = fio_2(), fio_2()
     failed["jobs"][0]["error"] = 28
