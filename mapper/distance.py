@@ -44,7 +44,7 @@ MOST_ROUND_TRIPS = 1000
 LEAST_NBYTES_PER_S = 125.0
 """Bounds of what is a network: larger delays and narrower links are mistyped."""
 MOST_LOSS = 0.2
-"""Above it, packets that are lost several times dominate. TCP doubles its time-out each time, which is not modelled."""
+"""Above it, packets that are lost several times dominate, for which TCP doubles its time-out: not modelled."""
 _MATHIS = math.sqrt(1.5)
 _FLUSHES_PER_WRITE = {FSYNC: 1.0, DSYNC: 0.0, "": 0.0}
 """Other texts are ``every N``."""
