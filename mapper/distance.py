@@ -39,6 +39,12 @@ _PROBE_RTTS = 2.0
 """Round trips after which Linux repeats the last segment (RFC 8985, section 7.2)."""
 _MOST_REPETITIONS = 30
 """Terms of the mean number of repetitions; with 50 % loss the rest is below 1e-9 for a segment."""
+MOST_SECONDS = 3600.0
+MOST_ROUND_TRIPS = 1000
+LEAST_NBYTES_PER_S = 125.0
+"""Bounds of what is a network: larger delays and narrower links are mistyped."""
+MOST_LOSS = 0.2
+"""Above it, packets that are lost several times dominate, for which TCP doubles its time-out: not modelled."""
 _MATHIS = math.sqrt(1.5)
 _FLUSHES_PER_WRITE = {FSYNC: 1.0, DSYNC: 0.0, "": 0.0}
 """Other texts are ``every N``."""
@@ -53,7 +59,7 @@ class Distance:
         rtt_per_access: round trips that an access waits for, one after the other.
         rtt_per_flush: round trips of a flush; 0 where nothing has to be flushed to the storage.
         nbytes_per_s: bandwidth of the narrowest link; infinite without a limit.
-        loss: share of lost packets, 0 to below 1.
+        loss: share of lost packets, 0 to ``MOST_LOSS``.
         connections: TCP connections that share the traffic, such as one to each OSD.
         loss_is_congestion: TCP sends less after a loss (CUBIC, Reno); False for BBR.
         acknowledged_seconds: time after which the storage acknowledges a write from a cache, where its disks limit
@@ -70,19 +76,18 @@ class Distance:
     acknowledged_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        its = (self.one_way_seconds, self.rtt_per_access, self.rtt_per_flush, self.acknowledged_seconds or 0.0)
-        if not all(0 <= value < math.inf for value in its) or not self.nbytes_per_s > 0:
-            raise InputError(
-                "a distance has delays and round trips of at least 0 and a bandwidth above 0",
-                where="network",
-                remedy="correct the option that is negative, zero or not a number",
-            )
-        if not 0 <= self.loss < 1 or self.connections < 1:
-            raise InputError(
-                f"a loss of {100 * self.loss:g} % over {self.connections} connections is impossible",
-                where="network",
-                remedy="give a loss of 0 to below 100 % and at least one connection",
-            )
+        delays = (self.one_way_seconds, self.acknowledged_seconds or 0.0)
+        round_trips = (self.rtt_per_access, self.rtt_per_flush)
+        if not all(0 <= delay <= MOST_SECONDS for delay in delays):
+            raise _refused(f"a delay is not between 0 and {MOST_SECONDS:g} s")
+        if not all(0 <= number <= MOST_ROUND_TRIPS for number in round_trips):
+            raise _refused(f"a number of round trips is not between 0 and {MOST_ROUND_TRIPS}")
+        if not self.nbytes_per_s >= LEAST_NBYTES_PER_S:
+            raise _refused(f"a bandwidth is below {LEAST_NBYTES_PER_S * 8:g} bits per second")
+        if not 0 <= self.loss <= MOST_LOSS:
+            raise _refused(f"the model holds for losses of 0 to {100 * MOST_LOSS:g} %, not {100 * self.loss:g} %")
+        if self.connections < 1:
+            raise _refused("there is no connection")
 
     @property
     def rtt_seconds(self) -> float:
@@ -151,6 +156,10 @@ class Distance:
         if self.loss:
             parts.append(f"{100 * self.loss:g} % loss")
         return ", ".join(parts)
+
+
+def _refused(what: str) -> InputError:
+    return InputError(what, where="network", remedy="correct this option; docs/distance.md describes the model")
 
 
 def access_seconds(

@@ -68,8 +68,8 @@ ERRORS: Mapping[str, ModelError] = {
 }
 """By model: fitted to `benchmarks/data/evaluation-kept-volumes`, as `cephfit assess --json` prints them.
 
-Sweeps that keep their volumes do not have the luck of placement in their scatter: it is a part of these errors. For
-answers from the 20 cells alone none is known; it is larger.
+Sweeps that keep their volumes do not have the luck of placement in their scatter: it is a part of these errors.
+For answers from the 20 cells alone none is known; it is larger.
 """
 
 

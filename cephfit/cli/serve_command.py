@@ -4,16 +4,21 @@ import ipaddress
 import os
 import re
 import secrets
+from pathlib import Path
 
 import click
 
 from cephfit.cli.options.common_options import Finite, store_option
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.optional_modules import optional_module
-from cephfit.core.units import GIB, KIB, MIB
+from cephfit.core.units import GIB, KIB, MIB, format_nbytes
 
 _PORT = 8765
 _LEAST_TOKEN = 16
+_MOST_MINUTES = 7 * 24 * 60
+_MOST_NBYTES = 1 << 60
+"""Limits of a process are numbers of 64 bits."""
+_HOST_NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?", re.IGNORECASE | re.ASCII)
 _UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1024 * GIB}
 
 
@@ -22,7 +27,17 @@ def _size(_context: click.Context, parameter: click.Parameter, value: str) -> in
     found = re.fullmatch(r"(\d{1,12})([KMGT]?)", value.upper())
     if found is None or int(found[1]) == 0:
         raise click.BadParameter(f"{value!r} is not a size such as 500M or 4G.", param=parameter)
-    return int(found[1]) * _UNITS[found[2]]
+    nbytes = int(found[1]) * _UNITS[found[2]]
+    if nbytes > _MOST_NBYTES:
+        raise click.BadParameter(f"{value!r} is more than {format_nbytes(_MOST_NBYTES)}.", param=parameter)
+    return nbytes
+
+
+def _host_names(_context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not _HOST_NAME.fullmatch(value):
+            raise click.BadParameter(f"{value!r} is not a host name such as storage.example.", param=parameter)
+    return values
 
 
 @click.command("serve", short_help="A local web page: upload traces, get answers, watch sweeps.")
@@ -43,6 +58,7 @@ def _size(_context: click.Context, parameter: click.Parameter, value: str) -> in
     "--host-name",
     "host_names",
     multiple=True,
+    callback=_host_names,
     metavar="NAME",
     help="Name under which browsers reach the server, next to its addresses and localhost. Repeatable.",
 )
@@ -59,7 +75,7 @@ def _size(_context: click.Context, parameter: click.Parameter, value: str) -> in
 )
 @click.option(
     "--max-minutes",
-    type=Finite(min=0, min_open=True),
+    type=Finite(min=0, min_open=True, max=_MOST_MINUTES),
     default=30,
     show_default=True,
     metavar="N",
@@ -98,6 +114,7 @@ def command(
             where="--token",
             remedy="omit it to get a random one",
         )
+    _refuse_other_files(store)
     os.environ.pop(TOKEN_VARIABLE, None)
     generated = "" if token or is_local else secrets.token_urlsafe(24)
     access = Access(token or generated, is_local, known_names(host_names))
@@ -116,6 +133,20 @@ def command(
         most_nbytes=max_upload,
         ready=ready,
     )
+
+
+def _refuse_other_files(store: str) -> None:
+    """Refuse a folder, and a file that is no store; the store may be created later, by a sweep.
+
+    Raises:
+        StoreError: it is one of them.
+    """
+    from cephfit.results.store.sample_store import Store
+
+    path = Path(store).expanduser()
+    if "://" not in store and (path.is_dir() or (path.is_file() and path.stat().st_size)):
+        with Store.open(store):
+            pass
 
 
 def _is_loopback(listen: str) -> bool:

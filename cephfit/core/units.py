@@ -14,7 +14,7 @@ LBN_NBYTES = 512
 """Bytes of one logical block, the unit of every LBN and seek distance (vscsiStats, blktrace)."""
 
 _FACTORS = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1 << 40}
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*$", re.IGNORECASE)
+_SIZE = re.compile(r"^\s*(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?\s*$", re.IGNORECASE)
 
 
 def parse_nbytes(text: str | int, *, where: str = "") -> int:
@@ -25,7 +25,9 @@ def parse_nbytes(text: str | int, *, where: str = "") -> int:
     """
     match = _SIZE.match(str(text))
     if match is None:
-        raise InputError(f"{text!r} is not a size", where=where, remedy="write it like 4096, 32K, 512M or 10G")
+        raise InputError(
+            f"{str(text)[:50]!r} is not a size", where=where, remedy="write it like 4096, 32K, 512M or 10G"
+        )
     nbytes = float(match[1]) * _FACTORS[match[2].upper()]
     if nbytes != int(nbytes):
         raise InputError(f"{text!r} is not a whole number of bytes", where=where)

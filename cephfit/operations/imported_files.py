@@ -144,9 +144,17 @@ def files_of(paths: Sequence[Path]) -> Iterator[Path]:
             found = True
             yield path
         else:
-            raise InputError("there is no such file or folder", where=str(path))
+            raise InputError(
+                "there is no such file or folder",
+                where=str(path),
+                remedy="give outputs of benchmarks, or folders with them",
+            )
     if not found:
-        raise InputError("there are no files", where=", ".join(map(str, paths)))
+        raise InputError(
+            "there are no files",
+            where=", ".join(map(str, paths)),
+            remedy="give outputs of benchmarks, or folders with them",
+        )
 
 
 def _is_hidden(path: Path) -> bool:
@@ -190,6 +198,8 @@ def read_file(
     names = names_of_path(path.absolute())
     read = chosen.read(text, _hints(values, names.hints))
     results, lost = [], list(read.not_understood)
+    if not read.results and not lost:
+        lost.append(NotUnderstood("", f"there are no figures of {chosen.title} in it"))
     for result in read.results:
         named = _named(name, result, mapping, values, names, modified_ns)
         if isinstance(named, NotUnderstood):

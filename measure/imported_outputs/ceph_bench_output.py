@@ -8,6 +8,7 @@ over the time, because ``Average IOPS`` is truncated to a whole number.
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from cephfit.core.values.cells import Cell, Pattern, SizeBin
 from cephfit.measure.ceph_bench import rados_bench, rbd_bench
@@ -15,9 +16,9 @@ from cephfit.measure.ceph_bench.bench_process import Ended
 from cephfit.measure.imported_outputs.output_reader import (
     FileHints,
     ImportedResult,
-    NotUnderstood,
     OutputContent,
     UnusableError,
+    gathered,
 )
 
 _TOTAL = re.compile(r"^\s*Total time run:\s+(?P<seconds>[\d.]+)", re.MULTILINE)
@@ -42,15 +43,8 @@ class RadosBenchReader:
         return _TOTAL.search(text) is not None and _FIELDS["made"].search(text) is not None
 
     def read(self, text: str, hints: FileHints) -> OutputContent:
-        results: list[ImportedResult] = []
-        lost: list[NotUnderstood] = []
-        for line, part in _runs(text):
-            place = f"line {line}"
-            try:
-                results.append(_of_rados(part, hints, place))
-            except (UnusableError, ValueError) as error:
-                lost.append(NotUnderstood(place, str(error)))
-        return OutputContent(tuple(results), tuple(lost))
+        parts = ((f"line {line}", partial(_of_rados, part, hints)) for line, part in _runs(text))
+        return gathered(parts, stating=(UnusableError, ValueError))
 
 
 def _runs(text: str) -> Iterator[tuple[int, str]]:
@@ -67,7 +61,7 @@ def _runs(text: str) -> Iterator[tuple[int, str]]:
             begin = end
 
 
-def _of_rados(text: str, hints: FileHints, place: str) -> ImportedResult:
+def _of_rados(text: str, hints: FileHints, place: str) -> Iterator[ImportedResult]:
     document, depth = _document(text)
     writes = "total_writes_made" in document
     pattern = Pattern.WRITE if writes else hints.pattern
@@ -85,7 +79,7 @@ def _of_rados(text: str, hints: FileHints, place: str) -> ImportedResult:
         )
     cell = Cell(SizeBin(str(nbytes), nbytes, None), pattern)
     metrics = rados_bench.metrics_of(document, cell, iodepth=depth, seconds=0.0)
-    return ImportedResult(place, "", pattern, nbytes, depth, metrics)
+    yield ImportedResult(place, "", pattern, nbytes, depth, metrics)
 
 
 def _document(text: str) -> tuple[dict[str, str], int]:
@@ -143,20 +137,19 @@ class RbdBenchReader:
         return _HEADING.search(text) is not None
 
     def read(self, text: str, hints: FileHints) -> OutputContent:
-        results: list[ImportedResult] = []
-        lost: list[NotUnderstood] = []
         headings = list(_HEADING.finditer(text))
-        for number, heading in enumerate(headings, start=1):
-            end = headings[number].start() if number < len(headings) else len(text)
-            place = f"line {text.count(chr(10), 0, heading.start(1)) + 1}"
-            try:
-                results.append(_of_rbd(heading, text[heading.start() : end], place))
-            except (UnusableError, ValueError) as error:
-                lost.append(NotUnderstood(place, str(error)))
-        return OutputContent(tuple(results), tuple(lost))
+        ends = [*(heading.start() for heading in headings[1:]), len(text)]
+        parts = (
+            (
+                f"line {text.count(chr(10), 0, heading.start(1)) + 1}",
+                partial(_of_rbd, heading, text[heading.start() : end]),
+            )
+            for heading, end in zip(headings, ends, strict=False)
+        )
+        return gathered(parts, stating=(UnusableError, ValueError))
 
 
-def _of_rbd(heading: re.Match[str], text: str, place: str) -> ImportedResult:
+def _of_rbd(heading: re.Match[str], text: str, place: str) -> Iterator[ImportedResult]:
     kind = (heading["type"], heading["pattern"].strip())
     if kind not in _PATTERNS:
         raise UnusableError(f"a run of type {kind[0]} mixes reads and writes and reports one rate for both")
@@ -165,4 +158,4 @@ def _of_rbd(heading: re.Match[str], text: str, place: str) -> ImportedResult:
     metrics = rbd_bench.metrics_of(
         Ended(lines, ""), Cell(SizeBin(str(nbytes), nbytes, None), pattern), iodepth=depth
     )
-    return ImportedResult(place, "", pattern, nbytes, depth, metrics)
+    yield ImportedResult(place, "", pattern, nbytes, depth, metrics)

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cephfit.core.units import NS_PER_S
@@ -28,6 +29,7 @@ from cephfit.measure.imported_outputs.output_reader import (
     OutputContent,
     UnusableError,
     block_nbytes,
+    gathered,
     patterns_of,
     summed,
 )
@@ -37,6 +39,8 @@ _ALL_CLIENTS = "All clients"
 _DEFAULT_ENGINE = "psync"
 _VERSION = '"fio version"'
 _NS_PER_US = 1000
+_LATEST_SECONDS = 1 << 33
+"""Later times, since the epoch, are damaged: this is the year 2242."""
 
 
 class FioJsonReader:
@@ -77,7 +81,7 @@ def _documents(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
         line = text.count("\n", 0, begin) + 1
         try:
             document, at = decoder.raw_decode(text, begin)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             yield line, f"this JSON document is damaged or truncated: {error}"
             following = text.find("\n{", begin + 1)
             if following < 0:
@@ -97,7 +101,7 @@ class _Job:
     place: str
     name: str
     client: str
-    group: Any
+    group: str
     entry: Mapping[str, Any]
     options: Mapping[str, str]
 
@@ -111,36 +115,51 @@ def _of_document(document: Mapping[str, Any], at: str, hints: FileHints) -> Outp
     listed = document.get("client_stats", document.get("jobs"))
     if not isinstance(listed, list):
         return OutputContent((), (NotUnderstood(at.rstrip(", "), "this document of fio has no list of jobs"),))
-    together: dict[tuple[str, Any], list[_Job]] = {}
+    together: dict[tuple[str, str], list[_Job]] = {}
     lost: list[NotUnderstood] = []
-    shared = document.get("global options") or {}
+    shared = _options(document.get("global options"))
     for number, entry in enumerate(listed, start=1):
         name = str(entry.get("jobname", "")) if isinstance(entry, dict) else ""
         place = f"{at}job {number}{f' ({name})' if name else ''}"
         if not isinstance(entry, dict):
             lost.append(NotUnderstood(place, "this is not a job of fio"))
         elif name != _ALL_CLIENTS or "hostname" not in entry:
-            options = {**shared, **(entry.get("job options") or {})}
-            job = _Job(place, name, str(entry.get("hostname", "")), entry.get("groupid"), entry, options)
+            options = {**shared, **_options(entry.get("job options"))}
+            job = _Job(place, name, str(entry.get("hostname", "")), str(entry.get("groupid")), entry, options)
             together.setdefault((job.client, job.group), []).append(job)
-    finished_ns = int(document.get("timestamp", 0)) * NS_PER_S
-    results: list[ImportedResult] = []
-    for jobs in together.values():
-        if len({job.kind for job in jobs}) > 1:
+    if not listed:
+        lost.append(NotUnderstood(at.rstrip(", "), "this document of fio has no jobs: they failed to start"))
+    finished_ns = _finished_ns(document)
+    kinds = {key: len({job.kind for job in jobs}) for key, jobs in together.items()}
+    for key, jobs in together.items():
+        if kinds[key] > 1:
             names = ", ".join(job.name for job in jobs)
             reason = f"{names} ran at the same time and did different accesses, so there is no rate of one kind"
             lost += (NotUnderstood(job.place, reason) for job in jobs)
-            continue
-        try:
-            results += _of_group(jobs, hints, finished_ns)
-        except (UnusableError, UnusableOutputError) as error:
-            lost.append(NotUnderstood(jobs[0].place, str(error)))
-    if not listed:
-        lost.append(NotUnderstood(at.rstrip(", "), "this document of fio has no jobs: they failed to start"))
-    return OutputContent(tuple(results), tuple(lost))
+    found = gathered(
+        (
+            (jobs[0].place, partial(_of_group, jobs, hints, finished_ns))
+            for key, jobs in together.items()
+            if kinds[key] == 1
+        ),
+        stating=(UnusableError, UnusableOutputError),
+    )
+    return OutputContent(found.results, (*lost, *found.not_understood))
 
 
-def _of_group(jobs: Sequence[_Job], hints: FileHints, finished_ns: int) -> Iterator[ImportedResult]:
+def _finished_ns(document: Mapping[str, Any]) -> int:
+    """Return when fio wrote a document; 0 if it does not state that."""
+    seconds = document.get("timestamp")
+    is_time = isinstance(seconds, int) and 0 < seconds < _LATEST_SECONDS
+    return seconds * NS_PER_S if is_time else 0
+
+
+def _options(stated: Any) -> dict[str, str]:
+    """Return options as text; empty if they are not fio's."""
+    return {str(key): str(value) for key, value in stated.items()} if isinstance(stated, dict) else {}
+
+
+def _of_group(jobs: Sequence[_Job], hints: FileHints, finished_ns: int, place: str) -> Iterator[ImportedResult]:
     """Yield one result of jobs that ran together on one client; two if they mix reads and writes.
 
     Raises:
@@ -161,7 +180,7 @@ def _of_group(jobs: Sequence[_Job], hints: FileHints, finished_ns: int) -> Itera
             raise UnusableError("the processes of one job had blocks of different sizes")
         nbytes = sizes.pop()
         yield ImportedResult(
-            place=first.place,
+            place=place,
             job=first.name,
             pattern=pattern,
             nbytes=nbytes,

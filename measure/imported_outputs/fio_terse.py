@@ -5,18 +5,19 @@ depth must come from names or a mapping.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
-from cephfit.core.units import NS_PER_MS
+from cephfit.core.units import NS_PER_MS, format_nbytes
 from cephfit.core.values.cells import Op
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.imported_outputs.output_reader import (
     FileHints,
     ImportedResult,
-    NotUnderstood,
     OutputContent,
     UnusableError,
     checked,
+    gathered,
 )
 
 
@@ -30,19 +31,12 @@ class FioTerseReader:
         return _TERSE.search(text) is not None
 
     def read(self, text: str, hints: FileHints) -> OutputContent:
-        results: list[ImportedResult] = []
-        lost: list[NotUnderstood] = []
-        for number, line in enumerate(text.splitlines(), start=1):
-            if _TERSE.match(line):
-                fields = line.split(";")
-                place = f"line {number} ({fields[2]})"
-                try:
-                    results.append(_of_terse(fields, hints, place))
-                except UnusableError as error:
-                    lost.append(NotUnderstood(place, str(error)))
-                except (ValueError, IndexError):
-                    lost.append(NotUnderstood(place, "the line is damaged or truncated"))
-        return OutputContent(tuple(results), tuple(lost))
+        lines = enumerate(text.splitlines(), start=1)
+        return gathered(
+            (f"line {number} ({line.split(';')[2]})", partial(_of_terse, line.split(";"), hints))
+            for number, line in lines
+            if _TERSE.match(line)
+        )
 
 
 _TERSE = re.compile(r"^3;fio-[^;]*;", re.MULTILINE)
@@ -51,7 +45,7 @@ _OF_TERSE: Mapping[Op, int] = {Op.READ: 5, Op.WRITE: 46}
 _TERSE_CLAT_MEAN = 10
 
 
-def _of_terse(fields: Sequence[str], hints: FileHints, place: str) -> ImportedResult:
+def _of_terse(fields: Sequence[str], hints: FileHints, place: str) -> Iterator[ImportedResult]:
     if int(fields[4]):
         raise UnusableError(f"fio ended with error {fields[4]}")
     if hints.pattern is None:
@@ -64,18 +58,22 @@ def _of_terse(fields: Sequence[str], hints: FileHints, place: str) -> ImportedRe
         raise UnusableError("this is a mix of reads and writes, whose share terse output does not state")
     nbytes = hints.nbytes or max(512, round(kib * 1024 / (iops * runtime_ms / 1000) / 512) * 512)
     n_ios = kib * 1024 / nbytes
+    counted = n_ios / (runtime_ms / 1000)
+    if abs(counted - iops) > 0.02 * iops + 1:
+        raise UnusableError(
+            f"{kib:.0f} KiB in blocks of {format_nbytes(nbytes)} are {counted:.4g} IOPS, not {iops:.4g}"
+        )
     mean_us = float(fields[at + _TERSE_CLAT_MEAN])
     depth = hints.iodepth
     if not depth:
         raise UnusableError("terse output does not state the iodepth: add `iodepth` to a mapping")
-    rate = n_ios / (runtime_ms / 1000)
     metrics = checked(
         lambda: Metrics(
-            iops=rate,
-            nbytes_per_s=rate * nbytes,
+            iops=counted,
+            nbytes_per_s=counted * nbytes,
             n_ios=round(n_ios),
             runtime_ns=runtime_ms * NS_PER_MS,
-            latency_mean_ns=mean_us * 1000 if mean_us else depth / rate * 1e9,
+            latency_mean_ns=mean_us * 1000 if mean_us else depth / counted * 1e9,
         )
     )
-    return ImportedResult(place, fields[2], hints.pattern, nbytes, depth, metrics)
+    yield ImportedResult(place, fields[2], hints.pattern, nbytes, depth, metrics)

@@ -8,6 +8,7 @@ number of I/Os (``issued``) over the run time is used where the output has both.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from cephfit.core.units import NS_PER_MS
 from cephfit.core.values.cells import Op, Pattern
@@ -21,6 +22,7 @@ from cephfit.measure.imported_outputs.output_reader import (
     UnusableError,
     block_nbytes,
     checked,
+    gathered,
     patterns_of,
     summed,
 )
@@ -30,7 +32,8 @@ _DECLARED = re.compile(
     r"iodepth=(?P<depth>\d+)"
 )
 _FIGURES = re.compile(
-    r"^(?P<name>.*?): \(groupid=(?P<group>\d+), jobs=(?P<jobs>\d+)\): err=\s*(?P<error>-?\d+)", re.MULTILINE
+    r"^(?P<name>.*?): \(groupid=(?P<group>\d+), jobs=(?P<jobs>\d{1,9})\): err=\s*(?P<error>-?\d{1,9})",
+    re.MULTILINE,
 )
 _SIDE = re.compile(r"^\s*(?P<op>read|write)\s*: (?P<rest>.*(?:iops|IOPS)=.*)")
 _IOPS = re.compile(r"(?:iops|IOPS)=\s*(?P<iops>[\d.]+[kKMG]?)")
@@ -69,28 +72,20 @@ class FioTextReader:
         return _FIGURES.search(text) is not None
 
     def read(self, text: str, hints: FileHints) -> OutputContent:
-        results: list[ImportedResult] = []
-        lost: list[NotUnderstood] = []
         lines = text.splitlines()
         declared = _declared(lines)
         groups: dict[str, list[_Section]] = {}
         for section in _sections(lines):
             groups.setdefault(section.group, []).append(section)
-        for group, sections in groups.items():
-            place = f"line {sections[0].line} ({sections[0].name})"
-            options = [match for (its, _), match in declared.items() if its == group]
-            if len({(match["rw"], match["bs"]) for match in options}) > 1:
-                names = ", ".join(match["name"] for match in options)
-                reason = f"{names} ran at the same time and did different accesses"
-                lost.append(NotUnderstood(place, reason))
-                continue
-            try:
-                results += _of_group(sections, options, hints, place)
-            except UnusableError as error:
-                lost.append(NotUnderstood(place, str(error)))
         if not groups:
-            lost.append(NotUnderstood("", "there are no figures of a job in it"))
-        return OutputContent(tuple(results), tuple(lost))
+            return OutputContent((), (NotUnderstood("", "there are no figures of a job in it"),))
+        return gathered(
+            (
+                f"line {sections[0].line} ({sections[0].name})",
+                partial(_of_group, sections, [match for (its, _), match in declared.items() if its == group]),
+            )
+            for group, sections in groups.items()
+        )
 
 
 def _declared(lines: Sequence[str]) -> dict[tuple[str, str], re.Match[str]]:
@@ -112,7 +107,7 @@ def _sections(lines: Sequence[str]) -> Iterator[_Section]:
 
 
 def _of_group(
-    sections: Sequence[_Section], options: Sequence[re.Match[str]], hints: FileHints, place: str
+    sections: Sequence[_Section], options: Sequence[re.Match[str]], place: str
 ) -> Iterator[ImportedResult]:
     """Yield the result of jobs that ran together; two if they mix reads and writes.
 
@@ -121,6 +116,9 @@ def _of_group(
     """
     if not options:
         raise UnusableError("the output lacks the line with the job's options (rw=..., bs=..., iodepth=...)")
+    if len({(match["rw"], match["bs"]) for match in options}) > 1:
+        names = ", ".join(match["name"] for match in options)
+        raise UnusableError(f"{names} ran at the same time and did different accesses")
     own = options[0]
     depth = 1 if own["engine"] in SYNCHRONOUS_ENGINES else int(own["depth"])
     patterns = patterns_of(own["rw"])

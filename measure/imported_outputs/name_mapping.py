@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.core.errors import InputError
-from cephfit.core.units import parse_nbytes
+from cephfit.core.units import LBN_NBYTES, parse_nbytes
 from cephfit.core.values.cells import Pattern
 from cephfit.core.yaml_lines import Located, nearest, read_yaml
 
 VALUES = ("configuration", "client", "repeat", "pattern", "size", "iodepth", "align", "sync")
 """What a rule can state, as a key or as a named group of its expression."""
-_SYNC = re.compile(r"fsync|dsync|every [1-9]\d*", re.ASCII)
+_SYNC = re.compile(r"fsync|dsync|every [1-9]\d{0,5}", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -96,7 +96,14 @@ def read_mapping(path: Path) -> NameMapping:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the mapping: {error}", where=str(path)) from None
+        why = (error.strerror if isinstance(error, OSError) else "") or "it is not text in UTF-8"
+        raise InputError(
+            f"cannot read the mapping: {why}", where=str(path), remedy="give a YAML file with rules (`files:`)"
+        ) from None
+    if not text.strip():
+        raise InputError(
+            "the mapping is empty", where=str(path), remedy="give rules (`files:`), or omit --mapping"
+        )
     parts = read_yaml(text, file=str(path)).mapping(("files", "jobs", "configurations"))
     renamed = parts["configurations"].mapping() if "configurations" in parts else {}
     return NameMapping(
@@ -132,12 +139,24 @@ def _rule(entry: Located) -> Rule:
     return Rule(entry.where, expression, values, parts["skip"].truth() if "skip" in parts else False)
 
 
+_ALLOWED = {
+    "repeat": "a whole number from 0 to 999999",
+    "iodepth": "a whole number from 1 to 999999",
+    "pattern": f"one of {', '.join(Pattern)}",
+    "size": "a multiple of 512 bytes, such as 4K",
+    "align": "a power of two from 512 on, such as 4K",
+    "sync": "fsync, dsync or every N",
+}
+"""What a value can be; the others are any text."""
+_NUMBER = re.compile(r"\d{1,6}", re.ASCII)
+
+
 def fault_of(name: str, text: str) -> str:
     """Return what is wrong with a value, from a key or a group; empty if nothing is."""
     try:
         parsed(name, text)
-    except (ValueError, InputError) as error:
-        return f"{name} cannot be {text!r}{f': {error.what}' if isinstance(error, InputError) else ''}"
+    except (ValueError, InputError):
+        return f"{name} cannot be {text[:50]!r}: give {_ALLOWED[name]}"
     return ""
 
 
@@ -149,14 +168,16 @@ def parsed(name: str, text: str) -> Any:
     """
     match name:
         case "repeat" | "iodepth":
-            number = int(text)
-            if number < (name == "iodepth"):
+            if not _NUMBER.fullmatch(text) or int(text) < (name == "iodepth"):
                 raise ValueError(text)
-            return number
+            return int(text)
         case "pattern":
             return Pattern(text)
         case "size" | "align":
-            return parse_nbytes(text)
+            nbytes = parse_nbytes(text)
+            if nbytes < LBN_NBYTES or nbytes % LBN_NBYTES or (name == "align" and nbytes & (nbytes - 1)):
+                raise ValueError(text)
+            return nbytes
         case "sync":
             if text and not _SYNC.fullmatch(text):
                 raise ValueError(text)

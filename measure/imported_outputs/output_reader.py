@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -109,6 +109,32 @@ class OutputReader(Protocol):
 
 class UnusableError(Exception):
     """A part of an output has no usable figures; the text states why."""
+
+
+_DAMAGED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What parsing raises for figures and options that no benchmark writes: other types, huge numbers."""
+
+
+def gathered(
+    parts: Iterable[tuple[str, Callable[[str], Iterable[ImportedResult]]]],
+    stating: tuple[type[Exception], ...] = (UnusableError,),
+) -> OutputContent:
+    """Read the parts of a file; one that cannot be used is in ``not_understood``, and the others count.
+
+    Args:
+        parts: (place, function that returns the results of the part at a place).
+        stating: exceptions whose text is the reason.
+    """
+    results: list[ImportedResult] = []
+    lost: list[NotUnderstood] = []
+    for place, read in parts:
+        try:
+            results += list(read(place))
+        except stating as error:
+            lost.append(NotUnderstood(place, str(error)))
+        except _DAMAGED as error:
+            lost.append(NotUnderstood(place, f"damaged or truncated: {str(error)[:200]}"))
+    return OutputContent(tuple(results), tuple(lost))
 
 
 _PATTERNS = {

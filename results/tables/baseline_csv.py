@@ -447,7 +447,10 @@ def _row(fields: Mapping[str, str], line: int, where: str) -> _Row:
 
 
 _OWN_SIZE = "own"
-_SYNC = re.compile(r"fsync|dsync|every [1-9]\d*", re.ASCII)
+_SYNC = re.compile(r"fsync|dsync|every [1-9]\d{0,5}", re.ASCII)
+_RUN_DIGITS = 18
+"""So that a store can have the number: SQLite's integers have 64 bits."""
+_COUNT = re.compile(r"0*[1-9]\d{0,5}", re.ASCII)
 
 
 def _sync(text: str, where: str) -> str:
@@ -475,8 +478,8 @@ def _blocks(text: str, where: str, remedy: str) -> int:
 
 
 def _count(text: str, where: str, remedy: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise InputError(f"{text!r} is not a number from 1", where=where, remedy=remedy)
+    if not _COUNT.fullmatch(text):
+        raise InputError(f"{text[:20]!r} is not a number from 1 to 999999", where=where, remedy=remedy)
     return int(text)
 
 
@@ -485,8 +488,8 @@ def _n(n: int, what: str) -> str:
 
 
 def _run(text: str, where: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise InputError(f"{text!r} is not a run number", where=where, remedy="runs count 0, 1, 2 ...")
+    if not (text.isascii() and text.isdigit() and len(text) <= _RUN_DIGITS):
+        raise InputError(f"{text[:20]!r} is not a run number", where=where, remedy="runs count 0, 1, 2 ...")
     return int(text)
 
 

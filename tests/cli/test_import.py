@@ -219,7 +219,7 @@ def test_files_that_are_no_benchmark_are_named_and_the_others_are_imported() -> 
         (("results", "--default", "nvme"), "there is no configuration 'nvme'"),
         (("names.yaml",), "nothing in these files is the result of a benchmark"),
         (("results", "--name", "a b"), "cannot be a name"),
-        (("results", "--format", "rbd-bench"), "nothing in these files is the result"),
+        (("results", "--format", "rbd-bench"), "there are no figures of rbd bench in it"),
     ],
 )
 def test_wrong_inputs_are_refused_in_words(arguments: tuple[str, ...], what: str) -> None:

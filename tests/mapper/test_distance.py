@@ -15,7 +15,7 @@ from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad
 from cephfit.core.values.cells import Cell, LoadedCell, Op, Pattern, size_bin
 from cephfit.core.values.demand import Demand
 from cephfit.core.values.profile import Profile
-from cephfit.mapper import predictor
+from cephfit.mapper import distance, predictor
 from cephfit.mapper.distance import (
     Distance,
     access_seconds,
@@ -163,9 +163,23 @@ def test_rates_of_a_mix_are_refused() -> None:
         baselines_at_distance(mixed, Distance(one_way_seconds=0.001))
 
 
-@pytest.mark.parametrize("wrong", [{"one_way_seconds": -1.0}, {"loss": 1.0}, {"nbytes_per_s": 0.0}])
+IMPOSSIBLE = [
+    {"one_way_seconds": -1.0},
+    {"one_way_seconds": 1e305},
+    {"one_way_seconds": math.nan},
+    {"acknowledged_seconds": 1e9},
+    {"rtt_per_access": 1e300},
+    {"loss": 1.0},
+    {"loss": 0.21},
+    {"nbytes_per_s": 0.0},
+    {"nbytes_per_s": 1e-300},
+    {"nbytes_per_s": math.nan},
+]
+
+
+@pytest.mark.parametrize("wrong", IMPOSSIBLE)
 def test_impossible_distances_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"delay|round trips|bandwidth|losses"):
         Distance(**wrong)  # type: ignore[arg-type]
 
 
@@ -227,3 +241,18 @@ def test_the_fit_of_a_congested_link_finds_known_coefficients() -> None:
     rtt, loss = np.array([0.001, 0.002, 0.003, 0.001]), np.array([0.0, 1e-4, 1e-3, 5e-4])
     fit = congested_delays({"seconds": (0.01 + 6 * rtt + 40 * loss).tolist(), "rtt": rtt, "loss": loss})
     assert (fit["constant"], fit["round_trips"], fit["seconds_per_loss"]) == pytest.approx((0.01, 6, 40))
+
+
+def test_the_largest_distance_has_finite_rates() -> None:
+    largest = Distance(
+        distance.MOST_SECONDS,
+        distance.MOST_ROUND_TRIPS,
+        distance.MOST_ROUND_TRIPS,
+        distance.LEAST_NBYTES_PER_S,
+        distance.MOST_LOSS,
+        acknowledged_seconds=distance.MOST_SECONDS,
+    )
+    for pattern in Pattern:
+        for without in (largest, replace(largest, acknowledged_seconds=None)):
+            rate = without.rates(LoadedCell(32 << 20, pattern, 64, sync="fsync"), np.full(64, 1e6))
+            assert 0 < rate < 1e-6

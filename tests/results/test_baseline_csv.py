@@ -179,6 +179,9 @@ LOADED = HEADER.strip() + ",iodepth,clients,sync,align\n"
     ("row", "column", "what", "remedy"),
     [
         ("0,1,,", "iodepth", "'0' is not a number from 1", "in flight"),
+        (f"{'9' * 400},1,,", "iodepth", "is not a number from 1 to 999999", "in flight"),
+        (f"1,1,every {'9' * 400},", "sync", "is not a way to commit writes", "every N"),
+        (f"1,1,,{'9' * 400}", "align", "is not a size", "4096"),
         ("deep,1,,", "iodepth", "'deep' is not a number from 1", "in flight"),
         ("1,0,,", "clients", "'0' is not a number from 1", "ran together"),
         ("1,1,flush,", "sync", "'flush' is not a way to commit writes", "fsync, dsync or every N"),

@@ -39,9 +39,9 @@ _OPTIONS = (
     ),
     click.option(
         "--loss-pct",
-        type=Finite(min=0, max=100, max_open=True),
+        type=Finite(min=0, max=20),
         metavar="PCT",
-        help="With a distance: lost packets in percent.  [default: 0]",
+        help="With a distance: lost packets in percent, at most 20.  [default: 0]",
     ),
     click.option(
         "--tcp",

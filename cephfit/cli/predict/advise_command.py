@@ -85,7 +85,8 @@ def network_of(text: str | None) -> Distance:
 
     values: dict[str, float] = {}
     parts = [part.strip() for part in (text or "").split(",") if part.strip()]
-    for part in [part for part in parts if part not in _TCP]:
+    tcp = [part for part in parts if part in _TCP]
+    for part in [*tcp[1:], *(part for part in parts if part not in _TCP)]:
         key, _, value = part.partition("=")
         found = _VALUE.fullmatch(value.strip().lower())
         units = _UNITS.get(key, {})
@@ -97,7 +98,7 @@ def network_of(text: str | None) -> Distance:
             )
         values[key] = float(found[1]) * units[found[2]]
     named: dict[str, Any] = {"one_way_seconds": values.get("rtt", 0.0) / 2, "loss": values.get("loss", 0.0)}
-    named["loss_is_congestion"] = _TCP[-1] not in parts
+    named["loss_is_congestion"] = _TCP[-1] not in tcp
     if "bandwidth" in values:
         named["nbytes_per_s"] = values["bandwidth"]
     return Distance(**named)

@@ -85,6 +85,11 @@ def test_groups_and_keys_of_the_first_rule_that_matches(tmp_path: Path) -> None:
         ("files:\n  - match: '(?P<pool>x)'\n", 2, "group 'pool'"),
         ("files:\n  - {match: x}\n  - {match: x, repeat: often}\n", 3, "repeat cannot be 'often'"),
         ("files:\n  - {match: x, pattern: trim}\n", 2, "pattern cannot be 'trim'"),
+        ("files:\n  - {match: x, size: 0}\n", 2, "give a multiple of 512 bytes"),
+        ("files:\n  - {match: x, size: 7}\n", 2, "give a multiple of 512 bytes"),
+        ("files:\n  - {match: x, align: 3K}\n", 2, "give a power of two from 512 on"),
+        (f"files:\n  - {{match: x, iodepth: {'9' * 30}}}\n", 2, "give a whole number from 1 to 999999"),
+        ("files:\n  - {match: x, repeat: -1}\n", 2, "give a whole number from 0 to 999999"),
         ("jobs:\n  - {match: x, sync: sometimes}\n", 2, "sync cannot be 'sometimes'"),
         ("files:\n  - {match: '(?P<client>x)', client: y}\n", 2, "client is stated by a group"),
         ("files:\n  - {client: y}\n", 2, "lacks 'match'"),
@@ -98,3 +103,19 @@ def test_a_wrong_mapping_names_the_line(tmp_path: Path, text: str, line: int, wh
     with pytest.raises(InputError, match=what) as refused:
         read_mapping(file)
     assert refused.value.where == f"{file}:{line}"
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [(None, "No such file"), (b"\xff\xfe", "not text in UTF-8"), (b" \n", "the mapping is empty")],
+)
+def test_a_file_that_is_no_mapping_is_refused_with_a_remedy(
+    tmp_path: Path, content: bytes | None, what: str
+) -> None:
+    file = tmp_path / "m.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(InputError, match=what) as refused:
+        read_mapping(file)
+    assert refused.value.where == str(file)
+    assert "rules (`files:`)" in refused.value.remedy

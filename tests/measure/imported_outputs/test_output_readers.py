@@ -1,6 +1,10 @@
 """The contract of all readers of benchmark outputs, and the figures that each gives for known runs."""
 
 import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from benchmark_outputs import (
@@ -72,6 +76,41 @@ def test_no_text_raises(name: str, noise: str, at: int) -> None:
     for changed in (noise, text[:at] + noise + text[at + len(noise) :]):
         reader_called(name).sniff(changed)
         read(name, changed, FileHints())
+
+
+ODD_VALUES = (None, True, -1, 1e308, 10**400, math.nan, math.inf, "abc", "9" * 5000, [], [1], {"a": 1})
+
+
+def places_in(part: Any, *above: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the keys that lead to each value below a JSON value."""
+    items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    for key, value in items:
+        yield (*above, key)
+        yield from places_in(value, *above, key)
+
+
+@pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: repr(value)[:12])
+def test_no_value_in_a_document_of_fio_raises(value: Any) -> None:
+    options = dict.fromkeys(("numjobs", "rate", "rate_iops", "thinktime", "fsync", "blockalign"), "0")
+    for place in places_in(fio_2(**options)):
+        document = part = fio_2(**options)
+        for key in place[:-1]:
+            part = part[key]
+        part[place[-1]] = value
+        content = read("fio-json", json.dumps(document), FileHints())
+        assert content.results or content.not_understood, place
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "9" * 400, "1e999", "nan"], ids=lambda n: n[:5] + str(len(n)))
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_no_number_in_an_output_raises(name: str, number: str) -> None:
+    for found in re.finditer(r"\d+", OUTPUTS[name]):
+        read(name, OUTPUTS[name][: found.start()] + number + OUTPUTS[name][found.end() :])
+
+
+def test_a_document_that_is_nested_without_an_end_is_named() -> None:
+    (part,) = read("fio-json", '{"fio version": 1, "jobs": ' + "[" * 100_000).not_understood
+    assert "damaged or truncated" in part.reason
 
 
 @pytest.mark.parametrize("name", ["fio-json", "fio-text", "fio-terse"])
@@ -171,6 +210,11 @@ def test_what_has_no_rate_of_one_kind_is_named_with_the_reason(options: dict[str
     (lost,) = content.not_understood
     assert lost.place == "job 1 (job)"
     assert why in lost.reason
+
+
+def test_terse_output_contradicts_a_size_that_a_mapping_states_wrongly() -> None:
+    (part,) = read("fio-terse", OUTPUTS["fio-terse"], FileHints(Pattern.RANDREAD, 8192, 8)).not_understood
+    assert part.reason == "60000 KiB in blocks of 8K are 250 IOPS, not 500"
 
 
 def test_a_failed_job_and_another_block_size_are_refused() -> None:
