@@ -35,7 +35,7 @@ CELLS = (("4K", "randread"), ("4K", "randwrite"), ("1M", "read"), ("1M", "write"
 DEPTH = {"4K": 16, "1M": 4}
 POOL, VOLUME_NBYTES = "tenants", 256 << 20
 PGS_PER_HOST = 16
-RUN_SECONDS, RAMP_SECONDS = 4, 1
+RUN_SECONDS, RAMP_SECONDS = 3, 1
 PLACEMENTS = ("one", "split")
 LOADS = {"both": (0, 1), "first": (0,)}
 """Tenants that are loaded, by name of the load."""
