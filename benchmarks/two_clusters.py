@@ -122,8 +122,8 @@ class _Tenant:
 
     def start(self, size: str, pattern: str) -> subprocess.Popen[str]:
         argv = [
-            "fio", "--name=run", "--ioengine=rbd", "--clientname=admin", f"--pool={POOL}", f"--rbdname={self.image}",
-            f"--bs={size}", f"--rw={pattern}", f"--iodepth={DEPTH[size]}", "--direct=1", "--time_based",
+            "fio", "--name=run", "--ioengine=rbd", "--clientname=admin", f"--pool={POOL}",
+            f"--rbdname={self.image}", f"--bs={size}", f"--rw={pattern}", f"--iodepth={DEPTH[size]}", "--direct=1", "--time_based",
             f"--runtime={RUN_SECONDS}s", f"--ramp_time={RAMP_SECONDS}s", "--randrepeat=0", "--output-format=json",
         ]  # fmt: skip
         return self._popen(argv)
@@ -193,9 +193,7 @@ def measure(one: Lab, halves: Sequence[Lab], rounds: int, output: Path) -> None:
         _run_rounds(tenants, labs, rounds, output)
 
 
-def _run_rounds(
-    tenants: Mapping[str, Sequence[_Tenant]], labs: Sequence[Lab], rounds: int, output: Path
-) -> None:
+def _run_rounds(tenants: Mapping[str, Sequence[_Tenant]], labs: Sequence[Lab], rounds: int, output: Path) -> None:
     shuffle = random.Random(2017)
     cases = [(cell, load, placement) for cell in CELLS for load in LOADS for placement in PLACEMENTS]
     with output.open("w", newline="") as stream:

@@ -1,7 +1,7 @@
-"""Volume types of images: plan, apply, undo. test_..._of_a_real_cloud plays what Glance and Cinder (Zed) said."""
+"""Volume types of images: plan, apply, undo. The recording is of Glance and Cinder (Zed), see record_cloud.py."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +10,21 @@ import pytest
 pytest.importorskip("openstack", reason="needs the extra openstack")
 pytest.importorskip("vcr", reason="needs vcrpy")
 
+import openstack
 from click.testing import CliRunner, Result
 from openstack.connection import Connection
 from openstack.exceptions import raise_from_response
 from recorded_cloud import played, player
-from scripted_services import Services
-from test_image_upload import PROJECT, Glance, cloud, glance
+from scripted_services import serving
+from test_image_upload import PROJECT, Glance
 
 from cephfit.cli.cluster import cloud_place
 from cephfit.cli.cluster.cloud_command import command
 from cephfit.cloud.image import placed_images
-from cephfit.core.errors import CephfitError, ClusterError, InputError
+from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.values.image_types import IMAGE_PROPERTY, ImageChange, ImageRule
 
-__all__ = ["cloud", "glance"]
 DATABASE = ImageChange(ImageRule(("--property", "workload=database"), "pgbench"), "ssd")
 MAIL = ImageChange(ImageRule(("--tag", "mail"), "postmark"), "hdd")
 CHANGES = (DATABASE, MAIL)
@@ -102,5 +102,118 @@ class Cloud(Glance):
 
 
 @pytest.fixture
-def glance_class() -> type[Glance]:
-    return Cloud
+def services() -> Iterator[Cloud]:
+    with serving(Cloud()) as server:
+        yield server
+
+
+@pytest.fixture
+def connection(services: Cloud, no_waiting: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    monkeypatch.setattr(Connection, "current_project_id", PROJECT)
+    found = openstack.connect(
+        auth_type="none",
+        auth={"endpoint": services.url},
+        image_endpoint_override=f"{services.url}/v2",
+        image_api_version="2",
+        block_storage_endpoint_override=f"{services.url}/v3",
+    )
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def call(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[Result, dict[str, Any]]]:
+    """Call `cephfit cloud ... --json` for a layout that selects databases."""
+    monkeypatch.setattr(cloud_place, "connected", lambda _: connection)
+    monkeypatch.setattr(placed_images, "user_state_path", lambda _: tmp_path)
+    layout = tmp_path / "layout.json"
+    layout.write_text(json.dumps({"images": [change.to_json() for change in CHANGES]}))
+
+    def run(*words: str) -> tuple[Result, dict[str, Any]]:
+        argv = [words[0], *([str(layout)] if words[0] == "place" else []), *words[1:], "--json"]
+        done = CliRunner().invoke(command, argv)
+        return done, json.loads(done.stdout) if done.stdout else {}
+
+    return run
+
+
+def test_nothing_changes_without_apply_and_other_projects_images_never_do(
+    services: Cloud, call: Callable[..., tuple[Result, dict[str, Any]]], tmp_path: Path
+) -> None:
+    ours = services.has("db", status="active", workload="database")
+    services.has("public-db", status="active", workload="database", owner="theirs", visibility="public")
+    for words in (("place",), ("unplace",), ("unplace", "--apply")):
+        assert call(*words)[0].exit_code == 0
+    assert "PATCH" not in services.asked
+    done, found = call("place", "--apply")
+    assert done.exit_code == 0
+    assert {i["name"]: (i["changes"], i["reason"]) for i in found["images"]} == {
+        "db": (True, ""),
+        "public-db": (False, "it belongs to project theirs"),
+    }
+    assert services.asked.count("PATCH") == 1
+    assert services.images[ours][IMAGE_PROPERTY] == "ssd"
+    assert call("unplace", "--apply")[0].exit_code == 0
+    assert IMAGE_PROPERTY not in services.images[ours]
+
+
+def test_what_was_changed_since_is_left_and_reported(
+    services: Cloud, call: Callable[..., tuple[Result, dict[str, Any]]]
+) -> None:
+    changed, gone, kept = (services.has(n, status="active", workload="database") for n in ("a", "b", "c"))
+    call("place", "--apply")
+    services.images[changed][IMAGE_PROPERTY] = "hdd"
+    services.images[gone]["status"] = "deleted"
+    done, found = call("unplace", "--apply")
+    assert [i["reason"] for i in found["images"]] == ["its volume type was changed since", "it was deleted", ""]
+    assert isinstance(done.exception, ClusterError) and f"a ({changed})" in str(done.exception)
+    assert services.images[changed][IMAGE_PROPERTY] == "hdd"
+    assert IMAGE_PROPERTY not in services.images[kept]
+    assert call("unplace")[1]["images"] == []
+
+
+@pytest.mark.parametrize("is_obeyed", [True, False])
+def test_a_lost_answer_changes_nothing_twice(
+    services: Cloud, call: Callable[..., tuple[Result, dict[str, Any]]], is_obeyed: bool
+) -> None:
+    image = services.has("db", status="active", workload="database", **{IMAGE_PROPERTY: "hdd"})
+    services.lost = {"PATCH": [is_obeyed]}
+    assert call("place", "--apply")[0].exit_code == 0
+    assert services.images[image][IMAGE_PROPERTY] == "ssd"
+    assert services.asked.count("PATCH") == (1 if is_obeyed else 2)
+
+
+def test_after_a_failure_in_the_middle_everything_can_be_undone(
+    services: Cloud, call: Callable[..., tuple[Result, dict[str, Any]]]
+) -> None:
+    first, second = (services.has(n, status="active", workload="database") for n in ("a", "b"))
+    services.lost = {"PATCH": [True] + [False] * 50}
+    services.images[first][IMAGE_PROPERTY] = "hdd"
+    done, _ = call("place", "--apply")
+    assert isinstance(done.exception, ClusterError)
+    services.lost = {}
+    assert call("unplace", "--apply")[0].exit_code == 0
+    assert services.images[first][IMAGE_PROPERTY] == "hdd"
+    assert IMAGE_PROPERTY not in services.images[second]
+
+
+def test_an_image_of_two_workloads_with_different_types_is_refused(
+    services: Cloud, call: Callable[..., tuple[Result, dict[str, Any]]]
+) -> None:
+    services.has("both", status="active", workload="database", tags=["mail"])
+    done, _ = call("place", "--apply")
+    assert isinstance(done.exception, InputError)
+    assert "two volume types: ssd for pgbench and hdd for postmark" in str(done.exception)
+    assert "PATCH" not in services.asked
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"images": [{}]}', '{"images": [{"images": {"--name": "x"}, "workload": "w"}]}']
+)
+def test_a_wrong_layout_is_refused_before_a_connection(text: str, tmp_path: Path) -> None:
+    (tmp_path / "layout.json").write_text(text)
+    done = CliRunner().invoke(command, ["place", str(tmp_path / "layout.json")])
+    assert isinstance(done.exception, InputError)
+    assert "place ... --properties FILE --json" in str(done.exception.remedy)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cephfit.core.values.image_types import ImageChange, ImageRule
 
+
 def parse_types(texts: Sequence[str], pools: Sequence[str]) -> dict[str, str]:
     """Parse ``--type POOL=NAME``.
 
