@@ -123,7 +123,8 @@ class _Tenant:
     def start(self, size: str, pattern: str) -> subprocess.Popen[str]:
         argv = [
             "fio", "--name=run", "--ioengine=rbd", "--clientname=admin", f"--pool={POOL}",
-            f"--rbdname={self.image}", f"--bs={size}", f"--rw={pattern}", f"--iodepth={DEPTH[size]}", "--direct=1", "--time_based",
+            f"--rbdname={self.image}", f"--bs={size}", f"--rw={pattern}", f"--iodepth={DEPTH[size]}",
+            "--direct=1", "--time_based",
             f"--runtime={RUN_SECONDS}s", f"--ramp_time={RAMP_SECONDS}s", "--randrepeat=0", "--output-format=json",
         ]  # fmt: skip
         return self._popen(argv)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.two_clusters import COLUMNS, LOADS, PLACEMENTS, rows_of, table_of
+from benchmarks.two_clusters import LOADS, PLACEMENTS, rows_of, table_of
 
 
 def runs(
