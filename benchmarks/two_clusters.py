@@ -89,7 +89,7 @@ def rows_of(runs: Sequence[Mapping[str, str]]) -> list[Row]:
     for run in runs:
         rates[run["cell"], run["load"]][run["round"]][run["placement"]].append(float(run["iops"]))
     rows = []
-    for (cell, load), rounds in rates.items():
+    for (cell, load), rounds in sorted(rates.items()):
         n_tenants = len(LOADS[load])
         whole = [r for r in rounds.values() if all(len(r[p]) == n_tenants for p in PLACEMENTS)]
         if len(whole) < 3:
