@@ -78,7 +78,7 @@ def upload(
     wanted = {"visibility": visibility, _PART_OF: name, **_properties(image, kernel.id, ramdisk.id)}
     if whole is None:
         made = Uploaded(_send(cloud, name, image.disk, {**common, **wanted, "disk_format": "raw"}), (name,))
-    elif any(_said(whole, key) != str(value) for key, value in wanted.items()):
+    elif any(property_of(whole, key) != str(value) for key, value in wanted.items()):
         # One call, so that servers boot from either the former build or this one.
         _change(cloud, whole, wanted)
         made = Uploaded(str(whole.id), (name,))
@@ -157,7 +157,7 @@ def _part(cloud: Connection, name: str, file: Path, wanted: Mapping[str, Any], f
     """Return the kernel or RAM disk image of this file: an existing one, or a new upload."""
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
     for one in former:
-        if one.name == name and one.status == "active" and _said(one, _SHA256) == sha256:
+        if one.name == name and one.status == "active" and property_of(one, _SHA256) == sha256:
             if wanted["visibility"] != one.visibility:
                 _change(cloud, one, {"visibility": wanted["visibility"]})
             return Uploaded(str(one.id), ())
@@ -177,7 +177,7 @@ def _send(cloud: Connection, name: str, file: Path, wanted: Mapping[str, Any]) -
         """Return the complete image of an earlier attempt; delete an incomplete one."""
         found = None
         for one in _parts(cloud, str(wanted[_PART_OF])):
-            if _said(one, _SENDING) == sending:
+            if property_of(one, _SENDING) == sending:
                 if one.status == "active":
                     found = str(one.id)
                 else:
@@ -199,15 +199,15 @@ def _parts(cloud: Connection, name: str) -> list[Any]:
         for one in persistently(lambda: list(cloud.image.images(**mine)), where="images")
         if one.name in names and one.status not in _GOING and not _is_copy(one)
     ]
-    unmarked = [one for one in candidates if one.name == name and not _said(one, _PART_OF)]
-    of_older = [one for one in unmarked if _said(one, _FIO_VERSION)]
-    ids = {one.id for one in of_older} | {_said(one, key) for one in of_older for key in _BOOTS_FROM}
-    return [one for one in candidates if _said(one, _PART_OF) == name or one.id in ids]
+    unmarked = [one for one in candidates if one.name == name and not property_of(one, _PART_OF)]
+    of_older = [one for one in unmarked if property_of(one, _FIO_VERSION)]
+    ids = {one.id for one in of_older} | {property_of(one, key) for one in of_older for key in _BOOTS_FROM}
+    return [one for one in candidates if property_of(one, _PART_OF) == name or one.id in ids]
 
 
 def _is_copy(one: Any) -> bool:
     """Return whether an image is a copy of a guest and not a part of an upload."""
-    return _said(one, "image_type") == "snapshot" or any(key in (one.properties or {}) for key in _COPIED)
+    return property_of(one, "image_type") == "snapshot" or any(key in (one.properties or {}) for key in _COPIED)
 
 
 def _is_under_way(one: Any) -> bool:
@@ -215,7 +215,7 @@ def _is_under_way(one: Any) -> bool:
     return one.status in _UNDER_WAY and age.total_seconds() < _UNDER_WAY_SECONDS
 
 
-def _said(one: Any, key: str) -> str:
+def property_of(one: Any, key: str) -> str:
     """Return a property of an image. The SDK's version determines which properties are attributes."""
     value = getattr(one, key, None)
     return str((one.properties or {}).get(key, "") if value is None else value)

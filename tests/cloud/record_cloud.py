@@ -5,6 +5,7 @@ The lab (`cephfit lab up --openstack`) must have no other user: each failure is 
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import openstack
 import test_cloud_preflight
 import test_cloud_recorded as scenarios
 import test_cloud_stacks
+import test_placed_images
 import test_volume_qos
 from live_cloud import set_volume_status
 from openstack.connection import Connection
@@ -23,6 +25,7 @@ from cephfit.cloud.cleanup import cloud_cleanup
 from cephfit.cloud.cleanup.ownership import NAME_PREFIX, RUN_KEY
 from cephfit.cloud.stacks import template_path
 from cephfit.cloud.volumes import created_types
+from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress
 from cephfit.lab import processes
 from cephfit.lab.cluster import Lab
@@ -104,6 +107,7 @@ def main(folder: Path, names: list[str]) -> None:
         "stacks": lambda: stacks(to),
         "qos": lambda: qos(to),
         "own_types": lambda: types_of_runs(to),
+        "placed_images": lambda: placed_images(to),
         "log_in": lambda: log_in(to),
         "in_trouble": lambda: to.record(
             "in_trouble", lambda cloud: scenarios.failing(cloud, to.kill_database, to.start)
@@ -196,6 +200,12 @@ def types_of_runs(to: Recorder) -> None:
     for run_id, name in others:
         assert [kind.name for kind in created_types.qos_specs(to.admin)].count(name) == 1, "others' things stay"
         created_types.delete(to.admin, run_id, name)
+
+
+def placed_images(to: Recorder) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        journal = Journal(Path(folder) / "journal.jsonl")
+        to.record("placed_images", lambda cloud: test_placed_images.placed_and_undone(cloud, journal))
 
 
 def log_in(to: Recorder) -> None:

@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import click
 
+from cephfit.cli.cluster.cloud_place import cloud_option, place, unplace
 from cephfit.cli.options.common_options import connected
 from cephfit.cli.terminal.command_groups import SentenceGroup
 from cephfit.cli.terminal.output import json_option, print_json, print_table
@@ -11,20 +12,18 @@ from cephfit.core.errors import ClusterError, InputError
 from cephfit.operations.progress_display import progress_display
 from cephfit.operations.target_choice import require_openstack
 
-_CLOUD = click.option(
-    "--cloud",
-    default="",
-    metavar="NAME",
-    help="Name of the cloud in clouds.yaml.  [default: $OS_CLOUD, or the OS_* variables]",
-)
-
 
 @click.group(cls=SentenceGroup)
 def command() -> None:
     """OpenStack: check the needs of a sweep, list the resources of runs, delete those of one run.
 
-    Every resource that cephfit creates in a cloud carries the id of its run. Other resources are never changed.
+    Every resource that cephfit creates in a cloud carries the id of its run. Other resources are never changed,
+    except by `cephfit cloud place`, which sets a property of images.
     """
+
+
+command.add_command(place)
+command.add_command(unplace)
 
 
 @command.command()
@@ -89,7 +88,7 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
 
 
 @command.command(name="list")
-@_CLOUD
+@cloud_option
 @json_option
 def list_runs(cloud: str, as_json: bool) -> None:
     """List the resources of cephfit's runs in this project, and all their volume types and QoS specs."""
@@ -112,7 +111,7 @@ def list_runs(cloud: str, as_json: bool) -> None:
 
 @command.command()
 @click.argument("run_id", metavar="RUN")
-@_CLOUD
+@cloud_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @json_option
 def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:

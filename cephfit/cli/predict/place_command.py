@@ -24,7 +24,7 @@ from cephfit.cli.terminal.output import json_option, print_json, print_table, ra
 if TYPE_CHECKING:
     from cephfit.ceph.pools.pool_plan import Space
     from cephfit.cli.predict.joint_place import Candidate
-    from cephfit.cli.predict.volume_types import ImageChange
+    from cephfit.core.values.image_types import ImageChange
     from cephfit.core.values.supply import SupplySet
     from cephfit.mapper.pool_choice import PoolChoice
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-_IMAGE_PROPERTY = "cinder_img_volume_type"
-"""Image property that Cinder takes the type of a new volume from, unless the user names a type."""
+from cephfit.core.values.image_types import ImageChange, ImageRule
 
 
 def parse_types(texts: Sequence[str], pools: Sequence[str]) -> dict[str, str]:
@@ -54,19 +50,6 @@ def declared_types(location: str, run_id: str | None) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class ImageRule:
-    """Images with a property or a tag run a workload.
-
-    Attributes:
-        selection: arguments of ``openstack image list`` that select them.
-        workload: name.
-    """
-
-    selection: tuple[str, str]
-    workload: str
-
-
 def read_rules(path: Path, workloads: Sequence[str]) -> tuple[ImageRule, ...]:
     """Read which images run which workload: ``properties`` (``KEY=VALUE: NAME``) and ``tags`` (``TAG: NAME``).
 
@@ -101,40 +84,6 @@ def read_rules(path: Path, workloads: Sequence[str]) -> tuple[ImageRule, ...]:
             remedy=usage,
         )
     return tuple(rules)
-
-
-@dataclass(frozen=True, slots=True)
-class ImageChange:
-    """Sets the volume type of the images of a rule.
-
-    Attributes:
-        rule: selects the images.
-        volume_type: of new volumes from them.
-    """
-
-    rule: ImageRule
-    volume_type: str
-
-    @property
-    def command(self) -> str:
-        return self._each(["set", "--property", f"{_IMAGE_PROPERTY}={self.volume_type}"])
-
-    @property
-    def undo(self) -> str:
-        return self._each(["unset", "--property", _IMAGE_PROPERTY])
-
-    def _each(self, change: Sequence[str]) -> str:
-        selected = shlex.join(["openstack", "image", "list", *self.rule.selection, "-f", "value", "-c", "ID"])
-        return f"{selected} | xargs -r -n 1 {shlex.join(['openstack', 'image', *change])}"
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "workload": self.rule.workload,
-            "images": dict([self.rule.selection]),
-            "volume_type": self.volume_type,
-            "command": self.command,
-            "undo": self.undo,
-        }
 
 
 def image_changes(
