@@ -65,6 +65,7 @@ _COMMANDS = {
         "Show how good predictions are, from workloads that were really run.",
     ),
     "report": ("cephfit.cli.reports.report_command", "Write a report as HTML, Markdown or CSV."),
+    "plot": ("cephfit.cli.reports.plot_command", "Draw the pictures of a report as PNG, SVG or PDF."),
     "compare": ("cephfit.cli.reports.compare_command", "Compare runs of one sweep on several targets."),
     "cloud": (
         "cephfit.cli.cluster.cloud_command",
