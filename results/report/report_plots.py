@@ -192,8 +192,9 @@ def _draw_scaling(figure: ScalingFigure, where: str, axes: Axes) -> None:
         for mark in line.marks:
             if mark.low is not None and mark.high is not None:
                 axes.plot([mark.x] * 2, [mark.low, mark.high], color=_LINES[i], linewidth=1.5, alpha=0.75)
-        style = {"linestyle": _DASHES[i % 3], "marker": _MARKS[i % 3]}
-        axes.plot(x, y, color=_LINES[i], label=_plain(line.configuration), **style)
+        dash, shape = _DASHES[i % 3], _MARKS[i % 3]
+        name = _plain(line.configuration)
+        axes.plot(x, y, color=_LINES[i], label=name, linestyle=dash, marker=shape)
     axes.set_xlim(0, 100)
     axes.set_ylim(0, 100)
     axes.set_xticks([at for at, _ in figure.x_ticks], [text for _, text in figure.x_ticks])

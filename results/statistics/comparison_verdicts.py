@@ -13,7 +13,8 @@ def with_verdicts(rows: Sequence[Row], served: Sequence[Served]) -> tuple[tuple[
 
     So the chance that any of them is wrongly called better or worse is at most the significance level.
     """
-    figures = [one for row in (*rows, *served) for one in row.by_target]
+    figures = [one for row in rows for one in row.by_target]
+    figures += [one for workload in served for one in workload.by_target]
     adjusted = iter(holm_adjusted([one.p_value for one in figures if one.p_value is not None]))
     judged = iter([one if one.p_value is None else replace(one, adjusted_p=next(adjusted)) for one in figures])
     return (

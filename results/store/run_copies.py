@@ -110,7 +110,8 @@ def _merge_rows(
 
 def _rows(connection: Connection, table: Table, run_id: str) -> Iterator[Mapping[str, Any]]:
     query = select(table).where(table.c.run_id == run_id).order_by(table.c.id)
-    yield from connection.execute(query.execution_options(yield_per=_BATCH)).mappings()
+    for row in connection.execute(query.execution_options(yield_per=_BATCH)).mappings():
+        yield dict(row)
 
 
 def _lacking(
