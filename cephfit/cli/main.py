@@ -71,6 +71,7 @@ _COMMANDS = {
     ),
     "report": ("cephfit.cli.reports.report_command", "Write a report as HTML, Markdown or CSV."),
     "serve": ("cephfit.cli.serve_command", "A local web page: upload traces, get answers, watch sweeps."),
+    "plot": ("cephfit.cli.reports.plot_command", "Draw the pictures of a report as PNG, SVG or PDF."),
     "compare": ("cephfit.cli.reports.compare_command", "Compare runs of one sweep on several targets."),
     "cloud": (
         "cephfit.cli.cluster.cloud_command",

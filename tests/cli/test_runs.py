@@ -155,7 +155,7 @@ def test_export_as_csv_has_the_samples_and_as_a_store_the_whole_run(store: Path,
         assert len(list(csv.DictReader(file))) == 12
     assert run("runs", "export", "latest", "--store", store, "-o", "-").output == table.read_text()
     text = refused("runs", "export", newest, "--store", store, "-o", tmp_path / "run.pdf")
-    assert "cannot infer the format" in text and "--format with csv or sqlite" in text
+    assert "cannot infer the format" in text and "use --format" in text
     assert run("runs", "export", newest, "--store", store, "-o", alone).exit_code == 0
     assert sorted(p.name for p in tmp_path.iterdir() if "alone" in p.name) == ["alone.sqlite"]
     with Store.open(store) as whole, Store.open(alone) as only:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.supply import SupplySet
     from cephfit.results.report.render import IndexRow
     from cephfit.results.report.report_build import Predict, Serve
-    from cephfit.results.report.report_model import Findings
+    from cephfit.results.report.report_model import Findings, ReportModel
     from cephfit.results.store.sample_store import Store
 
 INDEX = "index.html"
@@ -214,12 +214,6 @@ def _write_one(
     *,
     as_json: bool,
 ) -> None:
-    import time
-
-    from cephfit.core.profile_files import read_profile
-    from cephfit.results.report.report_build import read_findings, report_of
-    from cephfit.results.store.sample_store import Store
-
     to_stdout = str(output) == "-"
     if to_stdout and as_json:
         raise InputError(
@@ -229,12 +223,7 @@ def _write_one(
         )
     refuse_lost_input(output)
     style = _style(output, style, what)
-    profile = read_profile(profile_files[0]) if profile_files else None
-    with Store.open(store) as opened:
-        run_id = run_ids[0] if run_ids else None
-        findings = read_findings(opened, run_id, load, predict=_predict, serve=_serve, profile=profile)
-        n_runs = len(opened.runs())
-    report = report_of(findings, made_ns=time.time_ns())
+    findings, report, n_runs = read_report(store, run_ids[0] if run_ids else None, load, profile_files)
     if style == "csv":
         text = _csv(findings, what or "samples")
     else:
@@ -268,6 +257,28 @@ def _write_one(
             f"It covers run {run.run_id} on {run.target}, the newest of {n_runs}; choose another with --run, "
             "write all of them with --folder, or compare runs on several targets with `cephfit compare`"
         )
+
+
+def read_report(
+    store: str, run_id: str | None, load: str, profile_files: Sequence[Path]
+) -> tuple[Findings, ReportModel, int]:
+    """Return what a store holds of a run, the report of it, and the number of runs in the store.
+
+    Args:
+        store: its location.
+        run_id: of the run; None: the newest.
+        load: name; empty: the measurement's own.
+        profile_files: at most one: the workload to predict for instead of the stored one.
+    """
+    from cephfit.core.profile_files import read_profile
+    from cephfit.results.report.report_build import read_findings, report_of
+    from cephfit.results.store.sample_store import Store
+
+    profile = read_profile(profile_files[0]) if profile_files else None
+    with Store.open(store) as opened:
+        findings = read_findings(opened, run_id, load, predict=_predict, serve=_serve, profile=profile)
+        n_runs = len(opened.runs())
+    return findings, report_of(findings, made_ns=time.time_ns()), n_runs
 
 
 def _style(output: Path, style: str | None, what: str | None) -> str:

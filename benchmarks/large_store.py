@@ -1,0 +1,121 @@
+"""A store of a million samples: how long `runs list`, `report`, `compare` and `runs export` take.
+
+    python benchmarks/large_store.py [N_SAMPLES [FOLDER]]
+
+The store has 20 runs of one sweep on the simulated cluster: 20 cells, equal numbers of clients and rounds. The
+rates are drawn with a scatter of 3 %; each sample has the percentiles and the evidence of a measured one. Then the
+same with one run. A store in FOLDER is kept and used again. Times are of whole processes.
+"""
+
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy import insert
+
+from cephfit.core.values.cells import CELLS
+from cephfit.core.values.run import Run
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.results.store import schema
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.declaration.sweep_file import parse_sweep
+
+N_SAMPLES, N_RUNS = 1_000_000, 20
+CONFIGURATIONS = ("A", *(f"replicas-{i}" for i in range(4, 8)))
+CLIENTS, PERCENTILES = 10, (1.0, 5.0, 10.0, 50.0, 90.0, 95.0, 99.0, 99.9)
+EVIDENCE = {
+    "load": {"iodepth": 4, "clients": CLIENTS, "read_pct": None, "rate_iops": None, "rate_nbytes_per_s": None},
+    "cross_check": {"nbytes": 123456789, "deviation": 0.001},
+    "health": "HEALTH_OK",
+}
+
+
+def sweep_text(repeats: int) -> str:
+    named = "".join(f"  {name}: {{pool: {{size: {i}}}}}\n" for i, name in enumerate(CONFIGURATIONS[1:], start=4))
+    return (
+        "schema_version: 1\nname: large\n"
+        f"configurations:\n{named}"
+        f"measurement: {{clients: {CLIENTS}, volume_size: 4G, run_seconds: 10, repeats: {repeats}, seed: 1}}\n"
+    )
+
+
+def samples_of(repeats: int, seed: int) -> Iterator[Sample]:
+    """Every round of every configuration and cell on every client."""
+    drawn = random.Random(seed)
+    started = 1_795_000_000 * 10**9
+    for repeat in range(repeats):
+        for i, name in enumerate(CONFIGURATIONS):
+            for cell in CELLS:
+                for client in range(CLIENTS):
+                    iops = 100 * (1 + i / 10) * drawn.lognormvariate(0, 0.03)
+                    mean = 4e9 / iops
+                    tails = {p: mean * (0.5 + p / 60) for p in PERCENTILES}
+                    nbytes = iops * cell.size.benchmark_nbytes
+                    metrics = Metrics(iops, nbytes, int(iops * 10), 10**10, mean, tails)
+                    key = SampleKey(name, cell, f"c{client}", repeat)
+                    yield Sample(key, State.OK, metrics, started, started + 10**10, "", EVIDENCE)
+                started += 11 * 10**9
+
+
+def create(path: Path, n_samples: int, n_runs: int) -> None:
+    """Write the store, a transaction for each run."""
+    repeats = n_samples // n_runs // (len(CONFIGURATIONS) * len(CELLS) * CLIENTS)
+    text = sweep_text(repeats)
+    digest = parse_sweep(text, file="large.yaml").digest
+    with Store.open(path, create=True) as store:
+        for number in range(n_runs):
+            run_id = f"large-{number:03}"
+            store.add_run(
+                Run(run_id, "large", text, digest, "sim", 1, (1_795_000_000 + number) * 10**9, {"simulated": True})
+            )
+            rows = [{**schema.sample_row(s), "run_id": run_id} for s in samples_of(repeats, number)]
+            with store._writing() as connection:
+                connection.execute(insert(schema.samples), rows)
+            store.finish_run(run_id)
+
+
+def seconds(folder: Path, *words: str) -> float:
+    begun = time.monotonic()
+    argv = [sys.executable, "-m", "cephfit.cli.main", *words]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return time.monotonic() - begun
+
+
+def measure(folder: Path, n_samples: int, n_runs: int) -> None:
+    path = folder / f"large-{n_samples}-{n_runs}.sqlite"
+    if not path.exists():
+        create(path, n_samples, n_runs)
+    size = path.stat().st_size >> 20
+    print(f"\n{n_samples} samples in {n_runs} runs, {size} MiB\n\n| command | seconds |\n|---|---|")
+    store = ("--store", path.name)
+    pair = ("--run", "large-000", "--run", "large-001")
+    for words in (
+        ("runs", "list", *store),
+        ("runs", "show", "latest", *store),
+        ("report", *store, "-o", "report.html"),
+        *([("compare", *store, *pair)] if n_runs > 1 else []),
+        ("runs", "export", "latest", *store, "-o", "samples.parquet"),
+    ):
+        print(
+            f"| `{' '.join(words[:2] if words[0] == 'runs' else words[:1])}` | {seconds(folder, *words):.1f} |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    n_samples = int(sys.argv[1]) if len(sys.argv) > 1 else N_SAMPLES
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(sys.argv[2] if len(sys.argv) > 2 else temporary)
+        folder.mkdir(exist_ok=True)
+        measure(folder, n_samples, N_RUNS)
+        measure(folder, n_samples, 1)
+
+
+if __name__ == "__main__":
+    main()
