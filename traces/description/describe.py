@@ -34,6 +34,7 @@ def profile_of(
     *,
     name: str,
     action: str,
+    why_action: str = "",
     sources: Sequence[Mapping[str, Any]],
     duration_ns: int,
     keep_upper: bool = True,
@@ -51,6 +52,7 @@ def profile_of(
         partial: The whole trace.
         name: Name of the profile.
         action: The event that counted as the access; empty where the format has only one.
+        why_action: Reason for an action that the user did not name; empty: none is needed.
         sources: What was read, for the description.
         duration_ns: Duration of the recording.
         keep_upper: Count the upper of two stacked disks; otherwise the lower one.
@@ -72,6 +74,7 @@ def profile_of(
     description: dict[str, Any] = {
         "sources": [dict(s) for s in sources],
         "action": action,
+        **({"why_action": why_action} if why_action else {}),
         "random_threshold_lbn": RANDOM_THRESHOLD_LBN,
         "duration_seconds": duration_ns / NS_PER_S,
         "clock_seconds": clock_ns / NS_PER_S if clock_ns > 1 else None,
