@@ -205,7 +205,7 @@ def _lacks(of_format: Sequence[str], tally: Tally, clock_ns: int) -> list[str]:
             lacks.append("latency and outstanding accesses")
         elif tally.n - n_timed > MISSING_LATENCIES * tally.n:
             lacks.append(f"latency: of {tally.n - n_timed} of the {tally.n} accesses")
-        if n_timed and not has_depths(tally, clock_ns):
+        if n_timed and not has_depths(tally, clock_ns) and not any("none outstanding" in words for words in lacks):
             lacks.append("outstanding accesses")
     return lacks
 
