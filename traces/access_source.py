@@ -98,8 +98,8 @@ class AccessSource:
         Args:
             paths: As for ``profile_files``.
             format_name: Name of the format; None: detect it from the content.
-            action: The event of the block layer that counts as an access; None: Q, or C if the trace has completions
-                only.
+            action: The event of the block layer that counts as an access; None: Q, or C if the trace has only
+                completions.
             disk: Read only this disk.
             without: Omit these disks; see ``omitted_disks``.
             options: What the user specifies about the files.

@@ -1,15 +1,15 @@
 """Choose the event of the block layer that counts as an access, where the user names none.
 
-Accesses are counted when they are queued (Q). Only a trace with completions (C) and neither Q nor D events is counted
-by its completions. The whole trace decides: it is read until its first Q or D event, before its accesses are counted.
-So the choice does not depend on how the trace is divided into parts. A pipe can be read only once. Its first 64 KiB
-decide, and ``CountedAction.check`` refuses a choice that the rest contradicts.
+Accesses are counted when they are queued (Q). Only a trace with completions (C) and neither Q nor D events is
+counted by its completions. The whole trace decides: it is read until its first Q or D event, before its accesses
+are counted. So the choice does not depend on how the trace is divided into parts. A pipe can be read only once. Its
+first 64 KiB decide, and ``CountedAction.check`` refuses a choice that the rest contradicts.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from cephfit.core.errors import InputError

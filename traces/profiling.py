@@ -110,7 +110,8 @@ def profile_files(
     Args:
         paths: Files, folders of blktrace files, URLs, or ``-`` for standard input.
         format_name: A name of ``formats.titles``; None: detect the format from the content.
-        action: The event of the block layer that counts as an access; None: Q, or C if the trace has completions only.
+        action: The event of the block layer that counts as an access; None: Q, or C if the trace has only
+            completions.
         name: Name of the profile; None: derive it from the first file.
         disks: Count only these disks; empty: all, but never both a disk and the disk below it.
         parts: The files are consecutive parts of one trace, in this order. Otherwise they are simultaneous
@@ -130,7 +131,15 @@ def profile_files(
     """
     options = options or ReadOptions()
     request = _Request(
-        format_name, CountedAction.of_request(action), name, tuple(disks), parts, full, threshold, options, with_demands=demands
+        format_name,
+        CountedAction.of_request(action),
+        name,
+        tuple(disks),
+        parts,
+        full,
+        threshold,
+        options,
+        with_demands=demands,
     )
     return _profiles(paths, request, scheduler, progress or NullProgress())[0]
 
