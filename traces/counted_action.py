@@ -2,8 +2,8 @@
 
 Accesses are counted when they are queued (Q). Only a trace with completions (C) and neither Q nor D events is
 counted by its completions. The whole trace decides: it is read until its first Q or D event, before its accesses
-are counted. So the choice does not depend on how the trace is divided into parts. A pipe can be read only once. Its
-first 64 KiB decide, and ``CountedAction.check`` refuses a choice that the rest contradicts.
+are counted. So the choice does not depend on how the trace is divided into parts. A pipe can be read only once.
+Its first 64 KiB decide, and ``CountedAction.check`` refuses a choice that the rest contradicts.
 """
 
 from collections import Counter
