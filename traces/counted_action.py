@@ -72,6 +72,7 @@ class CountedAction:
         with ExitStack() as stack:
             try:
                 for its, streams in zip(rows, opened, strict=True):
+                    again: list[TraceStream]
                     if by_beginning:
                         again = [_beginning_of(stream, format_name) for stream in streams]
                     else:
