@@ -14,6 +14,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress, Progress
 from cephfit.core.values.access import AccessBatch
 from cephfit.traces import formats
+from cephfit.traces.counted_action import CountedAction
 from cephfit.traces.description.recording import disks_of_one_level
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
@@ -31,7 +32,7 @@ def omitted_disks(
     paths: Sequence[Path],
     *,
     format_name: str | None = None,
-    action: Action = Action.QUEUE,
+    action: Action | None = None,
     options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
     progress: Progress | None = None,
 ) -> Mapping[str, Any]:
@@ -53,7 +54,7 @@ def omitted_disks(
         return {}
     with ExitStack() as stack:
         streams = [stack.enter_context(TraceStream(f)) for f in recording.files]
-        reader = _reader_of(streams, format_name, action, options)
+        reader, counted = _reader_of(recording, streams, format_name, action, options)
         if not isinstance(reader, (*STACKING, ParquetReader)) or not reader.names_disks:
             return {}
         counts: Counter[str] = Counter()
@@ -68,7 +69,7 @@ def omitted_disks(
             progress.advance(consumed - shown)
             shown = consumed
         progress.done()
-    _, others = disks_of_one_level(counts, levels, keep_upper=action is Action.QUEUE)
+    _, others = disks_of_one_level(counts, levels, keep_upper=counted.action is Action.QUEUE)
     return {disk: {"accesses": counts[disk], "why": why} for disk, why in sorted(others.items())}
 
 
@@ -87,7 +88,7 @@ class AccessSource:
         paths: Sequence[Path],
         *,
         format_name: str | None = None,
-        action: Action = Action.QUEUE,
+        action: Action | None = None,
         disk: str | None = None,
         without: Collection[str] = (),
         options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
@@ -97,7 +98,8 @@ class AccessSource:
         Args:
             paths: As for ``profile_files``.
             format_name: Name of the format; None: detect it from the content.
-            action: The event of the block layer that counts as an access.
+            action: The event of the block layer that counts as an access; None: Q, or C if the trace has only
+                completions.
             disk: Read only this disk.
             without: Omit these disks; see ``omitted_disks``.
             options: What the user specifies about the files.
@@ -123,7 +125,7 @@ class AccessSource:
         recording = _only_recording(self._paths)
         with ExitStack() as stack:
             streams = [stack.enter_context(TraceStream(f)) for f in recording.files]
-            reader = _reader_of(streams, self._format_name, self._action, self._options)
+            reader, counted = _reader_of(recording, streams, self._format_name, self._action, self._options)
             self.clock_ns = reader.common_clock_ns(reader.clock_ns(stream) for stream in streams)
             seen: set[str] = set()
             levels: set[tuple[str, str]] = set()
@@ -131,6 +133,7 @@ class AccessSource:
             lost = 0
             about: Counter[str] = Counter()
             for batch in reader.read_together(streams):
+                counted.check(batch.events, streams[0].name)
                 names = batch.disks if reader.names_disks else (recording.name,) * len(batch.disks)
                 batch = self._selected(replace(batch, disks=names))
                 seen.update(batch.disks[d] for d in np.unique(batch.disk))
@@ -145,7 +148,7 @@ class AccessSource:
             lost += its.lost
             self.losses_known = its.losses_known
             self.lacks = lacks_of(reader, reader.lacks, losses_known=its.losses_known, lost=lost)
-            self.notes = its.notes
+            self.notes = tuple(filter(None, (counted.note(), *its.notes)))
             if its.lost:
                 yield replace(_of(batch, np.zeros(len(batch.disks), bool)), skipped={}, events={}, lost=its.lost)
 
@@ -178,17 +181,24 @@ def _only_recording(paths: Sequence[Path]) -> Recording:
 
 
 def _reader_of(
-    streams: Sequence[TraceStream], format_name: str | None, action: Action, options: ReadOptions
-) -> StreamReader:
+    recording: Recording,
+    streams: Sequence[TraceStream],
+    format_name: str | None,
+    action: Action | None,
+    options: ReadOptions,
+) -> tuple[StreamReader, CountedAction]:
     format_name = options.format_with(format_name)
     if format_name is None:
         format_name = formats.format_of(next((s for s in streams if s.head()), streams[0]))
-    reader = next((r for r in formats.readers(action, options) if r.name == format_name), None)
+    counted = CountedAction.of_request(action).decided(
+        format_name, options, [[(file,) for file in recording.files]], [streams]
+    )
+    reader = next((r for r in formats.readers(counted.action, options) if r.name == format_name), None)
     if reader is None:
         raise InputError(
             f"{format_name} contains no single accesses", where=streams[0].name, remedy="give a trace of accesses"
         )
-    return reader
+    return reader, counted
 
 
 def _refuse_two_levels(seen: set[str], levels: set[tuple[str, str]], where: str) -> None:

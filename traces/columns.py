@@ -143,6 +143,11 @@ class Accesses:
         return cls(empty, empty.astype(np.uint8), empty, empty, empty.astype(np.int32), empty)
 
 
+def unknown_outstanding(n: int) -> NDArray[np.int32]:
+    """Return the outstanding accesses at ``n`` accesses that have latencies, but no times."""
+    return np.full(n, UNKNOWN_LATENCY, np.int32)
+
+
 def n_blocks(nbytes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return how many 512-byte blocks accesses of ``nbytes`` touch."""
     return (nbytes + 511) >> 9

@@ -16,6 +16,7 @@ from cephfit.core.protocols import NullProgress, Progress
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
 from cephfit.core.values.profile import Profile
 from cephfit.traces import formats
+from cephfit.traces.counted_action import CountedAction
 from cephfit.traces.counting.disk_aggregate import DiskAggregate
 from cephfit.traces.description.describe import counted_disks, profile_of
 from cephfit.traces.description.disk_description import too_many_disks
@@ -93,7 +94,7 @@ def profile_files(
     paths: Sequence[Path],
     *,
     format_name: str | None = None,
-    action: Action = Action.QUEUE,
+    action: Action | None = None,
     name: str | None = None,
     disks: Sequence[str] = (),
     parts: bool = False,
@@ -109,7 +110,8 @@ def profile_files(
     Args:
         paths: Files, folders of blktrace files, URLs, or ``-`` for standard input.
         format_name: A name of ``formats.titles``; None: detect the format from the content.
-        action: The event of the block layer that counts as an access.
+        action: The event of the block layer that counts as an access; None: Q, or C if the trace has only
+            completions.
         name: Name of the profile; None: derive it from the first file.
         disks: Count only these disks; empty: all, but never both a disk and the disk below it.
         parts: The files are consecutive parts of one trace, in this order. Otherwise they are simultaneous
@@ -129,7 +131,15 @@ def profile_files(
     """
     options = options or ReadOptions()
     request = _Request(
-        format_name, action, name, tuple(disks), parts, full, threshold, options, with_demands=demands
+        format_name,
+        CountedAction.of_request(action),
+        name,
+        tuple(disks),
+        parts,
+        full,
+        threshold,
+        options,
+        with_demands=demands,
     )
     return _profiles(paths, request, scheduler, progress or NullProgress())[0]
 
@@ -138,7 +148,7 @@ def profiles_by_disk(
     paths: Sequence[Path],
     *,
     format_name: str | None = None,
-    action: Action = Action.QUEUE,
+    action: Action | None = None,
     disks: Sequence[str] = (),
     parts: bool = False,
     full: bool = False,
@@ -153,7 +163,7 @@ def profiles_by_disk(
     options = options or ReadOptions()
     request = _Request(
         format_name,
-        action,
+        CountedAction.of_request(action),
         None,
         tuple(disks),
         parts,
@@ -178,7 +188,7 @@ class _Request:
     """
 
     format_name: str | None
-    action: Action
+    counted: CountedAction
     name: str | None
     disks: tuple[str, ...]
     parts: bool
@@ -232,8 +242,13 @@ def _read(
             return vscsi_histogram.profiles_of_histograms(
                 all_files, name=name, disks=request.disks, each=request.each, threshold=request.threshold
             )
-        request = replace(request, name=name, full=request.threshold != RANDOM_THRESHOLD_LBN or request.full)
-        reader = next(r for r in formats.readers(request.action, request.options) if r.name == format_name)
+        request = replace(
+            request,
+            counted=request.counted.decided(format_name, request.options, rows, opened),
+            name=name,
+            full=request.threshold != RANDOM_THRESHOLD_LBN or request.full,
+        )
+        reader = next(r for r in formats.readers(request.counted.action, request.options) if r.name == format_name)
         apart = [(part,) for parts in recorded for part in parts]
         if isinstance(reader, ParquetReader) and len(apart) > len(recorded):
             return _read(apart, request, scheduler, progress)
@@ -271,7 +286,7 @@ def _share(
     return Share(
         tuple(tuple(map(_absolute, row)) for row in rows),
         reader.name,
-        request.action,
+        request.counted.action,
         request.options,
         request.threshold if full else None,
         described,
@@ -352,12 +367,14 @@ def _from_accesses(
             notes[note_of_steps(steps, clocks_checked=clocks_checked)] = None
     if total.lost:
         notes[f"the tracer lost {total.lost} events: all counts are too low"] = None
-    keep_upper = request.action is Action.QUEUE
+    request.counted.check(total.events, sources[0]["files"][0])
+    keep_upper = request.counted.action is Action.QUEUE
     profile = partial(
         profile_of,
         total,
         name=request.name or "",
-        action=request.action.value if isinstance(reader, BLOCK_LAYER) else "",
+        action=request.counted.action.value if isinstance(reader, BLOCK_LAYER) else "",
+        why_action=request.counted.why,
         sources=sources,
         duration_ns=duration_ns(spans, one_after_the_other=request.parts),
         keep_upper=keep_upper,

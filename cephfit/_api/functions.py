@@ -71,7 +71,7 @@ def profile_trace(
     *,
     name: str | None = None,
     format: str | None = None,
-    action: str = "Q",
+    action: str | None = None,
     disks: Sequence[str] = (),
     parts: bool = False,
     describe: str = "fast",
@@ -93,7 +93,8 @@ def profile_trace(
             several recordings of different disks.
         name: of the profile; None: from the first file.
         format: of the trace, such as ``blktrace``; None: detected from the content.
-        action: block-layer event that counts as an access: ``Q`` (queued) or ``D`` (issued to the disk).
+        action: block-layer event that counts as an access: ``Q`` (queued), ``D`` (issued to the disk) or ``C``
+            (completed); None: Q, or C for a trace of completions only.
         disks: count only these; empty: all.
         parts: the files are consecutive parts of one trace, in this order.
         describe: ``fast``, or ``full`` for behaviour over time and over the disk.
@@ -118,7 +119,8 @@ def profile_trace(
     from cephfit.traces.readers.block_events.block_layer import Action
 
     _one_of(describe, ("fast", "full"), "describe")
-    _one_of(action, [a.value for a in Action], "action")
+    if action is not None:
+        _one_of(action, [a.value for a in Action], "action")
     if assume_op is not None:
         _one_of(assume_op, [op.value for op in Op], "assume_op")
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
@@ -128,7 +130,7 @@ def profile_trace(
         return profile_files(
             files,
             format_name=format,
-            action=Action(action),
+            action=Action(action) if action else None,
             name=name,
             disks=tuple(disks),
             parts=parts,

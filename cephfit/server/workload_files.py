@@ -33,7 +33,7 @@ def read_workload(folder: Path, options: Mapping[str, str]) -> Profile:
         files,
         name=given["name"],
         format=given["format"],
-        action=given["action"] or "Q",
+        action=given["action"],
         parts=given["parts"] is not None,
         describe=given["describe"] or "fast",
         assume_op=given["assume_op"],

@@ -1,5 +1,6 @@
 """Traces of completions: blkparse with C events only, perf-tools' iosnoop, DiskSim's validation format."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ from cephfit.cli.trace.trace_commands import command as trace_command
 from cephfit.core.errors import InputError
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces import formats
+from cephfit.traces.demands.demand_counts import DemandCounting
 from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_events.block_layer import Action
 
 IOSNOOP = """\
@@ -61,12 +64,8 @@ def test_completions_count_as_accesses_at_their_times(tmp_path: Path, name: str)
     assert found.latency_ns is None
 
 
-def test_a_trace_of_completions_names_the_option_that_counts_them(tmp_path: Path) -> None:
-    content = only_completions()["blkparse"]
-    with pytest.raises(InputError) as caught:
-        profiled(tmp_path, content)
-    assert "use --action C" in caught.value.remedy
-    found = profiled(tmp_path, content, action=Action.COMPLETE)
+def test_a_trace_of_completions_states_that_it_has_no_latencies(tmp_path: Path) -> None:
+    found = profiled(tmp_path, only_completions()["blkparse"], action=Action.COMPLETE)
     assert any(lack.startswith("latency and issue") for lack in found.description["lacks"])
 
 
@@ -108,6 +107,41 @@ def test_iosnoop_without_times_has_latencies_and_says_what_it_lacks(tmp_path: Pa
     assert sum(found.description["histograms"]["latency_us"]["all"]["counts"]) == 2
     assert "iops" not in found.description
     assert found.description["lacks"][0].startswith("time: no rates")
+
+
+def peak_nbytes(tmp_path: Path, head: str, line: str, n: int, options: ReadOptions) -> int:
+    """Return the peak of memory while ``n`` lines are read and their demands counted."""
+    path = tmp_path / "trace"
+    path.write_text(head + "".join(line.format(lbn=8 * (i % 9973)) for i in range(n)))
+    reader = next(r for r in formats.readers(options=options) if r.name == (options.format_name or "iosnoop"))
+    tracemalloc.start()
+    counting, n_read = DemandCounting(), 0
+    for batch in reader.batches(path):
+        counting.add(batch)
+        n_read += len(batch)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert n_read == n
+    return peak
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "options"),
+    [
+        (
+            "COMM PID TYPE DEV BLOCK BYTES LATms\n",
+            "supervise-of-a-long-name 1809 W 202,1 {lbn} 4096 10.84\n",
+            ReadOptions(),
+        ),
+        ("", "{lbn},4096,R,10.84\n", ReadOptions(columns="offset:lbn,length:bytes,op,latency:ms")),
+    ],
+)
+def test_latencies_without_times_take_memory_that_does_not_grow(
+    tmp_path: Path, head: str, line: str, options: ReadOptions
+) -> None:
+    peak_nbytes(tmp_path, head, line, 100, options)  # loads the loops
+    few, many = (peak_nbytes(tmp_path, head, line, n, options) for n in (200_000, 600_000))
+    assert many < few + (4 << 20)  # 400,000 accesses that wait would take 16 MB
 
 
 def test_iosnoop_of_another_run_below_the_first_is_refused(tmp_path: Path) -> None:

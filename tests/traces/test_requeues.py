@@ -14,8 +14,13 @@ from cephfit.traces.readers.block_events.block_layer import Action
 
 R = 6
 MS = 1_000_000
-LETTERS = {made.D: "D", made.C: "C", R: "R"}
-TRACEPOINTS = {made.D: "block_rq_issue", made.C: "block_rq_complete", R: "block_rq_requeue"}
+LETTERS = {made.Q: "Q", made.D: "D", made.C: "C", R: "R"}
+TRACEPOINTS = {
+    made.Q: "block_bio_queue",
+    made.D: "block_rq_issue",
+    made.C: "block_rq_complete",
+    R: "block_rq_requeue",
+}
 
 
 def given_back(n: int, *, gap: int = 10) -> list[Event]:

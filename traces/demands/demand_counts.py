@@ -208,6 +208,8 @@ class DemandCounting:
         flushes = batch.flushes
         time_ns, op, lbn, nbytes, disk = batch.time_ns, batch.op, batch.lbn, batch.nbytes, batch.disk
         latency_ns, flags = batch.latency_ns, batch.flags
+        if batch.outstanding is not None and not (batch.outstanding >= 0).any():
+            latency_ns = None  # latencies without times: no time passes in which the accesses would be divided
         if flushes is not None and len(flushes.at):
             at, no_lbn = flushes.at, np.zeros(len(flushes.at), np.int64)
             if latency_ns is None:

@@ -34,6 +34,7 @@ def profile_of(
     *,
     name: str,
     action: str,
+    why_action: str = "",
     sources: Sequence[Mapping[str, Any]],
     duration_ns: int,
     keep_upper: bool = True,
@@ -51,6 +52,7 @@ def profile_of(
         partial: The whole trace.
         name: Name of the profile.
         action: The event that counted as the access; empty where the format has only one.
+        why_action: Reason for an action that the user did not name; empty: none is needed.
         sources: What was read, for the description.
         duration_ns: Duration of the recording.
         keep_upper: Count the upper of two stacked disks; otherwise the lower one.
@@ -72,6 +74,7 @@ def profile_of(
     description: dict[str, Any] = {
         "sources": [dict(s) for s in sources],
         "action": action,
+        **({"why_action": why_action} if why_action else {}),
         "random_threshold_lbn": RANDOM_THRESHOLD_LBN,
         "duration_seconds": duration_ns / NS_PER_S,
         "clock_seconds": clock_ns / NS_PER_S if clock_ns > 1 else None,
@@ -202,7 +205,7 @@ def _lacks(of_format: Sequence[str], tally: Tally, clock_ns: int) -> list[str]:
             lacks.append("latency and outstanding accesses")
         elif tally.n - n_timed > MISSING_LATENCIES * tally.n:
             lacks.append(f"latency: of {tally.n - n_timed} of the {tally.n} accesses")
-        if n_timed and not has_depths(tally, clock_ns):
+        if n_timed and not has_depths(tally, clock_ns) and not any("none outstanding" in words for words in lacks):
             lacks.append("outstanding accesses")
     return lacks
 

@@ -65,6 +65,7 @@ _BEHAVIOUR = {
 }
 _DESCRIPTION: Mapping[str, Any] = {
     "sources": [{}],
+    "why_action": _TEXT,
     "random_threshold_lbn": _COUNT,
     "duration_seconds": _MAYBE_NUMBER,
     "clock_seconds": _MAYBE_NUMBER,

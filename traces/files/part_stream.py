@@ -1,5 +1,6 @@
 """Consecutive trace files as one stream, and a part of a file as a stream."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -88,6 +89,16 @@ class PartStream(TraceStream):
         self._ahead = b""
         if end is not None:
             self._source = self._raw = cast(BinaryIO, _Ended(self._raw, end - begin))
+
+
+class HeadStream(TraceStream):
+    """The first unread bytes of a stream, which stay unread."""
+
+    def __init__(self, stream: TraceStream, head: bytes) -> None:
+        """Make ``head`` readable, under the name of ``stream``."""
+        self.path, self.name, self.offset = stream.path, stream.name, 0
+        self._ahead, self._is_converted = b"", True
+        self._source = self._raw = io.BytesIO(head)
 
 
 class _Ended:

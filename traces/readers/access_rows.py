@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cephfit.core.values.access import AccessBatch
-from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
+from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses, unknown_outstanding
 from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
@@ -99,15 +99,18 @@ def stretches_of(stream: TraceStream, take: Callable[[Rows, bytes], str]) -> Ite
         yield rows.take()
 
 
-def batches_of(stretches: Iterable[Rows], *, timed: bool = False, in_order: bool = True) -> Iterator[AccessBatch]:
+def batches_of(
+    stretches: Iterable[Rows], *, timed: bool = False, in_order: bool = True, has_times: bool = True
+) -> Iterator[AccessBatch]:
     """Convert sections to batches.
 
     Args:
         stretches: the sections, as ``Rows.take`` returns them.
         timed: the rows have latencies, so that accesses in flight can be counted.
+        has_times: the rows have times; if false, the number in flight is unknown.
         in_order: the rows come in order of issue. If false, as in a trace of completions, they are sorted.
     """
-    in_flight = InFlight()
+    in_flight = InFlight() if has_times else None
     held = Accesses.none()
     last: Rows | None = None
     for stretch in stretches:
@@ -128,10 +131,13 @@ def _first_issued(rows: Accesses, n_held: int) -> tuple[Accesses, Accesses]:
     return rows.cut(0, n), rows.cut(n, len(rows))
 
 
-def _batch(rows: Accesses, stretch: Rows, in_flight: InFlight, timed: bool) -> AccessBatch:
+def _batch(rows: Accesses, stretch: Rows, in_flight: InFlight | None, timed: bool) -> AccessBatch:
+    outstanding = None
+    if timed:
+        outstanding = in_flight.count(rows) if in_flight else unknown_outstanding(len(rows))
     return rows.batch(
         tuple(stretch.disks),
-        outstanding=in_flight.count(rows) if timed else None,
+        outstanding=outstanding,
         skipped=stretch.skipped,
         events=stretch.events,
         stacked=tuple(sorted(stretch.stacked)),

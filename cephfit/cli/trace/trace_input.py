@@ -67,7 +67,7 @@ class TraceInput:
 
     Attributes:
         format_name: Name of the format; None: detect it from the content.
-        action: The event of the block layer that counts, ``Q``, ``D`` or ``C``.
+        action: The event of the block layer that counts, ``Q``, ``D`` or ``C``; None: the trace decides.
         options: What the content does not contain.
         describe: ``fast`` or ``full``; None: full, except for a trace of too many disks.
         disks: Count only these disks; empty: all.
@@ -75,7 +75,7 @@ class TraceInput:
     """
 
     format_name: str | None
-    action: str
+    action: str | None
     options: ReadOptions
     describe: str | None = "fast"
     disks: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class TraceInput:
             return profile_files(
                 files,
                 format_name=self.format_name,
-                action=Action(self.action),
+                action=Action(self.action) if self.action else None,
                 disks=self.disks,
                 parts=self.parts,
                 full=None if self.describe is None else self.describe == "full",
@@ -123,7 +123,7 @@ class TraceInput:
             return profiles_by_disk(
                 files,
                 format_name=self.format_name,
-                action=Action(self.action),
+                action=Action(self.action) if self.action else None,
                 disks=self.disks,
                 parts=self.parts,
                 full=self.describe != "fast",
@@ -188,7 +188,7 @@ class TraceInput:
                 f"cat PART... | {click.get_current_context().command_path} - (blktrace: the parts of each CPU "
                 "into a file NAME.blktrace.CPU)",
             )
-        action = Action(self.action)
+        action = Action(self.action) if self.action else None
         others = (
             omitted_disks(
                 files, format_name=self.format_name, action=action, options=self.options, progress=progress
@@ -213,10 +213,8 @@ def trace_options(command: _Command) -> _Command:
         click.option(
             "--action",
             type=click.Choice(["Q", "D", "C"]),
-            default="Q",
-            show_default=True,
             help="For a trace: block-layer event that counts as an access, Q (queued), D (issued to the disk) "
-            "or C (completed).",
+            "or C (completed).  [default: Q; C for a trace of completions only]",
         ),
         click.option(
             "--format",
@@ -232,7 +230,7 @@ def trace_options(command: _Command) -> _Command:
     def with_trace(
         *,
         format_name: str | None,
-        action: str,
+        action: str | None,
         assume_op: str | None,
         columns: str | None,
         blkparse_format: str | None,

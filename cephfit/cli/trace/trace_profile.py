@@ -30,10 +30,8 @@ from cephfit.traces.read_options import parts_hint, read_options
 @click.option(
     "--action",
     type=click.Choice(["Q", "D", "C"]),
-    default="Q",
-    show_default=True,
     help="Block-layer event that counts as an access: Q (queued), D (issued to the disk) or C "
-    "(completed: for a trace without Q and D; no latencies).",
+    "(completed: no latencies).  [default: Q; C for a trace of completions only]",
 )
 @reading_options
 @disks_option
@@ -76,7 +74,7 @@ from cephfit.traces.read_options import parts_hint, read_options
 def command(
     files: tuple[Path, ...],
     format_name: str | None,
-    action: str,
+    action: str | None,
     assume_op: str | None,
     columns: str | None,
     blkparse_format: str | None,
@@ -118,7 +116,7 @@ def command(
         found = profile_files(
             files,
             format_name=format_name,
-            action=Action(action),
+            action=Action(action) if action else None,
             name=name,
             disks=disks,
             parts=parts,

@@ -84,6 +84,8 @@ def _print_counted(about: Mapping[str, Any]) -> None:
     """Print which action of the block layer and which disks were counted."""
     action, disks = about.get("action"), about.get("disks")
     parts = [f"action {_ACTIONS[action]}"] if isinstance(action, str) and action in _ACTIONS else []
+    if parts and (why := about.get("why_action")):
+        parts[0] += f": {why}"
     if isinstance(disks, Mapping) and disks:
         more = about.get("n_disks")
         n = more if isinstance(more, int) else len(disks)

@@ -47,7 +47,8 @@ class AccessBatch:
         disk: int32, index into ``disks``.
         disks: names of the disks; a reader appends names and never renumbers.
         latency_ns: int64 or None; UNKNOWN where a single access has none.
-        outstanding: int32 or None: accesses of the disk in flight when this one was issued.
+        outstanding: int32 or None: accesses of the disk in flight when this one was issued; UNKNOWN where a
+            single access has none, or the accesses have latencies but no times.
         skipped: number of records without an access in this part of the file, by reason.
         events: number of other records in this part of the file, by name, such as events of other actions.
         stacked: (upper, lower) names of disks where the upper one forwards its accesses to the lower one, as far

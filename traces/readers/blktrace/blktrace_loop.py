@@ -208,7 +208,7 @@ def follow_records(
                 latest = max(latest, when)
                 at += size + pdu_nbytes
                 continue
-            is_completion = what == _COMPLETE and counted_action != _COMPLETE
+            is_completion = what == _COMPLETE
             if word(block, at + device_at, big) != device:
                 device = word(block, at + device_at, big)
                 disk, first_number = _number_of(device, devices), row_of(device, found.numbered) * MAX_CPUS
@@ -242,7 +242,7 @@ def follow_records(
                     if what == counted_action:
                         note_skipped(category, length, skipped)
                 else:
-                    if is_completion and not seen:
+                    if is_completion and not seen and counted_action != _COMPLETE:
                         numbers[SEEN_AT] = numbers[N_RELEASED] + n
                         why = FULL
                         break

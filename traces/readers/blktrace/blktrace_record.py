@@ -4,6 +4,8 @@ Layout: ``struct blk_io_trace`` and ``struct blk_io_trace2`` of the kernel's inc
 ``pdu_len`` bytes of payload follow a record, so records have no fixed length.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from cephfit.core.errors import InputError
@@ -69,3 +71,18 @@ def layout_of(head: bytes, *, where: str = "") -> Layout | None:
                 pdu_len=at["pdu_len"],
             )
     return None
+
+
+def whole_records(head: bytes) -> int:
+    """Return the number of bytes of the whole records, with their payloads, at the beginning of a file."""
+    layout, at = layout_of(head), 0
+    if layout is None:
+        return 0
+    order: Literal["big", "little"] = "big" if layout.big_endian else "little"
+    while at + layout.nbytes <= len(head):
+        payload = at + layout.pdu_len
+        end = at + layout.nbytes + int.from_bytes(head[payload : payload + 2], order)
+        if end > len(head):
+            break
+        at = end
+    return at

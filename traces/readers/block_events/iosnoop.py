@@ -7,6 +7,7 @@ letters of blkparse.
 
 import re
 from collections.abc import Iterator
+from itertools import chain, islice
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_MS, NS_PER_S
@@ -49,9 +50,14 @@ class IosnoopReader(StreamReader):
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         lines = _Lines()
-        for batch in batches_of(stretches_of(stream, lines.take), timed=True, in_order=False):
-            self.lacks = lines.lacks
-            yield batch
+        stretches = stretches_of(stream, lines.take)
+        first = list(islice(stretches, 1))  # has the header
+        self.lacks = lines.lacks
+        rows = chain(first, stretches)
+        if lines.has_times:
+            yield from batches_of(rows, timed=True, in_order=False)
+        else:
+            yield from batches_of(rows, timed=True, has_times=False)
 
 
 class _Lines:
@@ -65,6 +71,11 @@ class _Lines:
         self.lacks: tuple[str, ...] = ()
         self._times: tuple[str, ...] = ()
         self._has_header = False
+
+    @property
+    def has_times(self) -> bool:
+        """Return whether the header names a time."""
+        return bool(self._times)
 
     def take(self, rows: Rows, line: bytes) -> str:
         """Add the access of a line, as ``stretches_of`` expects."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
+from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses, unknown_outstanding
 from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import HEAD_NBYTES, TextBlock, TraceStream, bad_line, impossible_numbers
 from cephfit.traces.lines import plain_lines
@@ -205,7 +205,7 @@ class DelimitedReader(PartReader):
             outstanding = None
             if self.timed:
                 has_times = self.layout.constants.time_ns is None
-                outstanding = in_flight.count(rows) if has_times else np.zeros(len(rows), np.int32)
+                outstanding = in_flight.count(rows) if has_times else unknown_outstanding(len(rows))
             yield rows.batch(names, outstanding=outstanding, skipped=skipped)
 
 
