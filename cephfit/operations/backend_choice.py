@@ -19,7 +19,7 @@ def backend_target(text: str, *, for_change: bool) -> Target:
     from platformdirs import user_state_path
 
     from cephfit.lab.cluster import Lab
-    from cephfit.lab.devices.node_devices import NodeDevices
+    from cephfit.lab.devices.nbd_devices import NbdDevices
     from cephfit.lab.machine import require_root
     from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
     from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
@@ -42,5 +42,5 @@ def backend_target(text: str, *, for_change: bool) -> Target:
     place.folder.mkdir(parents=True, exist_ok=True)
     at = place.address.partition(":")[2]
     if kind == ISCSI:
-        return IscsiTarget(text, parse_iscsi(at), place, NodeDevices(), for_change=for_change)
-    return NfsTarget(text, parse_nfs(at), place, NodeDevices(), for_change=for_change)
+        return IscsiTarget(text, parse_iscsi(at), place, NbdDevices(), for_change=for_change)
+    return NfsTarget(text, parse_nfs(at), place, NbdDevices(), for_change=for_change)

@@ -1,7 +1,8 @@
 """A storage server of another protocol than Ceph's as a target.
 
-The client is a block driver of QEMU, exported as a block device of this machine, as the lab does for RBD. So the
-same engines and workloads run on all of them, and each client has its own connection, device and I/O counters.
+The client is a program that serves the volume by NBD, such as a block driver of QEMU. It is attached as a block
+device of this machine. So the same engines and workloads run on all of them, and each client has its own connection,
+device and I/O counters.
 """
 
 import os
@@ -24,12 +25,10 @@ from cephfit.core.target_lock import TargetLock
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.measure.counters.block_device import flush_buffers
 from cephfit.targets.abilities import JudgesConfigurations, MayKeepCaches
-from cephfit.targets.backends.storage_server import ExportsNodes, ServerPlace
+from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace
 from cephfit.targets.local import DiskQueues
 from cephfit.targets.volume_content import fill_with_random
 
-NODE = "image"
-"""Name of the block node that is exported."""
 _FILLED = "filled"
 
 
@@ -54,7 +53,7 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
     client_side: str
     """The client, for messages and facts."""
 
-    def __init__(self, name: str, place: ServerPlace, devices: ExportsNodes, *, for_change: bool = True) -> None:
+    def __init__(self, name: str, place: ServerPlace, devices: ExportsVolumes, *, for_change: bool = True) -> None:
         self.name = name
         self._storage = place.address
         self._server = place.server
@@ -76,8 +75,8 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
         return wanted
 
     @abstractmethod
-    def _nodes(self, index: int, nbytes: int, options: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Return QEMU's block nodes of a client's volume."""
+    def _nbd_server(self, index: int, nbytes: int, options: Mapping[str, str]) -> NbdServer:
+        """Return what serves a client's volume."""
 
     @abstractmethod
     def _volume(self, index: int, nbytes: int) -> str:
@@ -196,14 +195,14 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
             self._devices.detach(client.name, folder=self._folder)
         clients = []
         for index in range(n_clients):
-            name, nodes = f"c{index}", self._nodes(index, nbytes, options)
-            device = self._attach_nodes(name, nodes)
+            name = f"c{index}"
+            device = self._attach_server(name, self._nbd_server(index, nbytes, options))
             clients.append(Client(name, {"filename": str(device)}, nbytes, device))
         self._clients = tuple(clients)
 
-    def _attach_nodes(self, name: str, nodes: list[dict[str, Any]]) -> Path:
+    def _attach_server(self, name: str, server: NbdServer) -> Path:
         return self._devices.attach(
-            name, nodes, storage=self._storage, folder=self._folder, enter=self._server.enter
+            name, server, storage=self._storage, folder=self._folder, enter=self._server.enter
         )
 
     def _detach(self) -> None:

@@ -8,7 +8,7 @@ from cephfit.lab import processes
 from cephfit.lab.backends.lab_backend import SERVERS
 from cephfit.lab.backends.lab_server import LabServer
 from cephfit.lab.backends.server_network import ServerNetwork
-from cephfit.lab.devices.node_devices import NodeDevices
+from cephfit.lab.devices.nbd_devices import NbdDevices
 from cephfit.targets.backends.backend_target import BackendTarget
 from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
 from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
@@ -39,7 +39,7 @@ def opener(protocol: str, server: LabServer, folder: Path, *, existing: bool) ->
     def open_target() -> BackendTarget:
         name = f"{protocol}:{at}"
         if protocol == "iscsi":
-            return IscsiTarget(name, parse_iscsi(at), place, NodeDevices())
-        return NfsTarget(name, parse_nfs(at), place, NodeDevices())
+            return IscsiTarget(name, parse_iscsi(at), place, NbdDevices())
+        return NfsTarget(name, parse_nfs(at), place, NbdDevices())
 
     return open_target

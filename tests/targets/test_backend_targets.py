@@ -46,6 +46,9 @@ ASYNC = Configuration(
 VERSION_3 = Configuration("v3", (setting("client_disk", "read_ahead_kb", 64), setting("nfs", "version", 3)))
 
 
+_VERIFIED_WRITES = ("--direct=1", "--ioengine=libaio", "--rw=randwrite", "--iodepth=16", "--verify=crc32c")
+
+
 class _OnServer(TargetContract):
     protocol: str
     existing: bool
@@ -67,6 +70,15 @@ class _OnServer(TargetContract):
             return dict(server.read_back()), exported, _files(server)
 
         return Harness(open_target, self.other, n_clients=2, state=state)
+
+    @pytest.mark.fio
+    @pytest.mark.parametrize("size", ["12k", "64k", "1M"])
+    def test_concurrent_writes_are_read_back_as_they_were_written(self, target: Any, size: str) -> None:
+        target.apply(DEFAULT, n_clients=1, volume_nbytes=VOLUME_NBYTES, fill=False)
+        (client,) = target.clients()
+        argv = ["fio", "--name=v", f"--filename={client.device}", f"--bs={size}", "--size=16M", *_VERIFIED_WRITES]
+        written = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert written.returncode == 0, written.stdout + written.stderr
 
 
 def _files(server: Any) -> list[str]:
