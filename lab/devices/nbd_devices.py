@@ -1,8 +1,8 @@
 """Volumes that NBD servers serve, attached by name as block devices of this machine.
 
 nbdfuse starts the server, and shows the volume as a file; a loop device with direct I/O is over the file. The FUSE
-export of qemu-storage-daemon is not used: before QEMU 10.1, a second write overwrites the buffer of a first one that
-its block driver has not sent yet, which destroys data on iSCSI.
+export of qemu-storage-daemon is not used: that of QEMU 7.2 lets a second write overwrite the buffer of a first one
+that its block driver has not sent yet, which destroys data on iSCSI.
 """
 
 import json

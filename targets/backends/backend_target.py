@@ -1,8 +1,8 @@
 """A storage server of another protocol than Ceph's as a target.
 
 The client is a program that serves the volume by NBD, such as a block driver of QEMU. It is attached as a block
-device of this machine. So the same engines and workloads run on all of them, and each client has its own connection,
-device and I/O counters.
+device of this machine. So the same engines and workloads run on all of them, and each client has its own
+connection, device and I/O counters.
 """
 
 import os
@@ -33,10 +33,10 @@ _FILLED = "filled"
 
 
 class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
-    """Base of the targets ``iscsi`` and ``nfs``.
+    """Base of the targets ``iscsi``, ``nfs`` and ``swift``.
 
-    Settings are the scope of the protocol and ``client_disk``. Neither changes how data is laid out, so all
-    configurations share the volumes.
+    Settings are the scope of the protocol and ``client_disk``. Configurations share the volumes, unless their data
+    are laid out otherwise.
 
     Args:
         name: of the target, as ``--target`` takes it.
@@ -83,7 +83,7 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
         """Return the name of a client's volume in the journal."""
 
     @abstractmethod
-    def _require_volumes(self, n_clients: int, nbytes: int) -> None:
+    def _require_volumes(self, n_clients: int, nbytes: int, options: Mapping[str, str]) -> None:
         """Check that the volumes fit and that cephfit may write there; create missing ones."""
 
     @abstractmethod
@@ -120,7 +120,7 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
         if any(key in now and now[key] != text for key, text in options.items()):
             self._detach()  # options of a server apply to new connections
             self._server.configure({key: text for key, text in options.items() if key in now})
-        self._require_volumes(n_clients, volume_nbytes)
+        self._require_volumes(n_clients, volume_nbytes, options)
         self._attach(n_clients, volume_nbytes, options)
         if fill:
             self._fill(volume_nbytes)

@@ -137,7 +137,7 @@ class IscsiTarget(BackendTarget):
     def _volume(self, index: int, nbytes: int) -> str:
         return f"{index * nbytes}+{nbytes}"
 
-    def _require_volumes(self, n_clients: int, nbytes: int) -> None:
+    def _require_volumes(self, n_clients: int, nbytes: int, options: Mapping[str, str]) -> None:
         known = self._journal.get(_UNIT, str(self._address))
         needed = n_clients * nbytes
         if known is not None and int(known.was) >= needed:

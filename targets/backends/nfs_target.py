@@ -96,7 +96,7 @@ class NfsTarget(BackendTarget):
     def _volume(self, index: int, nbytes: int) -> str:
         return f"cephfit-{self._tag}-c{index}-{nbytes}.img"
 
-    def _require_volumes(self, n_clients: int, nbytes: int) -> None:
+    def _require_volumes(self, n_clients: int, nbytes: int, options: Mapping[str, str]) -> None:
         volumes = [self._volume(index, nbytes) for index in range(n_clients)]
         new = [volume for volume in volumes if self._journal.get(_CREATED, volume) is None]
         if not new:
