@@ -25,7 +25,8 @@ class SwiftServer(LabServer):
     """Proxy, account, container and object server, memcached for tokens, and XFS on the disk.
 
     Each number of copies has a storage policy. All copies are on the one disk, in a folder each: a write of N
-    copies costs the disk N writes. A write is on the disk when it returns: the object server flushes file and folder.
+    copies costs the disk N writes. A write is on the disk when it returns: the object server flushes file and
+    folder.
     """
 
     protocol = SWIFT

@@ -1,4 +1,4 @@
-"""iSCSI, NFS and Swift targets pass the contract suite on real servers; the rest tests what is specific to them."""
+"""iSCSI, NFS and Swift targets pass the contract suite on real servers; other tests are on one protocol."""
 
 import hashlib
 import subprocess
