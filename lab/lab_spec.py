@@ -73,8 +73,8 @@ def _default_options() -> dict[str, dict[str, str]]:
     }
 
 
-BACKENDS = ("iscsi", "nfs", "local")
-"""What a lab may have next to Ceph, each on a separate disk: iSCSI server, NFS server, the disk alone."""
+BACKENDS = ("iscsi", "nfs", "swift", "local")
+"""What a lab may have next to Ceph, each on a separate disk: iSCSI server, NFS server, Swift, the disk alone."""
 BACKEND_CLASS = "hdd"
 """Device class whose limits the disks of back ends have: that of the lab's first pool."""
 

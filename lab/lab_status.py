@@ -40,7 +40,7 @@ class BackendState:
     """The current state of a back end.
 
     Attributes:
-        name: ``iscsi``, ``nfs`` or ``local``.
+        name: ``iscsi``, ``nfs``, ``swift`` or ``local``.
         target: as ``--target`` takes it.
         device: its disk.
         limits: current limits; None if the disk is not throttled.

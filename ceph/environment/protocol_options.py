@@ -1,4 +1,4 @@
-"""The options of storage protocols (scopes ``iscsi`` and ``nfs`` of the partition ``greater``)."""
+"""The options of storage protocols (scopes ``iscsi``, ``nfs`` and ``swift`` of the partition ``greater``)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from cephfit.core.values.configuration import Value, as_yaml
 
 ISCSI = "iscsi"
 NFS = "nfs"
+SWIFT = "swift"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,10 @@ PROTOCOL_OPTIONS: Mapping[str, Mapping[str, ProtocolOption]] = {
         "sync": ProtocolOption("true", _BOOLEAN, is_of_server=True),
         "rsize": ProtocolOption("1048576", is_size=True, least=1024, is_of_server=True),
         "wsize": ProtocolOption("1048576", is_size=True, least=1024, is_of_server=True),
+    },
+    SWIFT: {
+        "segment_size": ProtocolOption("524288", is_size=True, least=4096),
+        "replicas": ProtocolOption("1", ("1", "2", "3")),
     },
 }
 """Scope to key to option. The iSCSI defaults are those of tgt 1.0.85 (RFC 7143 names the same), except for

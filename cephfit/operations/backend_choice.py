@@ -1,8 +1,8 @@
-"""Open a target of iSCSI or NFS: `iscsi://HOST/IQN/LUN`, `nfs://HOST/EXPORT`, `iscsi:lab`, `nfs:lab:NAME`."""
+"""Open a target of iSCSI, NFS or Swift, such as `iscsi://HOST/IQN/LUN`, `nfs://HOST/EXPORT`, `swift:lab:NAME`."""
 
 import hashlib
 
-from cephfit.ceph.environment.protocol_options import ISCSI, PROTOCOL_OPTIONS
+from cephfit.ceph.environment.protocol_options import ISCSI, NFS, PROTOCOL_OPTIONS, SWIFT
 from cephfit.core.protocols import Target
 
 BACKENDS = tuple(PROTOCOL_OPTIONS)
@@ -18,12 +18,17 @@ def backend_target(text: str, *, for_change: bool) -> Target:
     """
     from platformdirs import user_state_path
 
+    from cephfit.lab.backends.swift_server import SwiftServer
     from cephfit.lab.cluster import Lab
-    from cephfit.lab.devices.node_devices import NodeDevices
+    from cephfit.lab.devices.nbd_devices import NbdDevices
     from cephfit.lab.machine import require_root
     from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
     from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
     from cephfit.targets.backends.storage_server import ExistingServer, ServerPlace
+    from cephfit.targets.backends.swift_account import key_from_environment, parse_swift
+    from cephfit.targets.backends.swift_target import SwiftTarget
+
+    parse = {ISCSI: parse_iscsi, NFS: parse_nfs, SWIFT: parse_swift}
 
     kind, _, which = text.partition(":")
     word, _, lab = which.partition(":")
@@ -36,11 +41,14 @@ def backend_target(text: str, *, for_change: bool) -> Target:
             server.address, server, folder, opened.folder / "target" / "lock", f"lab:{opened.name}"
         )
     else:
-        address = str(parse_iscsi(which) if kind == ISCSI else parse_nfs(which))
+        address = str(parse[kind](which))
         folder = user_state_path("cephfit") / kind / hashlib.sha256(address.encode()).hexdigest()[:16]
         place = ServerPlace(address, ExistingServer(kind), folder, folder / "lock", text)
     place.folder.mkdir(parents=True, exist_ok=True)
     at = place.address.partition(":")[2]
     if kind == ISCSI:
-        return IscsiTarget(text, parse_iscsi(at), place, NodeDevices(), for_change=for_change)
-    return NfsTarget(text, parse_nfs(at), place, NodeDevices(), for_change=for_change)
+        return IscsiTarget(text, parse_iscsi(at), place, NbdDevices(), for_change=for_change)
+    if kind == NFS:
+        return NfsTarget(text, parse_nfs(at), place, NbdDevices(), for_change=for_change)
+    key = place.server.key if isinstance(place.server, SwiftServer) else key_from_environment()
+    return SwiftTarget(text, parse_swift(at), key, place, NbdDevices(), for_change=for_change)

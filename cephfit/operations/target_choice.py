@@ -1,5 +1,5 @@
 """Open a target by its name: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `iscsi:...`, `nfs:...`,
-`openstack:CLOUD`."""
+`swift:...`, `openstack:CLOUD`."""
 
 import os
 from collections.abc import Callable
@@ -37,7 +37,8 @@ def open_target(
             ``,settings=store|conf|injectargs`` and those of ``ceph`` with ``,osd_conf=/path``; ``sim``,
             ``sim:noise=0.05,...``,
             ``local:/path/of/file``, ``iscsi://HOST:PORT/IQN/LUN``, ``nfs://HOST/EXPORT``, ``iscsi:lab`` or
-            ``nfs:lab:NAME`` (the server of a lab), ``openstack:CLOUD,flavor=NAME,volume_type=NAME,...``.
+            ``nfs:lab:NAME`` (the server of a lab), ``swift://ACCOUNT:USER@HOST:PORT/CONTAINER``, ``swift:lab``,
+            ``openstack:CLOUD,flavor=NAME,volume_type=NAME,...``.
         for_change: whether the caller will apply configurations or reset; takes the target's lock.
         progress: shows long operations.
         ioengine: fio's engine, if fio will run: ``rbd`` opens images itself, all others need block devices.
@@ -101,7 +102,8 @@ def open_target(
     raise InputError(
         f"there is no target {text!r}",
         remedy="targets are lab, lab:NAME, lab:/its/folder, ceph, ceph:NAME, sim, local:/path/of/file, "
-        "iscsi://HOST/IQN/LUN, nfs://HOST/EXPORT, iscsi:lab, nfs:lab, openstack:CLOUD",
+        "iscsi://HOST/IQN/LUN, nfs://HOST/EXPORT, iscsi:lab, nfs:lab, "
+        "swift://ACCOUNT:USER@HOST:PORT/CONTAINER, swift:lab, openstack:CLOUD",
     )
 
 

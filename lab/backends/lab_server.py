@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS
-from cephfit.core.errors import CephfitError, LackingError
+from cephfit.core.errors import CephfitError, HostError, LackingError
 from cephfit.lab.backends.server_network import ServerNetwork
+from cephfit.lab.devices.disks import device_number
 from cephfit.lab.machine import find_program, run
 from cephfit.targets.backends.storage_server import StorageServer
 
@@ -99,6 +100,20 @@ class LabServer(StorageServer, ABC):
 
     def facts(self) -> Mapping[str, Any]:
         return {**self._facts, "server": {"version": self._version(), "options": dict(self.read_back())}}
+
+    def _mount(self, mkfs: Sequence[str], options: str, place: Path) -> None:
+        """Mount the disk where only the servers see it; create a file system on an empty one."""
+        device = str(self._device())
+        try:
+            run(["blkid", "--probe", device])
+        except HostError:
+            run([*mkfs, device])
+        self._network.call(["mount", "-o", options, device, str(place)])
+
+    def _mount_options(self) -> tuple[str, ...] | None:
+        """Return the options of the disk's mounted file system; None if it is not mounted."""
+        number = device_number(self._device())
+        return next((mount.options for mount in self._network.mounts() if mount.device == number), None)
 
     def _discard(self) -> None:
         run(["blkdiscard", "--force", str(self._device())])

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from cephfit.ceph.environment.protocol_options import NFS
-from cephfit.core.errors import HostError
 from cephfit.lab.backends.lab_server import LabServer, why_not_answering
 from cephfit.lab.bootstrap import render
-from cephfit.lab.devices.disks import device_number
 from cephfit.lab.machine import run
 from cephfit.targets.backends.nfs_files import NfsFiles
 
 _HOST = "127.0.0.1"
 _EXPORT = "/cephfit"
+_MKFS = ("mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1,nodiscard")
 _MODULE = "/usr/lib/*/ganesha/libfsalvfs.so"
 
 
@@ -50,17 +49,9 @@ class NfsServer(LabServer):
     def start(self) -> None:
         self._mounted_at.mkdir(parents=True, exist_ok=True)
         if self._mount_options() is None:
-            self._mount()
+            self._mount(_MKFS, "sync,noatime", self._mounted_at)
         self._network.start("rpcbind", ["rpcbind", "-f"])
         self._serve(self._transfer_sizes() or self.defaults())
-
-    def _mount(self) -> None:
-        device = str(self._device())
-        try:
-            run(["blkid", "--probe", device])
-        except HostError:
-            run(["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1,nodiscard", device])
-        self._network.call(["mount", "-o", "sync,noatime", device, str(self._mounted_at)])
 
     def _serve(self, sizes: Mapping[str, str]) -> None:
         """Start Ganesha unless it runs."""
@@ -82,11 +73,6 @@ class NfsServer(LabServer):
     @property
     def _files(self) -> NfsFiles:
         return NfsFiles(_HOST, _EXPORT, enter=self._network.enter_network())
-
-    def _mount_options(self) -> tuple[str, ...] | None:
-        """Return the options of the mounted file system; None if it is not mounted."""
-        number = device_number(self._device())
-        return next((mount.options for mount in self._network.mounts() if mount.device == number), None)
 
     def _transfer_sizes(self) -> dict[str, str] | None:
         """Return the sizes in the configuration file; None before the first start."""

@@ -104,7 +104,7 @@ class ServerNetwork:
                 # The mount namespace is created together with the network's, and made private before exec.
                 if pid and Path(f"/proc/{pid}/ns/net").readlink() != ours and self._is_sleeping(pid):
                     return
-            if pid is None or time.monotonic() > until:
+            if time.monotonic() > until:  # during exec(2), a living process has neither arguments nor environment
                 raise HostError(
                     "this kernel provides no separate network and mount namespace (unshare --net --mount)",
                     where="kernel",

@@ -22,6 +22,16 @@ NODE = "image"
 """Name of the node that is exported."""
 
 
+def require_fuse(what: str) -> None:
+    """Check that the kernel has FUSE. Raises ``HostError``, which names what would be attached."""
+    if not Path("/dev/fuse").exists():
+        raise HostError(
+            f"this kernel cannot provide {what} as a block device: it has no FUSE",
+            where="kernel",
+            remedy="load the module: modprobe fuse",
+        )
+
+
 class QemuExport:
     """One export; all state is on disk and in the kernel.
 
@@ -65,12 +75,7 @@ class QemuExport:
             ClusterError: the node cannot be opened.
         """
         require_programs("qemu-storage-daemon", "losetup", "fusermount3")
-        if not Path("/dev/fuse").exists():
-            raise HostError(
-                f"this kernel cannot provide {what} as a block device: it has no FUSE",
-                where="kernel",
-                remedy="load the module: modprobe fuse",
-            )
+        require_fuse(what)
         self._point.touch()
         export = {
             "type": "fuse",

@@ -1,1 +1,1 @@
-"""Storage servers of other protocols than Ceph's as targets: iSCSI and NFS."""
+"""Storage servers of other protocols than Ceph's as targets: iSCSI, NFS and Swift."""

@@ -1,7 +1,8 @@
 """A storage server of another protocol than Ceph's as a target.
 
-The client is a block driver of QEMU, exported as a block device of this machine, as the lab does for RBD. So the
-same engines and workloads run on all of them, and each client has its own connection, device and I/O counters.
+The client is a program that serves the volume by NBD, such as a block driver of QEMU. It is attached as a block
+device of this machine. So the same engines and workloads run on all of them, and each client has its own
+connection, device and I/O counters.
 """
 
 import os
@@ -24,20 +25,18 @@ from cephfit.core.target_lock import TargetLock
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.measure.counters.block_device import flush_buffers
 from cephfit.targets.abilities import JudgesConfigurations, MayKeepCaches
-from cephfit.targets.backends.storage_server import ExportsNodes, ServerPlace
+from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace
 from cephfit.targets.local import DiskQueues
 from cephfit.targets.volume_content import fill_with_random
 
-NODE = "image"
-"""Name of the block node that is exported."""
 _FILLED = "filled"
 
 
 class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
-    """Base of the targets ``iscsi`` and ``nfs``.
+    """Base of the targets ``iscsi``, ``nfs`` and ``swift``.
 
-    Settings are the scope of the protocol and ``client_disk``. Neither changes how data is laid out, so all
-    configurations share the volumes.
+    Settings are the scope of the protocol and ``client_disk``. Configurations share the volumes, unless their data
+    are laid out otherwise.
 
     Args:
         name: of the target, as ``--target`` takes it.
@@ -54,7 +53,7 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
     client_side: str
     """The client, for messages and facts."""
 
-    def __init__(self, name: str, place: ServerPlace, devices: ExportsNodes, *, for_change: bool = True) -> None:
+    def __init__(self, name: str, place: ServerPlace, devices: ExportsVolumes, *, for_change: bool = True) -> None:
         self.name = name
         self._storage = place.address
         self._server = place.server
@@ -76,15 +75,15 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
         return wanted
 
     @abstractmethod
-    def _nodes(self, index: int, nbytes: int, options: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Return QEMU's block nodes of a client's volume."""
+    def _nbd_server(self, index: int, nbytes: int, options: Mapping[str, str]) -> NbdServer:
+        """Return what serves a client's volume."""
 
     @abstractmethod
     def _volume(self, index: int, nbytes: int) -> str:
         """Return the name of a client's volume in the journal."""
 
     @abstractmethod
-    def _require_volumes(self, n_clients: int, nbytes: int) -> None:
+    def _require_volumes(self, n_clients: int, nbytes: int, options: Mapping[str, str]) -> None:
         """Check that the volumes fit and that cephfit may write there; create missing ones."""
 
     @abstractmethod
@@ -121,7 +120,7 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
         if any(key in now and now[key] != text for key, text in options.items()):
             self._detach()  # options of a server apply to new connections
             self._server.configure({key: text for key, text in options.items() if key in now})
-        self._require_volumes(n_clients, volume_nbytes)
+        self._require_volumes(n_clients, volume_nbytes, options)
         self._attach(n_clients, volume_nbytes, options)
         if fill:
             self._fill(volume_nbytes)
@@ -196,14 +195,14 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
             self._devices.detach(client.name, folder=self._folder)
         clients = []
         for index in range(n_clients):
-            name, nodes = f"c{index}", self._nodes(index, nbytes, options)
-            device = self._attach_nodes(name, nodes)
+            name = f"c{index}"
+            device = self._attach_server(name, self._nbd_server(index, nbytes, options))
             clients.append(Client(name, {"filename": str(device)}, nbytes, device))
         self._clients = tuple(clients)
 
-    def _attach_nodes(self, name: str, nodes: list[dict[str, Any]]) -> Path:
+    def _attach_server(self, name: str, server: NbdServer) -> Path:
         return self._devices.attach(
-            name, nodes, storage=self._storage, folder=self._folder, enter=self._server.enter
+            name, server, storage=self._storage, folder=self._folder, enter=self._server.enter
         )
 
     def _detach(self) -> None:

@@ -10,8 +10,8 @@ from cephfit.ceph.environment.protocol_options import ISCSI
 from cephfit.core.errors import InputError, LackingError
 from cephfit.core.protocols import Client
 from cephfit.core.units import format_nbytes
-from cephfit.targets.backends.backend_target import NODE, BackendTarget
-from cephfit.targets.backends.storage_server import ExportsNodes, ServerPlace
+from cephfit.targets.backends.backend_target import BackendTarget
+from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace, qemu_nbd
 from cephfit.targets.volume_content import device_nbytes, read_directly, require_empty
 
 _URL = re.compile(r"(?://)?(?P<host>\[[0-9a-fA-F:]+\]|[^/:@\s]+)(:(?P<port>\d+))?/(?P<iqn>[^/\s]+)/(?P<lun>\d+)")
@@ -81,7 +81,7 @@ class IscsiTarget(BackendTarget):
         name: str,
         address: IscsiAddress,
         place: ServerPlace,
-        devices: ExportsNodes,
+        devices: ExportsVolumes,
         *,
         for_change: bool = True,
     ) -> None:
@@ -120,10 +120,9 @@ class IscsiTarget(BackendTarget):
             raise LackingError("ss: not found", remedy="apt install iproute2") from None
         return sum(map(int, re.findall(r"bytes_sent:(\d+)", sockets)))
 
-    def _unit(self, options: Mapping[str, str], name: str) -> dict[str, Any]:
+    def _unit(self, options: Mapping[str, str]) -> dict[str, Any]:
         return {
             "driver": "iscsi",
-            "node-name": name,
             "transport": "tcp",
             "portal": self._address.portal,
             "target": self._address.iqn,
@@ -132,20 +131,19 @@ class IscsiTarget(BackendTarget):
             "cache": {"direct": True, "no-flush": False},
         }
 
-    def _nodes(self, index: int, nbytes: int, options: Mapping[str, str]) -> list[dict[str, Any]]:
-        part = {"driver": "raw", "node-name": NODE, "file": _UNIT, "offset": index * nbytes, "size": nbytes}
-        return [self._unit(options, _UNIT), part]
+    def _nbd_server(self, index: int, nbytes: int, options: Mapping[str, str]) -> NbdServer:
+        return qemu_nbd(self._unit(options), offset=index * nbytes, size=nbytes)
 
     def _volume(self, index: int, nbytes: int) -> str:
         return f"{index * nbytes}+{nbytes}"
 
-    def _require_volumes(self, n_clients: int, nbytes: int) -> None:
+    def _require_volumes(self, n_clients: int, nbytes: int, options: Mapping[str, str]) -> None:
         known = self._journal.get(_UNIT, str(self._address))
         needed = n_clients * nbytes
         if known is not None and int(known.was) >= needed:
             return
         # The whole unit: QEMU would refuse a part beyond its end with the same error as an unknown unit.
-        device = self._attach_nodes(_PROBE, [self._unit({"header_digest": "none"}, NODE)])
+        device = self._attach_server(_PROBE, qemu_nbd(self._unit({"header_digest": "none"})))
         try:
             size = device_nbytes(device)
             if size < needed:

@@ -5,14 +5,13 @@ import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cephfit.ceph.environment.protocol_options import NFS
 from cephfit.core.errors import InputError
 from cephfit.core.units import about
-from cephfit.targets.backends.backend_target import NODE, BackendTarget
+from cephfit.targets.backends.backend_target import BackendTarget
 from cephfit.targets.backends.nfs_files import NfsFiles
-from cephfit.targets.backends.storage_server import ExportsNodes, ServerPlace
+from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace, qemu_nbd
 
 _URL = re.compile(r"(?://)?(?P<host>[^/:@?\s]+)(?P<port>:\d+)?(?P<export>/[^?\s]*)")
 _CREATED = "file"
@@ -67,7 +66,7 @@ class NfsTarget(BackendTarget):
         name: str,
         address: NfsAddress,
         place: ServerPlace,
-        devices: ExportsNodes,
+        devices: ExportsVolumes,
         *,
         for_change: bool = True,
     ) -> None:
@@ -85,20 +84,19 @@ class NfsTarget(BackendTarget):
             )
         return ""
 
-    def _nodes(self, index: int, nbytes: int, options: Mapping[str, str]) -> list[dict[str, Any]]:
+    def _nbd_server(self, index: int, nbytes: int, options: Mapping[str, str]) -> NbdServer:
         file = {
             "driver": "nfs",
-            "node-name": "file",
             "server": {"type": "inet", "host": self._address.host},
             "path": f"{self._address.export}/{self._volume(index, nbytes)}",
             "cache": {"direct": True, "no-flush": False},
         }
-        return [file, {"driver": "raw", "node-name": NODE, "file": "file"}]
+        return qemu_nbd(file)
 
     def _volume(self, index: int, nbytes: int) -> str:
         return f"cephfit-{self._tag}-c{index}-{nbytes}.img"
 
-    def _require_volumes(self, n_clients: int, nbytes: int) -> None:
+    def _require_volumes(self, n_clients: int, nbytes: int, options: Mapping[str, str]) -> None:
         volumes = [self._volume(index, nbytes) for index in range(n_clients)]
         new = [volume for volume in volumes if self._journal.get(_CREATED, volume) is None]
         if not new:

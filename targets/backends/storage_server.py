@@ -1,24 +1,49 @@
 """The server of a back end: what cephfit can change on it."""
 
+import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 
-class ExportsNodes(Protocol):
-    """Attaches block nodes of QEMU as block devices of this machine. All state is in ``folder``."""
+@dataclass(frozen=True, slots=True)
+class NbdServer:
+    """A program that serves a client's volume by NBD, on a socket that it inherits (sd_listen_fds(3)).
 
-    def attach(
-        self, name: str, nodes: Sequence[Mapping[str, Any]], *, storage: str, folder: Path, enter: Sequence[str]
-    ) -> Path:
-        """Attach under a name, or return the existing device if nodes and network have not changed.
+    Attributes:
+        argv: command line; visible to all users of the machine, so without secrets.
+        packages: Debian packages that it needs, for messages.
+        environment: additional variables.
+    """
+
+    argv: tuple[str, ...]
+    packages: str
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def qemu_nbd(driver: Mapping[str, Any], **part: int) -> NbdServer:
+    """Return the server of a block driver of QEMU.
+
+    Args:
+        driver: its options, as in ``--blockdev``.
+        part: ``offset`` and ``size``, if only a part is served.
+    """
+    node = json.dumps({"driver": "raw", **part, "file": driver})
+    return NbdServer(("qemu-nbd", "--format=raw", "--cache=none", f"json:{node}"), "qemu-utils qemu-block-extra")
+
+
+class ExportsVolumes(Protocol):
+    """Attaches volumes as block devices of this machine. All state is in ``folder``."""
+
+    def attach(self, name: str, server: NbdServer, *, storage: str, folder: Path, enter: Sequence[str]) -> Path:
+        """Attach under a name, or return the existing device if command line and network have not changed.
 
         Args:
             name: of the client.
-            nodes: as ``--blockdev`` takes them, the last one with the node name ``image``.
+            server: serves the volume.
             storage: URL, for messages.
             folder: of the target.
             enter: command line that enters the server's network namespace; empty for none.
@@ -91,7 +116,7 @@ class ExistingServer(StorageServer):
     """A server that cephfit did not start. It changes nothing on it except for the volumes.
 
     Args:
-        protocol: ``iscsi`` or ``nfs``.
+        protocol: ``iscsi``, ``nfs`` or ``swift``.
         enter: command line that enters the network in which the server is reached; empty for this machine's.
     """
 

@@ -1,4 +1,4 @@
-"""Real iSCSI and NFS servers without Ceph, on a loop device of the test."""
+"""Real iSCSI, NFS and Swift servers without Ceph, on a loop device of the test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -8,11 +8,14 @@ from cephfit.lab import processes
 from cephfit.lab.backends.lab_backend import SERVERS
 from cephfit.lab.backends.lab_server import LabServer
 from cephfit.lab.backends.server_network import ServerNetwork
-from cephfit.lab.devices.node_devices import NodeDevices
+from cephfit.lab.backends.swift_server import SwiftServer
+from cephfit.lab.devices.nbd_devices import NbdDevices
 from cephfit.targets.backends.backend_target import BackendTarget
 from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
 from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
 from cephfit.targets.backends.storage_server import ExistingServer, ServerPlace
+from cephfit.targets.backends.swift_account import parse_swift
+from cephfit.targets.backends.swift_target import SwiftTarget
 
 
 @contextmanager
@@ -39,7 +42,9 @@ def opener(protocol: str, server: LabServer, folder: Path, *, existing: bool) ->
     def open_target() -> BackendTarget:
         name = f"{protocol}:{at}"
         if protocol == "iscsi":
-            return IscsiTarget(name, parse_iscsi(at), place, NodeDevices())
-        return NfsTarget(name, parse_nfs(at), place, NodeDevices())
+            return IscsiTarget(name, parse_iscsi(at), place, NbdDevices())
+        if isinstance(server, SwiftServer):
+            return SwiftTarget(name, parse_swift(at), server.key, place, NbdDevices())
+        return NfsTarget(name, parse_nfs(at), place, NbdDevices())
 
     return open_target

@@ -55,7 +55,7 @@ class TargetContract:
         assert "==" not in text, "a key in base64 ends so"
 
     def test_its_name_says_its_kind(self, target: Target) -> None:
-        assert target.name.partition(":")[0] in ("lab", "ceph", "sim", "local", "iscsi", "nfs")
+        assert target.name.partition(":")[0] in ("lab", "ceph", "sim", "local", "iscsi", "nfs", "swift")
 
     def test_applying_gives_clients_that_fio_can_reach(self, target: Target, harness: Harness) -> None:
         applied = target.apply(DEFAULT, n_clients=harness.n_clients, volume_nbytes=VOLUME_NBYTES)

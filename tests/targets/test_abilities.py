@@ -36,6 +36,7 @@ TARGETS = {
     "lab.lab_target.LabTarget": CEPH,
     "targets.backends.iscsi_target.IscsiTarget": BACKEND,
     "targets.backends.nfs_target.NfsTarget": BACKEND,
+    "targets.backends.swift_target.SwiftTarget": BACKEND,
     "targets.ceph.ceph_target.CephTarget": CEPH,
     "targets.ceph.existing_cluster.ExistingClusterTarget": CEPH,
     "targets.local.LocalTarget": LOCAL,

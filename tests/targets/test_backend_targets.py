@@ -1,5 +1,6 @@
-"""iSCSI and NFS targets pass the contract suite on real servers; further tests cover what is specific to them."""
+"""iSCSI, NFS and Swift targets pass the contract suite on real servers; other tests are on one protocol."""
 
+import hashlib
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,16 +12,19 @@ from target_contract import DEFAULT, VOLUME_NBYTES, Harness, TargetContract
 
 from cephfit.ceph.environment.scopes import fault_of_key, fault_of_scope, fault_of_value
 from cephfit.core.errors import ClusterError, InputError
-from cephfit.core.units import MIB
+from cephfit.core.units import KIB, MIB
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.lab.backends.lab_server import LabServer
 from cephfit.lab.devices.disks import loops_of
-from cephfit.lab.processes import kill, of_folder
+from cephfit.lab.processes import command_line, kill, of_folder
 from cephfit.targets.backends.iscsi_target import parse_iscsi
 from cephfit.targets.backends.nfs_target import parse_nfs
 from cephfit.targets.backends.storage_server import ExistingServer
+from cephfit.targets.backends.swift_account import SwiftAccount, key_from_environment, parse_swift
 
 _DISK_NBYTES = 256 * MIB
+_SWIFT_DISK_NBYTES = 512 * MIB
+"""XFS needs 300M."""
 
 
 def setting(scope: str, key: str, value: Value) -> Setting:
@@ -43,7 +47,14 @@ SERVER_CACHE = Configuration(
 ASYNC = Configuration(
     "async", (setting("nfs", "rsize", "64K"), setting("nfs", "sync", False), setting("nfs", "wsize", 32768))
 )
+SEGMENTS = Configuration("segments", (setting("swift", "replicas", 2), setting("swift", "segment_size", "1M")))
+SMALL_SEGMENTS = Configuration(
+    "small", (setting("client_disk", "read_ahead_kb", 64), setting("swift", "segment_size", "256K"))
+)
 VERSION_3 = Configuration("v3", (setting("client_disk", "read_ahead_kb", 64), setting("nfs", "version", 3)))
+
+
+_VERIFIED_WRITES = ("--direct=1", "--ioengine=libaio", "--rw=randwrite", "--iodepth=16", "--verify=crc32c")
 
 
 class _OnServer(TargetContract):
@@ -53,7 +64,8 @@ class _OnServer(TargetContract):
 
     @pytest.fixture
     def server(self, tmp_path: Path, loop_device: Callable[[int], Path]) -> Iterator[LabServer]:
-        with server_on(self.protocol, tmp_path, loop_device(_DISK_NBYTES)) as server:
+        nbytes = _SWIFT_DISK_NBYTES if self.protocol == "swift" else _DISK_NBYTES
+        with server_on(self.protocol, tmp_path, loop_device(nbytes)) as server:
             if self.existing and self.protocol == "iscsi":
                 server.configure({"header_digest": "crc32c"})  # as an administrator would
             yield server
@@ -68,8 +80,19 @@ class _OnServer(TargetContract):
 
         return Harness(open_target, self.other, n_clients=2, state=state)
 
+    @pytest.mark.fio
+    @pytest.mark.parametrize("size", ["12k", "64k", "1M"])
+    def test_concurrent_writes_are_read_back_as_they_were_written(self, target: Any, size: str) -> None:
+        target.apply(DEFAULT, n_clients=1, volume_nbytes=VOLUME_NBYTES, fill=False)
+        (client,) = target.clients()
+        argv = ["fio", "--name=v", f"--filename={client.device}", f"--bs={size}", "--size=16M", *_VERIFIED_WRITES]
+        written = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert written.returncode == 0, written.stdout + written.stderr
+
 
 def _files(server: Any) -> list[str]:
+    if server.protocol == "swift":
+        return [name for container in _containers(server) for name in _account(server).names(container, "")]
     if server.protocol != "nfs":
         return []
     return sorted(file.name for file in server._network.path(server._mounted_at).glob("*.img"))
@@ -180,6 +203,109 @@ class TestExistingNfs(_OnServer):
         )
 
 
+def _account(server: Any) -> SwiftAccount:
+    address = parse_swift(server.address.partition(":")[2])
+    return SwiftAccount(address, server.key, enter=server.enter)
+
+
+def _containers(server: Any) -> list[str]:
+    return _account(server)._swift("list").splitlines()
+
+
+@pytest.mark.root
+@pytest.mark.backends
+class TestSwiftOfLab(_OnServer):
+    protocol, existing, other = "swift", False, SEGMENTS
+
+    def test_each_number_of_copies_is_on_the_disk(self, target: Any, server: Any) -> None:
+        three = Configuration("three", (setting("swift", "replicas", 3),))
+        applied = target.apply(three, n_clients=1, volume_nbytes=MIB)
+        assert applied.ok and applied.read_back[str(three.settings[0])] == {"c0": "3"}
+        (client,) = target.clients()
+        assert client.device.read_bytes()[:4096] != bytes(4096)
+        copies = list(server._network.path(server._mounted_at).glob("d*/objects-2/**/*.data"))
+        # Two segments of 512K; the proxy may return before the last copy is there.
+        assert 4 <= len(copies) <= 6
+        assert {copy.stat().st_size for copy in copies} == {512 * KIB}
+
+
+@pytest.mark.root
+@pytest.mark.backends
+class TestExistingSwift(_OnServer):
+    protocol, existing, other = "swift", True, SMALL_SEGMENTS
+
+    @pytest.fixture(autouse=True)
+    def container(self, server: LabServer) -> None:
+        _account(server).create("cephfit", "replicas-1")  # as a user would
+
+    def test_a_write_of_a_part_changes_only_that_part_of_its_object(self, target: Any, server: Any) -> None:
+        target.apply(DEFAULT, n_clients=1, volume_nbytes=2 * MIB)
+        (client,) = target.clients()
+        before = client.device.read_bytes()
+        with client.device.open("r+b") as stream:
+            stream.seek(508 * KIB)
+            stream.write(bytes(8 * KIB))  # the end of one object and the beginning of the next
+        target.drop_caches()
+        after = client.device.read_bytes()
+        assert after == before[: 508 * KIB] + bytes(8 * KIB) + before[516 * KIB :]
+        names = _files(server)
+        assert len(names) == 4
+        state = _account(server).state("cephfit", names[1])
+        assert state["ETag"] == hashlib.md5(after[512 * KIB : 1024 * KIB]).hexdigest()
+
+    def test_it_keeps_to_its_own_objects(self, target: Any, server: Any, tmp_path: Path) -> None:
+        (tmp_path / "precious").write_text("years of work")
+        _account(server)._swift("upload", "cephfit", str(tmp_path / "precious"), "--object-name", "precious")
+        target.apply(DEFAULT, n_clients=2, volume_nbytes=MIB)
+        assert len(_files(server)) == 5
+        target.reset()
+        assert _files(server) == ["precious"]
+
+    def test_its_key_is_in_no_command_line_and_no_file(self, target: Any, server: Any) -> None:
+        target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB, fill=False)
+        mentioned = [pid for pid in of_folder(target._folder) if server.key in " ".join(command_line(pid))]
+        assert of_folder(target._folder) and not mentioned
+        files = [file for file in target._folder.rglob("*") if file.is_file() and file.name != "disk"]
+        assert files and not [file for file in files if server.key in file.read_text()]
+
+    def test_it_refuses_what_client_and_server_lack(self, target: Any) -> None:
+        many = Configuration("many", (setting("swift", "replicas", 2), setting("swift", "segment_size", "6G")))
+        (why,) = target.unsupported([many]).values()
+        assert "only of a lab's server" in why[0] and "largest object has 5G" in why[1]
+
+    def test_a_wrong_key_and_a_missing_container_are_refused(self, server: Any) -> None:
+        address = parse_swift(server.address.partition(":")[2])
+        with pytest.raises(ClusterError, match="failed") as caught:
+            SwiftAccount(address, "wrong-key", enter=server.enter).ask()
+        assert "wrong-key" not in str(caught.value)
+        with pytest.raises(ClusterError, match="not found"):
+            _account(server).state("missing")
+
+
+def test_swift_addresses_are_read() -> None:
+    address = parse_swift("//test:tester@192.0.2.7:8081/volumes")
+    assert (address.user, address.host, address.container) == ("test:tester", "192.0.2.7:8081", "volumes")
+    assert address.auth == "http://192.0.2.7:8081/auth/v1.0"
+    assert parse_swift("test:tester@storage/volumes").host == "storage:8080"
+    for text in ("", "//host/container", "//test@host/container", "//test:tester@host", "//a:b:secret@host/c"):
+        with pytest.raises(InputError, match="not the address of a container") as caught:
+            parse_swift(text)
+        assert "secret" not in str(caught.value)
+
+
+def test_the_key_of_swift_is_from_the_environment_or_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("ST_KEY", raising=False)
+    monkeypatch.setenv("ST_KEY_FILE", str(tmp_path / "key"))
+    with pytest.raises(InputError, match="cannot be read"):
+        key_from_environment()
+    (tmp_path / "key").write_text("from-file\n")
+    assert key_from_environment() == "from-file"
+    monkeypatch.setenv("ST_KEY", "from-variable")
+    assert key_from_environment() == "from-variable"
+
+
 @pytest.mark.parametrize(
     ("text", "portal", "iqn", "lun"),
     [
@@ -227,6 +353,9 @@ def test_nfs_addresses_are_read() -> None:
         ("nfs", "version", 4.2, ""),
         ("nfs", "version", 2, "version: 2 is not one of 3, 4.0, 4.1, 4.2"),
         ("nfs", "sync", False, ""),
+        ("swift", "segment_size", "64K", ""),
+        ("swift", "segment_size", 512, "segment_size: 512 is not a whole number of at least 4096"),
+        ("swift", "replicas", 4, "replicas: 4 is not one of 1, 2, 3"),
         ("nfs", "sync", "maybe", "sync: 'maybe' is not one of true, false"),
     ],
 )

@@ -50,8 +50,8 @@ def command() -> None:
     "with_backends",
     default="",
     metavar="NAMES",
-    help="Also start servers of other protocols, each on a disk with the limits of class hdd: iscsi, nfs, or "
-    "local (only the disk). Several are separated by commas.",
+    help="Also start servers of other protocols, each on a disk with the limits of class hdd: iscsi, nfs, swift, "
+    "or local (only the disk). Several are separated by commas.",
 )
 @click.option("--openstack", is_flag=True, help="Also start an OpenStack that keeps its volumes on this Ceph.")
 @click.option(

@@ -25,7 +25,17 @@ _NOTHING_TO_UNDO = "the journal on this machine has nothing to undo"
 
 @click.command()
 @target_option(
-    *("lab", "lab:NAME", "ceph", "ceph:NAME", "local:/PATH", "iscsi:...", "nfs:...", "openstack:CLOUD"),
+    *(
+        "lab",
+        "lab:NAME",
+        "ceph",
+        "ceph:NAME",
+        "local:/PATH",
+        "iscsi:...",
+        "nfs:...",
+        "swift:...",
+        "openstack:CLOUD",
+    ),
     what="Target to restore",
 )
 @apply_option()

@@ -48,7 +48,7 @@ def targets(_context: click.Context, incomplete: str) -> Iterator[str]:
     """``lab``, ``sim``, ``ceph`` and names known on this machine: labs, ceph.conf files, clouds."""
     kind, colon, which = incomplete.partition(":")
     if not colon:
-        yield from ("ceph", "iscsi://", "lab", "local:", "nfs://", "openstack:", "sim")
+        yield from ("ceph", "iscsi://", "lab", "local:", "nfs://", "openstack:", "sim", "swift://")
     if kind == "local" and colon:
         yield from (f"local:{path}" for path in _paths(which))
         return
@@ -58,7 +58,7 @@ def targets(_context: click.Context, incomplete: str) -> Iterator[str]:
     # A word without a colon may begin several kinds of targets.
     if "lab".startswith(kind):
         yield from (f"lab:{name}" for name in _labs())
-    if kind in ("iscsi", "nfs"):
+    if kind in ("iscsi", "nfs", "swift"):
         yield from (f"{kind}:lab:{name}" for name in _labs())
     if "ceph".startswith(kind):
         yield from (f"ceph:{name}" for name in _ceph_confs())

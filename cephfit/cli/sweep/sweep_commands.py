@@ -130,8 +130,8 @@ def plan(
     shell_complete=targets,
     help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME` (add `,settings=store|conf|injectargs` to "
     "choose how options reach daemons), `sim`, `local:/PATH`, `iscsi://HOST/IQN/LUN`, `nfs://HOST/EXPORT`, "
-    "`iscsi:lab`, `nfs:lab:NAME`, `openstack:CLOUD,...`. Repeatable: several targets are measured in parallel, "
-    "each in its own run.",
+    "`swift://ACCOUNT:USER@HOST/CONTAINER`, `iscsi:lab`, `nfs:lab:NAME`, `swift:lab`, `openstack:CLOUD,...`. "
+    "Repeatable: several targets are measured in parallel, each in its own run.",
 )
 @store_option
 @apply_option()

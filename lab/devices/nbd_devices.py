@@ -1,0 +1,115 @@
+"""Volumes that NBD servers serve, attached by name as block devices of this machine.
+
+nbdfuse starts the server, and shows the volume as a file; a loop device with direct I/O is over the file. The FUSE
+export of qemu-storage-daemon is not used: that of QEMU 7.2 lets a second write overwrite the buffer of a first one
+that its block driver has not sent yet, which destroys data on iSCSI.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from cephfit.core.errors import ClusterError
+from cephfit.lab import processes
+from cephfit.lab.devices.disks import attach_loop, device_number
+from cephfit.lab.devices.qemu_export import QemuExport, require_fuse
+from cephfit.lab.devices.throttle import clear_forgotten_limit
+from cephfit.lab.machine import find_program, require_programs, require_root
+from cephfit.targets.backends.storage_server import NbdServer
+
+_RECORD = "server.json"
+_START_SECONDS = 30.0
+
+
+class NbdExport(QemuExport):
+    """One export. All of its processes inherit the mark of its folder."""
+
+    def device(self) -> Path | None:
+        return super().device() if self._server_runs() else None
+
+    def _server_runs(self) -> bool:
+        pid = self._pid()
+        try:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except OSError:
+            return False
+        return any(processes.is_alive(int(child)) for child in children)
+
+    def attach_server(self, server: NbdServer, *, where: str, enter: Sequence[str]) -> Path:
+        """Start a server and attach its volume.
+
+        Raises:
+            HostError: this machine lacks something.
+            ClusterError: the server does not serve the volume.
+        """
+        require_programs("nbdfuse", "losetup", "fusermount3", server.argv[0])
+        require_fuse("the volume")
+        self._point.touch()
+        log = self._home / "log"
+        argv = [find_program("nbdfuse") or "nbdfuse", "--connections", "1", "--pidfile", str(self._home / "pid")]
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*argv, str(self._point), "[", *enter, *server.argv, "]"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+                start_new_session=True,
+                env={**os.environ, **server.environment, processes.MARK: str(self._home)},
+            )
+        until = time.monotonic() + _START_SECONDS
+        while self._pid() is None or not self._server_runs():
+            if process.poll() is not None or time.monotonic() > until:
+                last = " / ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
+                raise ClusterError(
+                    f"the volume cannot be attached: {last or 'the server does not start'}",
+                    where=where,
+                    remedy=f"check that the storage answers this machine. If {server.argv[0]} lacks something, "
+                    f"install {server.packages}",
+                )
+            time.sleep(0.02)
+        self._await_size(where)
+        device = attach_loop(self._point)
+        clear_forgotten_limit(device_number(device))
+        return device
+
+
+class NbdDevices:
+    """Implements ``ExportsVolumes``; each export has a folder below ``exports`` in the target's folder."""
+
+    def attach(self, name: str, server: NbdServer, *, storage: str, folder: Path, enter: Sequence[str]) -> Path:
+        require_root("attaching a volume")
+        home = _home(folder, name)
+        record = json.dumps({"argv": server.argv, "enter": enter})
+        export = NbdExport(home)
+        if (home / _RECORD).is_file() and (home / _RECORD).read_text() == record:
+            device = export.device()
+            if device is not None:
+                return device
+        self.detach(name, folder=folder)
+        home.mkdir(parents=True)
+        (home / _RECORD).write_text(record)
+        try:
+            return export.attach_server(server, where=storage, enter=enter)
+        except BaseException:
+            self.detach(name, folder=folder)
+            raise
+
+    def device_of(self, name: str, *, folder: Path) -> Path | None:
+        return NbdExport(_home(folder, name)).device()
+
+    def detach(self, name: str, *, folder: Path) -> None:
+        NbdExport(_home(folder, name)).detach()
+        shutil.rmtree(_home(folder, name), ignore_errors=True)
+
+    def detach_all(self, folder: Path) -> None:
+        for home in (folder.resolve() / "exports").glob("*/"):
+            self.detach(home.name, folder=folder)
+
+
+def _home(folder: Path, name: str) -> Path:
+    return folder.resolve() / "exports" / name
