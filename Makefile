@@ -59,7 +59,7 @@ setup-openstack: packages packages-openstack $(VENV)/ready-openstack ## install 
 packages-openstack:
 	@lab/ensure_packages.sh $(OPENSTACK_PACKAGES)
 
-setup-backends: setup packages-backends ## install what `cephfit lab up --with iscsi,nfs` also needs
+setup-backends: setup packages-backends ## install what `cephfit lab up --with iscsi,nfs,swift` also needs
 
 packages-backends:
 	@lab/ensure_packages.sh $(BACKEND_PACKAGES)

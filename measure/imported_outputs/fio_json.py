@@ -150,8 +150,7 @@ def _of_document(document: Mapping[str, Any], at: str, hints: FileHints) -> Outp
 def _finished_ns(document: Mapping[str, Any]) -> int:
     """Return when fio wrote a document; 0 if it does not state that."""
     seconds = document.get("timestamp")
-    is_time = isinstance(seconds, int) and 0 < seconds < _LATEST_SECONDS
-    return seconds * NS_PER_S if is_time else 0
+    return seconds * NS_PER_S if isinstance(seconds, int) and 0 < seconds < _LATEST_SECONDS else 0
 
 
 def _options(stated: Any) -> dict[str, str]:

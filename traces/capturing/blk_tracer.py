@@ -240,8 +240,9 @@ class _Tracer:
         """Wait until all records that the buffers have now are in the files. Other devices may add new ones."""
         folders = _cpus(self._root).values()
         written = {folder: sum(_statistics(folder, "entries", "read events")) for folder in folders}
-        for folder, n in written.items():
-            self._drain.wait_until(lambda folder=folder, n=n: sum(_statistics(folder, "read events")) >= n)
+        self._drain.wait_until(
+            lambda: all(sum(_statistics(folder, "read events")) >= n for folder, n in written.items())
+        )
         self._drain.wait_for_round()
 
     def _remove(self, capture: _Capture) -> None:
