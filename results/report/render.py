@@ -11,11 +11,14 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from cephfit import __version__
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
+from cephfit.core.values.fit import Verdict as FitVerdict
+from cephfit.core.values.fit import fit_of
 from cephfit.core.values.prediction import Prediction, Verdict
 from cephfit.core.values.prediction_model import model_called
 from cephfit.results.report import formatting, heat_map
+from cephfit.results.report.index_findings import Lost, gain_chart_of, headline_of, reasons_of
 from cephfit.results.report.report_build import rates_of
-from cephfit.results.report.report_model import Findings, RateText, ReportModel
+from cephfit.results.report.report_model import Findings, RankingRow, RateText, ReportModel
 from cephfit.results.statistics import run_caveats
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.summary_statistics import CONFIDENCE
@@ -46,6 +49,9 @@ class IndexRow:
         same_rounds: whether all configurations were measured in the same rounds.
         headline: the answer of the report.
         fit: whether the workload fits, as a sentence; empty if that was not asked.
+        fits: the same as a verdict; None if that was not asked.
+        best_row: the best configuration in the ranking of the page; None without a prediction.
+        caution: a warning on all figures of the page; mostly empty.
     """
 
     page: str
@@ -63,6 +69,14 @@ class IndexRow:
     same_rounds: bool
     headline: str
     fit: str = ""
+    fits: FitVerdict | None = None
+    best_row: RankingRow | None = None
+    caution: str = ""
+
+    @property
+    def gains(self) -> bool:
+        """Whether the best configuration is distinguishably better than the default."""
+        return self.best_row is not None and self.best_row.verdict == Verdict.BETTER
 
 
 def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
@@ -74,6 +88,7 @@ def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
     default = (
         next((p for p in predictions.predictions if p.verdict is Verdict.DEFAULT), None) if predictions else None
     )
+    found = fit_of(report.supply) if report.supply else None
     return IndexRow(
         page=page,
         workload=predictions.profile if predictions else "",
@@ -91,7 +106,12 @@ def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
         else None,
         same_rounds=report.same_rounds,
         headline=report.answer.headline,
-        fit=report.supply.fit() if report.supply else "",
+        fit=found.text if found else "",
+        fits=found.verdict if found else None,
+        best_row=next((r for r in report.ranking.rows if best and r.configuration == best.configuration), None)
+        if report.ranking
+        else None,
+        caution=report.answer.warning,
     )
 
 
@@ -148,24 +168,28 @@ def to_markdown(report: ReportModel) -> str:
     return environment(autoescape=False).get_template("page.md.j2").render(report=report)
 
 
-def to_index_html(rows: Sequence[IndexRow], *, store: str, made_ns: int, lost: Sequence[str] = ()) -> str:
+def to_index_html(rows: Sequence[IndexRow], *, store: str, made_ns: int, lost: Sequence[Lost] = ()) -> str:
     """Render the index page: self-contained, except for the links to the reports.
 
     Args:
         made_ns: wall clock, ns since the epoch.
-        lost: sentences on what could not be reported.
+        lost: what could not be reported.
     """
+    rows = sorted_rows(rows)
+    cautions = {row.caution for row in rows}
     return (
         environment(autoescape=True)
         .get_template("index.html.j2")
         .render(
-            rows=sorted_rows(rows),
-            n_runs=len({row.run_id for row in rows}),
+            rows=rows,
+            headline=headline_of(rows),
+            caution=cautions.pop() if len(cautions) == 1 else "",
+            chart=gain_chart_of(rows),
             has_workloads=any(row.workload for row in rows),
             store=store,
             made_at=formatting.moment(made_ns),
             version=__version__,
-            lost=lost,
+            reasons=reasons_of(lost),
         )
     )
 

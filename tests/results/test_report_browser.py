@@ -87,3 +87,32 @@ def test_the_figures_of_scaling_are_drawn_as_they_were_written(tmp_path: Path) -
     assert document.count('<figure class="scaling">') == 4
     assert document.count("<svg") == html.count("<svg"), "the browser closed none of them early"
     assert document.count('class="curve"') == html.count('class="curve"')
+
+
+PHONE = """<style>html { max-width: 390px; }</style><script>
+document.querySelectorAll("details").forEach(one => { one.open = true; });
+document.body.dataset.found = JSON.stringify([...document.querySelectorAll(".wide")].filter(
+  one => one.scrollWidth > one.clientWidth + 1).map(one => one.getAttribute("aria-label")));
+</script></body>"""
+
+
+def test_no_table_is_cut_on_a_phone(finished_store: Path, tmp_path: Path) -> None:
+    with Store.open(finished_store) as store:
+        html = to_html(report_of(read_findings(store), made_ns=0))
+    narrow = html.replace("</body>", PHONE)
+    page = tmp_path / "narrow.html"
+    page.write_text(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", narrow), encoding="utf-8")
+    document, _ = load(page, tmp_path / "profile", "--window-size=390,2400")
+    (found,) = re.findall(r'data-found="([^"]*)"', document)
+    assert json.loads(unescape(found)) == []
+    assert html.count('aria-label="Heat map of cells') == html.count('class="figures-table cards"') == 1
+
+
+def test_the_printed_report_has_at_most_four_pages(finished_store: Path, tmp_path: Path) -> None:
+    with Store.open(finished_store) as store:
+        html = to_html(report_of(read_findings(store), made_ns=0))
+    page, printed = tmp_path / "report.html", tmp_path / "report.pdf"
+    page.write_text(html, encoding="utf-8")
+    load(page, tmp_path / "profile", "--no-pdf-header-footer", f"--print-to-pdf={printed}")
+    n_pages = len(re.findall(rb"/Type\s*/Page\b(?!s)", printed.read_bytes()))
+    assert 1 <= n_pages <= 4

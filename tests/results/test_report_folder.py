@@ -75,12 +75,12 @@ def test_a_page_for_every_run_and_workload_with_an_index(store: Path, profiles: 
     assert [(p["run"], p["workload"]) for p in document["pages"]] == [
         (run, name) for run in ("fast", RUN_ID) for name in ("pgbench", "mix")
     ]
-    assert document["lost"] == ["run empty on ceph:empty has no samples yet"]
+    assert document["lost"] == ["run empty on ceph:empty: no samples yet"]
     index = (folder / "index.html").read_text()
     for page in document["pages"]:
         assert Path(page["output"]).read_text().startswith("<!DOCTYPE html>")
         assert f'href="{Path(page["output"]).name}"' in index
-    assert "run empty on ceph:empty has no samples yet" in index and "unfinished" in index
+    assert "No samples yet: run empty on ceph:empty." in index and "unfinished" in index
     assert sorted(p.name for p in folder.iterdir()) == sorted(
         ["index.html", "cells.csv", "workloads.csv", *(Path(p["output"]).name for p in document["pages"])]
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.supply import SupplySet
+    from cephfit.results.report.index_findings import Lost
     from cephfit.results.report.render import IndexRow
     from cephfit.results.report.report_build import Predict, Serve
     from cephfit.results.report.report_model import Findings, ReportModel
@@ -73,7 +74,7 @@ def write_folder(
     now = time.time_ns()
     pages, lost = _findings(store, run_ids, load, profiles, predict, serve)
     if not pages:
-        why = "\n  ".join(lost) or "measure something first: `cephfit sweep run`"
+        why = "\n  ".join(map(str, lost)) or "measure something first: `cephfit sweep run`"
         raise InputError("there is nothing to report", where=store.name, remedy=why)
     try:
         folder.mkdir(exist_ok=True)
@@ -105,7 +106,7 @@ def write_folder(
             }
             for row in rows
         ],
-        "lost": lost,
+        "lost": [str(one) for one in lost],
     }
 
 
@@ -116,18 +117,19 @@ def _findings(
     profiles: Sequence[Profile],
     predict: Predict,
     serve: Serve | None,
-) -> tuple[list[Findings], list[str]]:
+) -> tuple[list[Findings], list[Lost]]:
     """Return what can be reported, and why the rest cannot."""
+    from cephfit.results.report.index_findings import Lost
     from cephfit.results.report.report_build import read_findings
     from cephfit.results.statistics.loads import names_of
 
     runs = [store.run(run_id) for run_id in dict.fromkeys(run_ids)] or store.runs()
     pages: list[Findings] = []
-    lost: list[str] = []
+    lost: list[Lost] = []
     for run in runs:
         names = names_of(store.samples(run.run_id)) if load is None else (load,)
         if not names:
-            lost.append(f"run {run.run_id} on {run.target} has no samples yet")
+            lost.append(Lost(f"run {run.run_id} on {run.target}", "", "no samples yet"))
         for name in names:
             under, n_before = f" under load {name}" if name else "", len(pages)
             for profile in profiles or (None,):
@@ -136,8 +138,8 @@ def _findings(
                         read_findings(store, run.run_id, name, predict=predict, serve=serve, profile=profile)
                     )
                 except InputError as error:
-                    of = f" for {profile.name}" if profile else ""
-                    lost.append(f"run {run.run_id} on {run.target}{under}{of}: {error.what}")
+                    subject = f"run {run.run_id} on {run.target}{under}"
+                    lost.append(Lost(subject, profile.name if profile else "", error.what))
             if profiles and len(pages) == n_before:  # what was measured is worth a page without these workloads
                 with suppress(InputError):
                     pages.append(read_findings(store, run.run_id, name, predict=predict, serve=serve))
