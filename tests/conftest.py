@@ -82,7 +82,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     marks = {mark.name for mark in item.iter_markers()}
     if "openstack" in marks or marks.isdisjoint(_OF_DAEMONS):
         return
-    of_machine = "ceph" in marks or item.nodeid.startswith(_OF_MACHINE)
+    of_machine = "backends" not in marks and ("ceph" in marks or item.nodeid.startswith(_OF_MACHINE))
     item.add_marker(pytest.mark.xdist_group("machine" if of_machine else "daemons"))
 
 
