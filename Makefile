@@ -25,7 +25,7 @@ help: ## show this list
 demo: packages $(VENV)/ready ## the whole loop on this machine, from nothing to a verified recommendation
 	$(BIN)/cephfit demo $(DEMO_OPTIONS)
 
-evaluate: packages evaluation-packages $(VENV)/ready ## real workloads on every configuration of the sweep `evaluation`; more than an hour
+evaluate: packages evaluation-packages $(VENV)/ready ## real workloads on every configuration of the sweep `evaluation`; about two hours
 	lab/evaluate.sh $(EVALUATION_FOLDER) $(BIN)/cephfit
 
 evaluation-packages:
