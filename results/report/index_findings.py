@@ -99,7 +99,8 @@ def _differing(names: Sequence[str]) -> list[str]:
 
 def _not_fitting(by_workload: dict[str, list[IndexRow]]) -> list[str]:
     """Return the clauses on workloads that need more than any configuration serves."""
-    nowhere, partly = [], []
+    nowhere: list[str] = []
+    partly: list[str] = []
     for name, pages in by_workload.items():
         n = sum(page.fits is fit.Verdict.NOT for page in pages)
         if n:

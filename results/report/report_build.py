@@ -23,6 +23,7 @@ from cephfit.core.values.sample import OWN_LOAD, Sample, State
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.report import formatting, report_figures
 from cephfit.results.report.heat_map import heat_map_of
+from cephfit.results.report.latency_figures import latencies_of, percentile_figures
 from cephfit.results.report.method_facts import method_of, n_rejected
 from cephfit.results.report.report_figures import histograms_of, scaling_of, workload_figure
 from cephfit.results.report.report_model import Findings, RateText, ReportModel
@@ -195,6 +196,12 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
         load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",
         rates={name: _rate_text(rate) for name, rate in rates.items()},
+        latencies=latencies_of(findings, baselines),
+        percentiles=percentile_figures(
+            findings, weights, tuple(dict.fromkeys([baselines.default, predictions.best, predictions.worst]))
+        )
+        if predictions
+        else (),
         explains=are_its_ratios(findings.predictions, rates),
         supply=findings.supply,
         same_rounds=same_rounds(baselines),

@@ -277,6 +277,14 @@ class RateText:
 
 
 @dataclass(frozen=True, slots=True)
+class LatencyText:
+    """Latency of the workload's mix under the load of the measurement in ms, as text."""
+
+    mean_ms: str
+    p99_ms: str
+
+
+@dataclass(frozen=True, slots=True)
 class CellWeight:
     """A cell's share of the workload and its effect on the best and the worst configuration."""
 
@@ -444,6 +452,10 @@ class ReportModel:
     """The load under which everything except ``scaling`` was measured, as text; empty where there is only one."""
     rates: Mapping[str, RateText] = field(default_factory=dict)
     """By configuration; none without a prediction."""
+    latencies: Mapping[str, LatencyText] = field(default_factory=dict)
+    """By configuration; none without a prediction."""
+    percentiles: tuple[ScalingFigure, ...] = ()
+    """Percentile curves of latency in the heaviest cells: of the default, the best and the worst."""
     explains: bool = True
     """Whether the prediction is the ratio of ``rates``, so that they may be shown next to it."""
     supply: SupplySet | None = None

@@ -112,8 +112,8 @@ def test_a_sweep_of_the_default_alone_has_its_figures_on_the_page(alone: Finding
     html = to_html(report)
     assert "<details open><summary>All baselines" in html
     for row in report.baselines:
-        assert f'<td class="n">{row.mean}<small>{row.interval}</small></td>' in html
-        assert f'<td class="n">{row.mib_per_s}</td>' in html
+        assert f'<td data-label="IOPS" class="n">{row.mean}<small>{row.interval}</small></td>' in html
+        assert f'<td data-label="MiB/s" class="n">{row.mib_per_s}</td>' in html
 
 
 def test_predicted_against_measured_has_its_intervals_in_figures(finished_store: Path) -> None:

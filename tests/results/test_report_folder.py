@@ -201,7 +201,7 @@ def test_a_rate_does_without_what_the_prediction_does_without_and_says_so(tmp_pa
     assert float(default["accesses_per_s"]) == pytest.approx(expected), "that of the accesses that were measured"
     assert {row["rate_without"] for row in rows} == {"32M-randwrite"}
     index = (folder / "index.html").read_text()
-    assert f'<td class="n">{formatting.number(expected)}<small>' in index
+    assert f'<td data-label="Default, accesses/s" class="n">{formatting.number(expected)}<small>' in index
     assert "rates without 32M-randwrite, not measured" in index
     give("--store", place, "-o", tmp_path / "one.md", "--profile", profile)
     for page in (folder / f"{RUN_ID}_almost.html", tmp_path / "one.md"):
