@@ -106,6 +106,7 @@ class TestIscsiOfLab(_OnServer):
 
 @pytest.mark.root
 @pytest.mark.backends
+@pytest.mark.slow
 class TestExistingIscsi(_OnServer):
     protocol, existing, other = "iscsi", True, DIGEST
 
@@ -176,6 +177,7 @@ class TestNfsOfLab(_OnServer):
 
 @pytest.mark.root
 @pytest.mark.backends
+@pytest.mark.slow
 class TestExistingNfs(_OnServer):
     protocol, existing, other = "nfs", True, VERSION_3
 
@@ -214,6 +216,7 @@ def _containers(server: Any) -> list[str]:
 
 @pytest.mark.root
 @pytest.mark.backends
+@pytest.mark.slow
 class TestSwiftOfLab(_OnServer):
     protocol, existing, other = "swift", False, SEGMENTS
 
@@ -231,6 +234,7 @@ class TestSwiftOfLab(_OnServer):
 
 @pytest.mark.root
 @pytest.mark.backends
+@pytest.mark.slow
 class TestExistingSwift(_OnServer):
     protocol, existing, other = "swift", True, SMALL_SEGMENTS
 
