@@ -50,7 +50,10 @@ def test_the_model_for_waiting_times_beats_the_thesis_and_its_intervals_hold_for
     assert 0.85 <= round(waiting.coverage, 2) <= 0.95
 
 
-@pytest.mark.parametrize(("folder", "baselines"), [("evaluation", "new volumes"), (KEPT, "kept volumes")])
+@pytest.mark.parametrize(
+    ("folder", "baselines"),
+    [("evaluation", "new volumes"), pytest.param(KEPT, "kept volumes", marks=pytest.mark.slow)],
+)
 def test_the_page_says_where_what_is_learned_helps_and_where_it_does_not(folder: str, baselines: str) -> None:
     page = (ROOT / "docs" / "evidence.md").read_text()
     for what, name in ((LeaveOut.WORKLOADS, "workload"), (LeaveOut.CONFIGURATIONS, "configuration")):
@@ -60,6 +63,7 @@ def test_the_page_says_where_what_is_learned_helps_and_where_it_does_not(folder:
                 assert f"| {baselines} | each {name} | {accuracy.model} | {figures} |" in page
 
 
+@pytest.mark.slow
 def test_what_is_learned_helps_where_large_gains_are_underestimated() -> None:
     by_model = {a.model: a.median_error_pct or 0.0 for a in assessed(LeaveOut.WORKLOADS, KEPT).accuracy}
     assert by_model["learned"] < by_model["waiting"]
