@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from cephfit.cli.main import cephfit as command_line
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "evaluation"
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "evaluation-kept-volumes"
 MAP = ("map", FOLDER / "profiles" / "boot.json", "--baselines", FOLDER / "baselines.csv")
 
 

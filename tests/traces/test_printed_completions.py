@@ -125,20 +125,11 @@ def peak_nbytes(tmp_path: Path, head: str, line: str, n: int, options: ReadOptio
     return peak
 
 
-@pytest.mark.parametrize(
-    ("head", "line", "options"),
-    [
-        (
-            "COMM PID TYPE DEV BLOCK BYTES LATms\n",
-            "supervise-of-a-long-name 1809 W 202,1 {lbn} 4096 10.84\n",
-            ReadOptions(),
-        ),
-        ("", "{lbn},4096,R,10.84\n", ReadOptions(columns="offset:lbn,length:bytes,op,latency:ms")),
-    ],
-)
-def test_latencies_without_times_take_memory_that_does_not_grow(
-    tmp_path: Path, head: str, line: str, options: ReadOptions
-) -> None:
+@pytest.mark.slow
+def test_iosnoop_without_times_takes_memory_that_does_not_grow(tmp_path: Path) -> None:
+    head = "COMM PID TYPE DEV BLOCK BYTES LATms\n"
+    line = "supervise-of-a-long-name 1809 W 202,1 {lbn} 4096 10.84\n"
+    options = ReadOptions()
     peak_nbytes(tmp_path, head, line, 100, options)  # loads the loops
     few, many = (peak_nbytes(tmp_path, head, line, n, options) for n in (200_000, 600_000))
     assert many < few + (4 << 20)  # 400,000 accesses that wait would take 16 MB

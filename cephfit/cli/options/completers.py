@@ -18,8 +18,19 @@ _Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem
 
 TRACE_FORMATS = (
     *("alibaba", "biosnoop", "blkparse", "blkparse-f", "blkreplay", "blktrace", "block-events", "columns"),
-    *("disksim", "fio-iolog", "fiu", "mqsim", "msr", "oracle-general", "parquet", "qemu", "rbd-replay", "spc"),
-    *("strace", "systor17", "tencent", "vscsi-binary", "vscsi-csv", "vscsi-histogram", "xperf"),
+    *("disksim", "disksim-validate", "fio-iolog", "fiu", "iosnoop", "mqsim", "msr", "oracle-general", "parquet"),
+    *(
+        "qemu",
+        "rbd-replay",
+        "spc",
+        "strace",
+        "systor17",
+        "tencent",
+        "vscsi-binary",
+        "vscsi-csv",
+        "vscsi-histogram",
+        "xperf",
+    ),
 )
 """The names in ``traces/formats.py``, whose readers take too long to load here."""
 

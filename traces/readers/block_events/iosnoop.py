@@ -7,7 +7,7 @@ letters of blkparse.
 
 import re
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_MS, NS_PER_S
@@ -51,7 +51,11 @@ class IosnoopReader(StreamReader):
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         lines = _Lines()
         stretches = stretches_of(stream, lines.take)
-        first = list(islice(stretches, 1))  # has the header
+        first = []
+        for stretch in stretches:
+            first.append(stretch)
+            if lines.has_header:
+                break
         self.lacks = lines.lacks
         rows = chain(first, stretches)
         if lines.has_times:
@@ -65,12 +69,13 @@ class _Lines:
 
     Attributes:
         lacks: what the lines do not contain.
+        has_header: whether it was read.
     """
 
     def __init__(self) -> None:
         self.lacks: tuple[str, ...] = ()
         self._times: tuple[str, ...] = ()
-        self._has_header = False
+        self.has_header = False
 
     @property
     def has_times(self) -> bool:
@@ -83,9 +88,9 @@ class _Lines:
             return "a line of iosnoop"
         if header := _HEADER.match(line):
             times = tuple(name for name in ("start", "end") if header[name])
-            if self._has_header and times != self._times:
+            if self.has_header and times != self._times:
                 return "the columns of the first header"
-            self._times, self._has_header = times, True
+            self._times, self.has_header = times, True
             self.lacks = () if times else ("time: no rates, no inter-arrival, none outstanding; -s prints it",)
             return ""
         match = _ROW.match(line)
