@@ -97,6 +97,8 @@ def _figures(
         ranking=ranking_of(predictions, None, settings),
         weights=cell_weights_of(predictions),
         rates={},
+        latencies={},
+        percentiles=(),
         explains=False,
         same_rounds=same_rounds,
         supply=supply,
