@@ -16,7 +16,7 @@ _PATIENCE_SECONDS = 5.0
 
 
 class StoredRuns:
-    """Reads the store anew for every question, so that it sees what other processes write.
+    """Reads the store again for every question, so that it sees what other processes write.
 
     Args:
         location: of the store, which may not exist yet.
