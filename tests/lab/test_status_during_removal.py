@@ -86,7 +86,10 @@ def test_a_lab_removed_at_any_moment_is_shown_or_reported_as_missing(made: Calla
     assert n_calls > 50
     for moment in range(1, n_calls + 1):
         folder = made()
-        found, _ = status_and(lambda: down(folder), at=moment)  # noqa: B023 (called at once)
+        found, n_called = status_and(lambda: down(folder), at=moment)  # noqa: B023 (called at once)
+        if n_called < moment:  # this status called fewer functions than the first, as other labs came or went
+            down(folder)
+            break
         if isinstance(found, CephfitError):
             assert str(found).startswith(f"{registry.labs_root()}: there is no lab 'x'"), moment
         assert not folder.exists(), moment
