@@ -10,8 +10,8 @@ TEST_PACKAGES := tests/debian-packages.txt
 EVALUATION_PACKAGES := lab/workloads/debian-packages.txt
 EVALUATION_FOLDER ?= evaluation-results
 PYTEST := $(BIN)/python -m pytest
-# Two processes run tests with daemons, which mostly wait (tests/conftest.py), two the others.
-TEST_PROCESSES := -n 4 --dist loadgroup --no-loadscope-reorder
+# Three processes run tests with daemons, which mostly wait (tests/conftest.py), two the others.
+TEST_PROCESSES := -n 5 --dist loadgroup --no-loadscope-reorder
 # Tests on an OpenStack mostly wait, so two labs run in parallel. A lab that is already up is used alone.
 OPENSTACK_LABS := $(if $(CEPHFIT_TEST_OPENSTACK_LAB),1,2)
 OPENSTACK_OUTPUT := --verbose --durations=25 -p no:warnings

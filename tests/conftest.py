@@ -70,20 +70,26 @@ def _lacking(marker: str) -> str:
 
 
 _OF_DAEMONS = ("root", "ceph", "fio", "postgres", "backends")
-_OF_MACHINE = ("tests/ceph/", "tests/lab/", "tests/targets/", "tests/traces/test_capture.py")
+_OF_CLUSTERS = ("tests/ceph/", "tests/targets/")
+_OF_MACHINE = ("tests/lab/", "tests/traces/test_capture.py")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """With xdist's `--dist loadgroup`, let two processes run the tests with daemons, which mostly wait.
+    """With xdist's `--dist loadgroup`, let three processes run the tests with daemons, which mostly wait.
 
-    One runs the tests with a lab or with settings of the kernel, which exist once, the other the rest. Tests on an
-    OpenStack are made for labs in parallel.
+    One runs the tests of Ceph's administration and of the targets. One runs the other tests with a lab or with
+    settings of the kernel that exist once, and one the rest. Tests on an OpenStack are made for labs in parallel.
     """
     marks = {mark.name for mark in item.iter_markers()}
     if "openstack" in marks or marks.isdisjoint(_OF_DAEMONS):
         return
-    of_machine = "backends" not in marks and ("ceph" in marks or item.nodeid.startswith(_OF_MACHINE))
-    item.add_marker(pytest.mark.xdist_group("machine" if of_machine else "daemons"))
+    group = "daemons"
+    if "backends" not in marks:
+        if item.nodeid.startswith(_OF_CLUSTERS):
+            group = "clusters"
+        elif "ceph" in marks or item.nodeid.startswith(_OF_MACHINE):
+            group = "machine"
+    item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -84,7 +84,7 @@ def test_a_lab_removed_at_any_moment_is_shown_or_reported_as_missing(made: Calla
     assert isinstance(whole, LabStatus)
     down(folder)
     assert n_calls > 50
-    for moment in range(1, n_calls + 1):
+    for moment in (*range(1, n_calls, 7), n_calls):  # 7: each has a lab to be made, and the calls are many
         folder = made()
         found, n_called = status_and(lambda: down(folder), at=moment)  # noqa: B023 (called at once)
         if n_called < moment:  # this status called fewer functions than the first, as other labs came or went

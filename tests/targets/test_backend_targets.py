@@ -54,7 +54,14 @@ SMALL_SEGMENTS = Configuration(
 VERSION_3 = Configuration("v3", (setting("client_disk", "read_ahead_kb", 64), setting("nfs", "version", 3)))
 
 
-_VERIFIED_WRITES = ("--direct=1", "--ioengine=libaio", "--rw=randwrite", "--iodepth=16", "--verify=crc32c")
+_VERIFIED_WRITES = (
+    "--direct=1",
+    "--ioengine=libaio",
+    "--rw=randwrite",
+    "--iodepth=16",
+    "--verify=crc32c",
+    "--verify_state_save=0",
+)
 
 
 class _OnServer(TargetContract):
