@@ -75,13 +75,25 @@ _COMMANDS = {
     "compare": ("cephfit.cli.reports.compare_command", "Compare runs of one sweep on several targets."),
     "cloud": (
         "cephfit.cli.cluster.cloud_command",
-        "OpenStack: check a cloud, list what runs own there, delete it.",
+        "OpenStack: check a cloud, give images their volume types, list what runs own, delete it.",
     ),
     "image": ("cephfit.cli.cluster.image_command", "A small image for benchmark guests: build, upload, remove."),
     "config": ("cephfit.cli.cluster.config_command", "The configuration file and the environment: show."),
     "completion": ("cephfit.cli.completion", "Print the shell completion script."),
 }
 """Command to (module, help line). A module is imported when its command runs, so that help stays fast."""
+
+_SECTIONS = {
+    "Start here": ("demo", "lab"),
+    "Measure": ("sweep", "import"),
+    "Workloads": ("trace", "survey"),
+    "Predict and decide": ("map", "probe", "balance", "advise", "place", "capacity"),
+    "Check predictions": ("verify", "evaluate", "assess"),
+    "Results": ("runs", "report", "plot", "compare", "serve"),
+    "Clusters and clouds": ("params", "pools", "apply", "restore", "cloud", "image"),
+    "This program": ("config", "completion"),
+}
+"""The sections of the help, with their commands."""
 
 _FIXABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """Errors of writing that a user can fix: missing permissions or disk space."""
@@ -105,7 +117,7 @@ class _LazyGroup(click.Group):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return [name for names in _SECTIONS.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
@@ -114,8 +126,10 @@ class _LazyGroup(click.Group):
         return refuse_repeated_options(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+        width = max(map(len, _COMMANDS))
+        for title, names in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", _COMMANDS[name][1]) for name in names])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -195,8 +209,7 @@ def _open_standard_streams() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line.
 
-    Exit codes: 2 for an error that the user can fix, 130 after an interrupt, 141 if the output was closed, 143 if
-        a
+    Exit codes: 2 for an error that the user can fix, 130 after an interrupt, 141 if the output was closed, 143 if a
     sweep or a workload was terminated.
     """
     _open_standard_streams()
