@@ -19,7 +19,7 @@ from sqlalchemy import insert
 
 from cephfit.core.values.cells import CELLS
 from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample import INDEPENDENT_COUNT, Metrics, Sample, SampleKey, State, counted
 from cephfit.results.store import schema
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
@@ -27,11 +27,7 @@ from cephfit.sweep.declaration.sweep_file import parse_sweep
 N_SAMPLES, N_RUNS = 1_000_000, 20
 CONFIGURATIONS = ("A", *(f"replicas-{i}" for i in range(4, 8)))
 CLIENTS, PERCENTILES = 10, (1.0, 5.0, 10.0, 50.0, 90.0, 95.0, 99.0, 99.9)
-EVIDENCE = {
-    "load": {"iodepth": 4, "clients": CLIENTS, "read_pct": None, "rate_iops": None, "rate_nbytes_per_s": None},
-    "cross_check": {"nbytes": 123456789, "deviation": 0.001},
-    "health": "HEALTH_OK",
-}
+LOAD = {"iodepth": 4, "clients": CLIENTS, "read_pct": None, "rate_iops": None, "rate_nbytes_per_s": None}
 
 
 def sweep_text(repeats: int) -> str:
@@ -57,7 +53,12 @@ def samples_of(repeats: int, seed: int) -> Iterator[Sample]:
                     nbytes = iops * cell.size.benchmark_nbytes
                     metrics = Metrics(iops, nbytes, int(iops * 10), 10**10, mean, tails)
                     key = SampleKey(name, cell, f"c{client}", repeat)
-                    yield Sample(key, State.OK, metrics, started, started + 10**10, "", EVIDENCE)
+                    window = 10 * nbytes * (1 + drawn.gauss(0, 0.001))
+                    count = counted(
+                        source="kernel", window_nbytes=window, total_nbytes=round(1.2 * window), allowed_nbytes=0
+                    )
+                    evidence = {"load": LOAD, INDEPENDENT_COUNT: count, "cache": "cold"}
+                    yield Sample(key, State.OK, metrics, started, started + 10**10, "", evidence)
                 started += 11 * 10**9
 
 

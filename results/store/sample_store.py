@@ -245,11 +245,11 @@ class Store:
             return {(name, State(state)): n for name, state, n in connection.execute(query)}
 
     def n_tried(self, run_id: str) -> int:
-        """Return the number of planned samples that were tried at least once, in any state."""
-        key = (schema.samples.c[name] for name in ("configuration", "size", "pattern", "client", "repeat", "load"))
-        tried = select(*key).where(schema.samples.c.run_id == run_id).distinct().subquery()
+        """Return the number of planned samples that were tried at least once, in any state: each has an attempt 0."""
+        table = schema.samples
+        query = select(func.count()).select_from(table).where(table.c.run_id == run_id, table.c.attempt == 0)
         with self._reading() as connection:
-            return int(connection.execute(select(func.count()).select_from(tried)).scalar_one())
+            return int(connection.execute(query).scalar_one())
 
     def documents(self, run_id: str) -> list[tuple[str, int]]:
         """Return (kind, time in ns since the epoch) of a run's documents, oldest first."""

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Column,
     Float,
     ForeignKey,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -29,9 +30,13 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
 
-SCHEMA_VERSION = 2
-"""Version that this program reads and writes. It grows with every change of a table. Each change has a step in
-``database.py`` that upgrades older stores."""
+SCHEMA_VERSION = 3
+"""Version that this program writes. It grows with every change of a table or index. Each change has a step in
+``migrations/versions/`` that upgrades older stores."""
+FIRST_VERSION = 1
+"""Oldest version that can be upgraded."""
+SAME_TABLES_SINCE = 2
+"""Oldest version with today's tables. Stores from it on differ only in indexes and are usable without an upgrade."""
 
 TABLES = MetaData()
 
@@ -120,6 +125,7 @@ samples = Table(
         "load",
         name="cephfit_each_sample_once",
     ),
+    Index("ix_cephfit_samples_progress", "run_id", "configuration", "state", "attempt"),  # since version 3
 )
 
 workload_samples = Table(
