@@ -134,6 +134,8 @@ def mixture_percentile(parts: Sequence[tuple[float, Mapping[float, float]]], per
     Returns:
         In the unit of the times.
     """
+    from scipy.optimize import brentq  # most reports need none of it
+
     weights = np.array([weight for weight, _ in parts])
     weights /= weights.sum()
     times, logs = _survival([known for _, known in parts])
@@ -147,9 +149,7 @@ def mixture_percentile(parts: Sequence[tuple[float, Mapping[float, float]]], per
         return float(weights @ np.exp(logs[rows, i] + slopes[rows, i] * (time - times[rows, i]))) - limit
 
     own = _own_percentiles(times, logs, slopes, last, math.log(limit))
-    low, high = (1 - 1e-9) * float(own.min()), (1 + 1e-9) * float(own.max())  # it is between those of the parts
-    from scipy.optimize import brentq
-
+    low, high = (1 - 1e-6) * float(own.min()), (1 + 1e-6) * float(own.max())  # it is between those of the parts
     return float(brentq(excess, low, high, xtol=1e-9 * high, rtol=1e-12))
 
 
