@@ -6,15 +6,15 @@ from sqlalchemy import Column, String
 revision = "0002"
 down_revision = None
 
+_KEY = ("run_id", "configuration", "size", "pattern", "client", "repeat", "attempt", "load")
+_METRICS = ("iops", "nbytes_per_s", "n_ios", "runtime_ns", "latency_mean_ns", "latency_percentiles_ns")
+_ORDER = ("id", "run_id", "fio_run", *_KEY[1:], "state", "reason", *_METRICS, "started_ns", "finished_ns", "evidence")
 _ONCE = "cephfit_each_sample_once"
 
 
 def upgrade() -> None:
     # SQLite cannot change a constraint: there Alembic creates the table again, with all rows.
-    order = [("attempt", "load", "state")]
-    with op.batch_alter_table("cephfit_samples", partial_reordering=order) as samples:
+    with op.batch_alter_table("cephfit_samples", partial_reordering=[_ORDER]) as samples:
         samples.add_column(Column("load", String(200), nullable=False, server_default=""))
         samples.drop_constraint(_ONCE, type_="unique")
-        samples.create_unique_constraint(
-            _ONCE, ["run_id", "configuration", "size", "pattern", "client", "repeat", "attempt", "load"]
-        )
+        samples.create_unique_constraint(_ONCE, list(_KEY))
