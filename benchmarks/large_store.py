@@ -4,8 +4,8 @@
 
 The store has 20 runs of one sweep on the simulated cluster: 20 cells, equal numbers of clients and rounds. The
 rates are drawn with a scatter of 3 %; each sample has the percentiles and the evidence of a measured one. Then the
-same with one run. A store in FOLDER is kept and used again: its second `report` also has the prediction. Times are of
-whole processes.
+same with one run. A store in FOLDER is kept and used again: its second `report` also has the prediction. Times
+are of whole processes.
 """
 
 import os

@@ -214,7 +214,7 @@ def test_several_processes_open_the_same_old_store_at_once(tmp_path: Path, versi
     for opener in openers:
         opener.start()
     for opener in openers:
-        opener.join(60)
+        opener.join(300)
         assert opener.exitcode == 0
     assert version_of(path) == SCHEMA_VERSION
     assert rows_of(path) == before

@@ -8,7 +8,8 @@ down_revision = None
 
 _KEY = ("run_id", "configuration", "size", "pattern", "client", "repeat", "attempt", "load")
 _METRICS = ("iops", "nbytes_per_s", "n_ios", "runtime_ns", "latency_mean_ns", "latency_percentiles_ns")
-_ORDER = ("id", "run_id", "fio_run", *_KEY[1:], "state", "reason", *_METRICS, "started_ns", "finished_ns", "evidence")
+_TIMES = ("started_ns", "finished_ns")
+_ORDER: tuple[str, ...] = ("id", "run_id", "fio_run", *_KEY[1:], "state", "reason", *_METRICS, *_TIMES, "evidence")
 _ONCE = "cephfit_each_sample_once"
 
 
