@@ -7,6 +7,7 @@ sweep's seed.
 """
 
 import hashlib
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
@@ -91,6 +92,19 @@ def plan_of(sweep: Sweep) -> Plan:
                 order = _shuffled([str(c) for c in measurement.under(load).cells], words)
                 steps.append(Step(repeat, name, tuple(Cell.parse(c) for c in order), load))
     return Plan(tuple(steps))
+
+
+def n_planned_samples(sweep: Sweep) -> int:
+    """Return the number of samples of the full plan: one per configuration, cell, load, repeat and client.
+
+    Args:
+        sweep: without the trials of an optimiser, which are in its ``search``.
+    """
+    measurement, n_configurations = sweep.measurement, len(sweep.configurations)
+    if sweep.search is not None:  # each batch after the first measures the default again
+        n_configurations += sweep.search.trials + math.ceil(sweep.search.trials / sweep.search.batch) - 1
+    loads = [measurement.under(load) for load in measurement.load_names]
+    return n_configurations * measurement.repeats * sum(len(load.cells) * load.n_clients for load in loads)
 
 
 def io_seed(seed: int, cell: Cell, repeat: int, client: str) -> int:

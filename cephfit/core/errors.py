@@ -41,3 +41,7 @@ class ClusterError(CephfitError):
 
 class StoreError(CephfitError):
     """The results store cannot be opened, has another schema version, or is in use."""
+
+
+class MissingStoreError(StoreError):
+    """There is no results store yet; a command that writes creates it."""

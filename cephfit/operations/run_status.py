@@ -1,10 +1,14 @@
-"""A run as its store has it: its plan with all decisions so far, its progress, and what was measured."""
+"""A run as its store has it: its plan with all decisions so far, its progress, and what was measured.
+
+The progress of a run needs neither SciPy nor its plan: `runs list` and the web page show that of many runs.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from cephfit.core.errors import CephfitError
 from cephfit.core.values.run import MEASURING_DOCUMENT, STOPPING_DOCUMENT, TRIALS_DOCUMENT, Run
@@ -12,10 +16,10 @@ from cephfit.core.values.sample import Sample, State
 from cephfit.results.store.measuring_process import measuring_process
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.execution.schedule import full_plan
-from cephfit.sweep.optimiser import Trial, rounds_by_name, trials_from_json, values_of, with_trials
-from cephfit.sweep.racing.rounds import saving_document, stops_of
-from cephfit.sweep.sweep_plan import Sweep, plan_of
+from cephfit.sweep.sweep_plan import Sweep, n_planned_samples, plan_of
+
+if TYPE_CHECKING:
+    from cephfit.sweep.optimiser import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Known:
 
     sweep: Sweep
     run: Run
-    trials: tuple[Trial, ...]
+    trials: "tuple[Trial, ...]"
     rounds: Mapping[str, range]
     stops: Mapping[Any, int]
     decisions: Mapping[str, Any] | None
@@ -42,6 +46,8 @@ class Known:
         """Return what early stopping has saved so far; None for sweeps that measure all repeats."""
         if self.sweep.stopping is None:
             return None
+        from cephfit.sweep.racing.rounds import saving_document
+
         saving = saving_document(plan_of(self.sweep), self.stops)
         decided = self.decisions or {"looks": 0, "stopped": [], "races": []}
         return {**self.sweep.stopping.to_json(), **saving, **decided}
@@ -51,6 +57,7 @@ class Known:
         if self.sweep.search is None:
             return None
         from cephfit.operations.sweep_goal import goal_of
+        from cephfit.sweep.optimiser import values_of
 
         values = values_of(self.sweep, self.trials, samples, goal_of(None, None, resume=self.run))
         return [
@@ -66,6 +73,9 @@ class Known:
 
 def known_of(store: Store, run: Run) -> Known:
     """Return everything that the store has about a run's plan."""
+    from cephfit.sweep.optimiser import rounds_by_name, trials_from_json, with_trials
+    from cephfit.sweep.racing.rounds import stops_of
+
     sweep = parse_sweep(run.sweep_text, file=run.run_id, stored=True)
     trials = trials_from_json(store.document(run.run_id, TRIALS_DOCUMENT))
     decisions = store.document(run.run_id, STOPPING_DOCUMENT)
@@ -79,6 +89,12 @@ def known_of(store: Store, run: Run) -> Known:
     )
 
 
+@lru_cache(maxsize=64)
+def _sweep_of(text: str) -> Sweep:
+    """Return a stored sweep; most runs of a store have the same few."""
+    return parse_sweep(text, file="stored sweep", stored=True)
+
+
 def run_summary(store: Store, run: Run) -> dict[str, Any]:
     """Return the progress of a run, counted in samples, without reading them."""
     counts = store.counts(run.run_id)
@@ -88,9 +104,10 @@ def run_summary(store: Store, run: Run) -> dict[str, Any]:
     planned = None
     configurations = len({name for name, _ in counts})
     with suppress(CephfitError):  # a sweep file that this version cannot read: its samples are still listed
-        sweep = known_of(store, run).sweep
-        planned = sum(len(s.cells) * sweep.measurement.under(s.load).n_clients for s in full_plan(sweep).steps)
-        configurations = len(sweep.configurations)
+        sweep = _sweep_of(run.sweep_text)
+        planned = n_planned_samples(sweep)
+        trials = store.document(run.run_id, TRIALS_DOCUMENT) if sweep.is_search else None
+        configurations = len(sweep.configurations) + len((trials or {}).get("trials", ()))
     measured = store.n_tried(run.run_id)
     process = measuring_process(store.document(run.run_id, MEASURING_DOCUMENT))
     return {

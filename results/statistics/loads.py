@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from cephfit.core.errors import InputError
@@ -50,9 +52,12 @@ class LoadShape:
 def by_place(samples: Iterable[Sample]) -> dict[tuple[str, Cell], list[Sample]]:
     """Group samples by (configuration, cell), keeping their order."""
     found: dict[tuple[str, Cell], list[Sample]] = {}
-    for sample in samples:
-        found.setdefault((sample.key.configuration, sample.key.cell), []).append(sample)
+    for place, alike in groupby(samples, _PLACE):  # the samples of all clients follow each other
+        found.setdefault(place, []).extend(alike)
     return found
+
+
+_PLACE = attrgetter("key.configuration", "key.cell")
 
 
 def of_load(samples: Iterable[Sample], load: str, *, where: str = "") -> list[Sample]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
-from scipy.optimize import brentq
+from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_S
@@ -19,6 +19,7 @@ from cephfit.core.values.omitted_cells import omitted_cells
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import OWN_LOAD, Metrics, Sample
 from cephfit.core.values.supply import Estimate
+from cephfit.core.variance import Floats
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import own_spreads
 from cephfit.results.statistics.loads import by_place, of_load
@@ -133,21 +134,54 @@ def mixture_percentile(parts: Sequence[tuple[float, Mapping[float, float]]], per
     Returns:
         In the unit of the times.
     """
-    total = math.fsum(weight for weight, _ in parts)
-    curves = [(weight / total, *_survival(known)) for weight, known in parts]
-    limit = 1 - percentile / 100
+    from scipy.optimize import brentq  # most reports need none of it
+
+    weights = np.array([weight for weight, _ in parts])
+    weights /= weights.sum()
+    times, logs = _survival([known for _, known in parts])
+    with np.errstate(invalid="ignore"):  # after the end of a part
+        slopes = np.diff(logs) / np.diff(times)
+    last = np.isfinite(times).sum(axis=1) - 2  # the last segment of each part, which continues after its end
+    rows, limit = np.arange(len(parts)), 1 - percentile / 100
 
     def excess(time: float) -> float:
-        return math.fsum(w * math.exp(_log_survival(time, times, logs)) for w, times, logs in curves) - limit
+        i = np.minimum((times <= time).sum(axis=1) - 1, last)
+        return float(weights @ np.exp(logs[rows, i] + slopes[rows, i] * (time - times[rows, i]))) - limit
 
-    high = max(times[-1] for _, times, _ in curves)
-    while excess(high) > 0:
-        high *= 2
-    return float(brentq(excess, 0.0, high, xtol=1e-9 * high, rtol=1e-12))
+    own = _own_percentiles(times, logs, slopes, last, math.log(limit))
+    low, high = (1 - 1e-6) * float(own.min()), (1 + 1e-6) * float(own.max())  # it is between those of the parts
+    return float(brentq(excess, low, high, xtol=1e-9 * high, rtol=1e-12))
 
 
-def _survival(known: Mapping[float, float]) -> tuple[list[float], list[float]]:
-    """Return rising times, and the logs of the shares that take longer; at least two points."""
+def _survival(parts: Sequence[Mapping[float, float]]) -> tuple[Floats, Floats]:
+    """Return rising times, and the logs of the shares that take longer, both of shape (parts, points).
+
+    Each part has at least two points. Parts with fewer points than others end with infinite times.
+    """
+    percentiles = sorted(p for p in parts[0] if 0 < p < 100)
+    if all(part.keys() == parts[0].keys() for part in parts):
+        times = np.array([[0.0, *(part[p] for p in percentiles)] for part in parts])
+        if (np.diff(times) > 0).all():
+            logs = np.log1p(-np.array([0.0, *percentiles]) / 100)
+            return times, np.broadcast_to(logs, times.shape)
+    points = [_points(part) for part in parts]
+    shape = len(parts), max(len(times) for times, _ in points)
+    times, logs = np.full(shape, np.inf), np.zeros(shape)
+    for i, (own_times, own_logs) in enumerate(points):
+        times[i, : len(own_times)], logs[i, : len(own_logs)] = own_times, own_logs
+    return times, logs
+
+
+def _own_percentiles(times: Floats, logs: Floats, slopes: Floats, last: NDArray[np.int64], limit: float) -> Floats:
+    """Return the time at which the log of the share that takes longer is ``limit``, for each part."""
+    known = np.where(np.isfinite(times), logs, -np.inf)
+    i = np.minimum((known >= limit).sum(axis=1) - 1, last)
+    rows = np.arange(len(times))
+    return np.asarray(times[rows, i] + (limit - logs[rows, i]) / slopes[rows, i])
+
+
+def _points(known: Mapping[float, float]) -> tuple[list[float], list[float]]:
+    """Return the rising times of one part, and the logs of the shares that take longer; at least two points."""
     times, logs = [0.0], [0.0]
     for percentile in sorted(known):
         time = known[percentile]
@@ -159,13 +193,6 @@ def _survival(known: Mapping[float, float]) -> tuple[list[float], list[float]]:
         times.append(time)
         logs.append(math.log1p(-percentile / 100))
     return times, logs
-
-
-def _log_survival(time: float, times: Sequence[float], logs: Sequence[float]) -> float:
-    if time <= times[-1]:
-        return float(np.interp(time, times, logs))
-    slope = (logs[-1] - logs[-2]) / (times[-1] - times[-2])
-    return logs[-1] + slope * (time - times[-1])
 
 
 def _counts(profile: Profile, baselines: Baselines) -> Mapping[Cell, float]:

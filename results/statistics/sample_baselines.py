@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import OWN_LOAD, SUM_OF_CLIENTS, Sample, State
 from cephfit.results.statistics.loads import (
+    LoadShape,
     by_place,
     loads_by_clients,
     measured_load_of,
@@ -69,8 +72,7 @@ def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD
     """
     samples = list(samples)
     tried = _tried(samples, load, source)
-    measured, missing = _measured(tried)
-    measured = _with_further_loads(measured, samples, load)
+    measured, missing = _comparable(tried, samples, load)
     source += f", load {load}" if load else ""
     return replace(
         group(measured, source=source, missing=missing),
@@ -112,16 +114,17 @@ def measured_of(
         InputError: there is no load of this name.
     """
     samples = list(samples)
-    measured, missing = _measured(_tried(samples, load, where))
-    return _with_further_loads(measured, samples, load), missing
+    return _comparable(_tried(samples, load, where), samples, load)
 
 
 OWN_LOAD_TITLE = "own"
 """Name of the measurement's own load among rates of several loads, if another load is chosen."""
 
 
-def _with_further_loads(measured: list[Measured], samples: Sequence[Sample], load: str) -> list[Measured]:
-    """Return the rates with what is known of their load, then those of comparable loads.
+def _comparable(
+    tried: "Mapping[tuple[str, Cell], _Tried]", samples: Sequence[Sample], load: str
+) -> tuple[list[Measured], dict[tuple[str, Cell], str]]:
+    """Return the rates with what is known of their load, then those of comparable loads; and why a place has none.
 
     Comparable loads have the same number of clients, no mix and no rate limit. A repeat is the same pass over all
     configurations under every load, so rounds stay comparable. Where two loads do the same in a cell of a
@@ -129,24 +132,25 @@ def _with_further_loads(measured: list[Measured], samples: Sequence[Sample], loa
     """
     shapes = shapes_of(samples)
     chosen = shapes.get(load)
-    if chosen is None and load == OWN_LOAD and not measured:
+    if chosen is None and load == OWN_LOAD and not any(there.whole for there in tried.values()):
         # Imported runs may have no rate of a bin's size, and so no own load.
         chosen = next((shape for shape in shapes.values() if shape.is_plain), None)
     if chosen is None or not chosen.is_plain:
-        return measured
-    found = [replace(row, under=chosen.loaded(row.cell)) for row in measured]
-    known = {(row.configuration, row.under) for row in found}
+        return _measured(tried)
+    found, missing = _measured(tried, chosen)
+    known = _cells_under(tried, chosen)
     for name in names_of(samples):
         shape = shapes.get(name)
         if name == load or shape is None or not shape.is_plain or shape.n_clients != chosen.n_clients:
             continue
-        further = [
-            replace(row, under=shape.loaded(row.cell), load=name or OWN_LOAD_TITLE)
-            for row in _measured(_tried(samples, name, ""))[0]
-        ]
-        found += (row for row in further if (row.configuration, row.under) not in known)
-        known.update((row.configuration, row.under) for row in further)
-    return found
+        further = {
+            (configuration, cell): there
+            for (configuration, cell), there in _tried(samples, name, "").items()
+            if (configuration, shape.loaded(cell)) not in known
+        }
+        found += _measured(further, shape, name or OWN_LOAD_TITLE)[0]
+        known |= _cells_under(further, shape)
+    return found, missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +171,27 @@ def _tried(samples: Iterable[Sample], load: str, where: str) -> dict[tuple[str, 
 
 
 def _measured(
-    tried: Mapping[tuple[str, Cell], _Tried],
+    tried: Mapping[tuple[str, Cell], _Tried], shape: LoadShape | None = None, load: str = OWN_LOAD
 ) -> tuple[list[Measured], dict[tuple[str, Cell], str]]:
+    """Return the rates that count, and why a place has none.
+
+    Args:
+        tried: of one load.
+        shape: of this load, where that is to be recorded in the rates.
+        load: its name there.
+    """
     measured: list[Measured] = []
     missing: dict[tuple[str, Cell], str] = {}
-    for place, there in tried.items():
-        measured += [_rate(sample) for repeat in there.whole for sample in repeat]
+    for (configuration, cell), there in tried.items():
+        under = None if shape is None else shape.loaded(cell)
+        measured += [_rate(sample, under, load) for repeat in there.whole for sample in repeat]
         if not there.whole:
-            missing[place] = _why(there.samples) or "no repeat has I/O from every client"
+            missing[configuration, cell] = _why(there.samples) or "no repeat has I/O from every client"
     return measured, missing
+
+
+def _cells_under(tried: Mapping[tuple[str, Cell], _Tried], shape: LoadShape) -> set[tuple[str, LoadedCell]]:
+    return {(configuration, shape.loaded(cell)) for (configuration, cell), there in tried.items() if there.whole}
 
 
 def _lost(tried: Mapping[tuple[str, Cell], _Tried]) -> dict[tuple[str, Cell], tuple[str, ...]]:
@@ -191,17 +207,21 @@ def _lost(tried: Mapping[tuple[str, Cell], _Tried]) -> dict[tuple[str, Cell], tu
     return lost
 
 
+_ALIKE = attrgetter("configuration", "cell", "under", "load")
+
+
 def group(
     measured: Iterable[Measured], *, source: str, missing: Mapping[tuple[str, Cell], str] | None = None
 ) -> Baselines:
     """Sum the clients of each repeat; the repeats of each (configuration, cell) in order."""
     cells: dict[tuple[str, Cell], list[Measured]] = {}
     loaded: dict[tuple[str, LoadedCell], list[Measured]] = {}
-    for row in measured:
-        if row.is_of_cells:
-            cells.setdefault((row.configuration, row.cell), []).append(row)
-        if row.under is not None:
-            loaded.setdefault((row.configuration, row.under), []).append(row)
+    for (configuration, cell, under, _), alike in groupby(measured, _ALIKE):
+        rows = list(alike)
+        if rows[0].is_of_cells:
+            cells.setdefault((configuration, cell), []).extend(rows)
+        if under is not None:
+            loaded.setdefault((configuration, under), []).extend(rows)
     return Baselines(
         {place: _baseline(rows) for place, rows in cells.items()},
         source,
@@ -265,11 +285,12 @@ def _first_whole(samples: list[Sample], clients: set[str]) -> list[Sample]:
     return []
 
 
-def _rate(sample: Sample) -> Measured:
+def _rate(sample: Sample, under: LoadedCell | None, load: str) -> Measured:
     assert sample.metrics is not None, "a repeat counts only with the metrics of all its clients"
     key = sample.key
     n_clients = int(sample.evidence.get(SUM_OF_CLIENTS, 0))
-    return Measured(key.configuration, key.cell, key.client, key.repeat, sample.metrics.iops, n_clients=n_clients)
+    iops = sample.metrics.iops
+    return Measured(key.configuration, key.cell, key.client, key.repeat, iops, under, load, n_clients)
 
 
 def _why(samples: list[Sample]) -> str:

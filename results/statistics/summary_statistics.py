@@ -5,7 +5,7 @@ import statistics as stdlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scipy import optimize, stats
+from scipy.special import stdtrit
 
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.core.variance import LARGEST_LOG
@@ -72,7 +72,7 @@ def student_interval(values: Sequence[float], *, confidence: float = CONFIDENCE)
     if deviation is None:
         return None
     n = len(values)
-    half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * deviation / math.sqrt(n)
+    half = _t_quantile(confidence, n - 1) * deviation / math.sqrt(n)
     return Interval(mean(values) - half, mean(values) + half, confidence, "t")
 
 
@@ -133,7 +133,7 @@ def ratio_interval(
         return None
     _must_have(values, 1)
     _must_have(reference, 1)
-    t = float(stats.t.ppf(0.5 + confidence / 2, spread.degrees))
+    t = _t_quantile(confidence, spread.degrees)
     factor = math.exp(min(t * spread.log_deviation * math.sqrt(1 / len(values) + 1 / len(reference)), LARGEST_LOG))
     centre = ratio(values, reference)
     return Interval(centre / factor, centre * factor, confidence, "pooled")
@@ -198,7 +198,9 @@ def welch_ratio_p_value(
 
     if excess(_SMALLEST_LOG_P) <= 0:
         return math.exp(_SMALLEST_LOG_P)
-    return math.exp(float(optimize.brentq(excess, _SMALLEST_LOG_P, -1e-12)))
+    from scipy.optimize import brentq  # only comparisons need it
+
+    return math.exp(float(brentq(excess, _SMALLEST_LOG_P, -1e-12)))
 
 
 _SMALLEST_LOG_P = math.log(1e-12)
@@ -239,7 +241,7 @@ def _welch_half_width(own: tuple[float, float], other: tuple[float, float], conf
     if variance == 0:
         return 0.0
     degrees = variance**2 / (own[0] ** 2 / own[1] + other[0] ** 2 / other[1])
-    return float(stats.t.ppf(0.5 + confidence / 2, degrees)) * math.sqrt(variance)
+    return _t_quantile(confidence, degrees) * math.sqrt(variance)
 
 
 def level_interval(
@@ -258,7 +260,7 @@ def level_interval(
         return None
     _must_have(values, 1)
     rest, rounds = (
-        float(stats.t.ppf(0.5 + confidence / 2, degrees)) * deviation / math.sqrt(len(values))
+        _t_quantile(confidence, degrees) * deviation / math.sqrt(len(values))
         for deviation, degrees in (
             (spread.log_deviation, spread.degrees),
             (spread.round_deviation, spread.round_degrees),
@@ -277,6 +279,11 @@ def stability_warning(values: Sequence[float], *, limit: float = UNSTABLE_CV) ->
     if variation > limit:
         return f"the {len(values)} repeats scatter by {100 * variation:.0f} % (more than {100 * limit:.0f} %)"
     return None
+
+
+def _t_quantile(confidence: float, degrees: float) -> float:
+    """t(1/2 + confidence/2; degrees). ``scipy.stats`` gives the same, and takes most of a second to import."""
+    return float(stdtrit(degrees, 0.5 + confidence / 2))
 
 
 def _must_have(values: Sequence[float], n: int) -> None:

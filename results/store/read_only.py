@@ -6,7 +6,8 @@ another user's store would keep that user from writing, so no file is created th
 - While a writer has the store open, its files exist and SQLite reads with ``mode=ro``.
 - Otherwise the file alone is the store and is read with ``immutable=1``. SQLite then does not notice a later
   writer, so size and time of the file are compared after each transaction.
-- A killed writer's log, and stores of earlier schema versions, need a writer: they are read in a temporary copy.
+- A killed writer's log, and stores with tables of earlier versions, need a writer: they are read in a temporary
+  copy.
 """
 
 import os
@@ -20,7 +21,7 @@ from urllib.parse import quote
 from sqlalchemy.engine import URL
 
 from cephfit.core.errors import StoreError
-from cephfit.results.store.database import STEPS
+from cephfit.results.store.schema import FIRST_VERSION, SAME_TABLES_SINCE
 
 _WAL_AT, _WAL = 18, 2
 """Offset of the write version in an SQLite file, and its value in WAL mode (sqlite.org/fileformat2.html)."""
@@ -83,7 +84,7 @@ class ReadOnlySource:
         elif self._is_wal() and not _side_file(self._path, "-shm").exists():
             self._seen = self._signature()
         url = self._url()
-        if self._copy is None and _version(url) in STEPS:
+        if self._copy is None and _has_older_tables(url):
             self._backed_up(url)
             url = self._url()
         return url
@@ -152,11 +153,11 @@ def _connected(url: URL) -> sqlite3.Connection:
     return sqlite3.connect(f"{url.database}?{words}", uri=True)
 
 
-def _version(url: URL) -> int | None:
-    """Return the schema version; None if it is not a store, which opening it reports."""
+def _has_older_tables(url: URL) -> bool:
+    """Return whether it is a store that can only be read after an upgrade; other files are reported on opening."""
     try:
         with closing(_connected(url)) as connection:
             found = connection.execute("SELECT version FROM cephfit_schema_version").fetchone()
     except sqlite3.DatabaseError:
-        return None
-    return None if found is None else int(found[0])
+        return False
+    return found is not None and FIRST_VERSION <= int(found[0]) < SAME_TABLES_SINCE

@@ -12,6 +12,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError
 
 from cephfit.core.errors import StoreError
+from cephfit.core.garbage_collector import without_collector
 from cephfit.core.protocols import Applied
 from cephfit.core.values.run import IMPORTED_DOCUMENT, MEASURING_DOCUMENT, TARGETS_DOCUMENT, Run
 from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample
@@ -25,6 +26,8 @@ LATEST = "latest"
 
 _FORMER_KINDS = {TARGETS_DOCUMENT: "beside"}
 """Kinds of documents to their names in stores of version 0.1.0, which are still read."""
+_ROWS = 1000
+"""Rows that are fetched together, so that a run is never in memory twice."""
 _TABLES_OF_A_RUN = (schema.documents, schema.workload_samples, schema.samples, schema.fio_runs, schema.applied)
 """In the order in which rows can be deleted: samples refer to fio runs."""
 
@@ -245,11 +248,11 @@ class Store:
             return {(name, State(state)): n for name, state, n in connection.execute(query)}
 
     def n_tried(self, run_id: str) -> int:
-        """Return the number of planned samples that were tried at least once, in any state."""
-        key = (schema.samples.c[name] for name in ("configuration", "size", "pattern", "client", "repeat", "load"))
-        tried = select(*key).where(schema.samples.c.run_id == run_id).distinct().subquery()
+        """Return the number of planned samples that were tried at least once: those have an attempt 0."""
+        table = schema.samples
+        query = select(func.count()).select_from(table).where(table.c.run_id == run_id, table.c.attempt == 0)
         with self._reading() as connection:
-            return int(connection.execute(select(func.count()).select_from(tried)).scalar_one())
+            return int(connection.execute(query).scalar_one())
 
     def documents(self, run_id: str) -> list[tuple[str, int]]:
         """Return (kind, time in ns since the epoch) of a run's documents, oldest first."""
@@ -359,7 +362,11 @@ class Store:
 
     def samples(self, run_id: str) -> list[Sample]:
         """Return all samples of a run, in the order of measuring."""
-        return [schema.sample_of(row) for row in self._all(schema.samples, run_id)]
+        table = schema.samples
+        query = select(*schema.SAMPLE_COLUMNS).where(table.c.run_id == run_id).order_by(table.c.id)
+        with self._reading() as connection, without_collector():
+            self._must_know(connection, run_id)
+            return schema.samples_of(connection.execute(query.execution_options(yield_per=_ROWS)))
 
     def latest_samples(self, run_id: str, n: int, *, without_ok: bool = False) -> list[Sample]:
         """Return the last ``n`` samples of a run, the newest first.
@@ -370,13 +377,12 @@ class Store:
             without_ok: only those that failed, are invalid, or were skipped.
         """
         table = schema.samples
-        query = select(table).where(table.c.run_id == run_id)
+        query = select(*schema.SAMPLE_COLUMNS).where(table.c.run_id == run_id)
         if without_ok:
             query = query.where(table.c.state != State.OK.value)
         with self._reading() as connection:
             self._must_know(connection, run_id)
-            rows = connection.execute(query.order_by(table.c.id.desc()).limit(n)).mappings()
-            return [schema.sample_of(row) for row in rows]
+            return schema.samples_of(connection.execute(query.order_by(table.c.id.desc()).limit(n)))
 
     def fio_json(self, run_id: str, key: SampleKey) -> str | None:
         """Return fio's own output for a sample's fio run; None if there is no such sample or output."""

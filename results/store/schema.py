@@ -5,7 +5,8 @@ other tables too. Times are wall clock in ns since the epoch. Statistics are com
 Stored conclusions (``documents``) record what a command reported at that time; a report computes them again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Column,
     Float,
     ForeignKey,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -29,9 +31,13 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
 
-SCHEMA_VERSION = 2
-"""Version that this program reads and writes. It grows with every change of a table. Each change has a step in
-``database.py`` that upgrades older stores."""
+SCHEMA_VERSION = 3
+"""Version that this program writes. It grows with every change of a table or index. Each change has a step in
+``migrations/versions/`` that upgrades older stores."""
+FIRST_VERSION = 1
+"""Oldest version that can be upgraded."""
+SAME_TABLES_SINCE = 2
+"""Oldest version with today's tables. Stores from it on lack only indexes, and can be used without an upgrade."""
 
 TABLES = MetaData()
 
@@ -120,6 +126,7 @@ samples = Table(
         "load",
         name="cephfit_each_sample_once",
     ),
+    Index("ix_cephfit_samples_progress", "run_id", "configuration", "state", "attempt"),  # since version 3
 )
 
 workload_samples = Table(
@@ -232,35 +239,42 @@ def sample_row(sample: Sample) -> dict[str, Any]:
     }
 
 
-def sample_of(row: Row) -> Sample:
-    """Return the reverse of ``sample_row``."""
-    metrics = None
-    if row["iops"] is not None:
-        metrics = Metrics(
-            iops=row["iops"],
-            nbytes_per_s=row["nbytes_per_s"],
-            n_ios=row["n_ios"],
-            runtime_ns=row["runtime_ns"],
-            latency_mean_ns=row["latency_mean_ns"],
-            latency_percentiles_ns={float(p): ns for p, ns in row["latency_percentiles_ns"].items()},
-        )
-    key = SampleKey(
-        row["configuration"],
-        Cell.parse(f"{row['size']}-{row['pattern']}", where="store of results"),
-        row["client"],
-        row["repeat"],
-        row["attempt"],
-        row["load"],
-    )
-    return Sample(
-        key,
-        State(row["state"]),
-        metrics,
-        row["started_ns"],
-        row["finished_ns"],
-        row["reason"],
-        row["evidence"],
-    )
+_METRICS = ("iops", "nbytes_per_s", "n_ios", "runtime_ns", "latency_mean_ns", "latency_percentiles_ns")
+_KEY = ("configuration", "size", "pattern", "client", "repeat", "attempt", "load")
+SAMPLE_COLUMNS = tuple(
+    samples.c[name] for name in (*_KEY, "state", "reason", *_METRICS, "started_ns", "finished_ns", "evidence")
+)
+"""The columns of ``sample_row``, in the order that ``samples_of`` expects."""
+
+
+def samples_of(rows: Iterable[Sequence[Any]]) -> list[Sample]:
+    """Return the reverse of ``sample_row`` for rows of ``SAMPLE_COLUMNS``.
+
+    A run may have a million samples, so nothing is looked up by name here.
+    """
+    states = {state.value: state for state in State}
+    names: dict[str, str] = {}  # each name once, instead of once per row
+    same = names.setdefault
+    found = []
+    for row in rows:
+        configuration, size, pattern, client, repeat, attempt, load, state, reason = row[:9]
+        iops, nbytes_per_s, n_ios, runtime_ns, mean_ns, percentiles = row[9:15]
+        started_ns, finished_ns, evidence = row[15:]
+        metrics = None
+        if iops is not None:
+            tails = dict(zip(_as_floats(tuple(percentiles)), percentiles.values(), strict=True))
+            metrics = Metrics(iops, nbytes_per_s, n_ios, runtime_ns, mean_ns, tails)
+        cell = Cell.parse(f"{size}-{pattern}", where="store of results")
+        configuration, client, load = same(configuration, configuration), same(client, client), same(load, load)
+        key = SampleKey(configuration, cell, client, repeat, attempt, load)
+        found.append(Sample(key, states[state], metrics, started_ns, finished_ns, reason, evidence))
+    return found
+
+
+@lru_cache(maxsize=64)
+def _as_floats(names: tuple[str, ...]) -> tuple[float, ...]:
+    """Return percentiles as numbers; all samples of an engine have the same."""
+    return tuple(map(float, names))
 
 
 def workload_row(sample: WorkloadSample) -> dict[str, Any]:

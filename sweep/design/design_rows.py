@@ -1,19 +1,23 @@
 """The rows of each kind of design, and the names of the configurations that they become.
 
 Pure: the same factors and seed give the same rows on every machine. Names are readable and fit every report.
+NumPy is imported where rows are computed, because every command that reads a sweep file imports this module.
 """
+
+from __future__ import annotations
 
 import hashlib
 import itertools
 import re
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import qmc
+from typing import TYPE_CHECKING
 
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.sweep.design.factorial_design import DEFAULT_LEVEL, Factor, Level
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Levels = tuple[Level, ...]
 
@@ -61,6 +65,7 @@ def plackett_burman(runs: int) -> NDArray[np.int64]:
     """
     if runs not in SCREENING_RUNS:
         raise ValueError(f"no Plackett-Burman array of {runs} rows")
+    import numpy as np
     import pyDOE3  # takes half a second, and only screenings need it
 
     array: NDArray[np.int64] = np.rint(pyDOE3.pbdesign(runs - 1)).astype(np.int64)
@@ -79,6 +84,8 @@ def screening(factors: Sequence[Factor], runs: int, *, foldover: bool) -> list[L
         runs: rows of the array.
         foldover: adds every row with all levels exchanged. Main effects are then free of two-factor interactions.
     """
+    import numpy as np
+
     signs = plackett_burman(runs)[:, : len(factors)]
     if foldover:
         signs = np.vstack([signs, -signs])
@@ -90,12 +97,18 @@ def latin_hypercube(factors: Sequence[Factor], points: int, seed: int) -> list[L
 
     Source: McKay et al. 1979.
     """
+    import numpy as np
+    from scipy.stats import qmc  # takes a second, and only samples need it
+
     sampler = qmc.LatinHypercube(d=len(factors), rng=np.random.default_rng(seed))
     return _levels(factors, sampler.random(points))
 
 
 def sobol(factors: Sequence[Factor], points: int, seed: int) -> list[Levels]:
     """Return a scrambled Sobol' sequence (1967; Owen 1998), which is balanced for powers of two."""
+    import numpy as np
+    from scipy.stats import qmc
+
     sampler = qmc.Sobol(d=len(factors), scramble=True, rng=np.random.default_rng(seed))
     return _levels(factors, sampler.random(points))
 

@@ -135,6 +135,17 @@ def test_the_same_file_is_imported_once() -> None:
     assert len(document("runs", "list", "--store", "s.sqlite")) == 2
 
 
+@pytest.mark.parametrize("store", ["empty.sqlite", "sqlite:///new.sqlite"])
+def test_an_empty_file_and_a_new_url_are_new_stores(store: str) -> None:
+    Path("empty.sqlite").touch()
+    preview = call("import", "results/ssd", "--store", store, "--preview")
+    assert preview.exit_code == 0 and "nothing is stored" in preview.output
+    assert Path("empty.sqlite").stat().st_size == 0 and not Path("new.sqlite").exists()
+    assert document("import", "results/ssd", "--store", store)["run"]
+    (listed,) = document("runs", "list", "--store", store)
+    assert listed["imported"]
+
+
 def test_a_failed_import_leaves_the_store_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     from sqlalchemy.exc import OperationalError
 

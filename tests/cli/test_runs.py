@@ -74,6 +74,18 @@ def test_the_list_counts_samples_by_state(store: Path) -> None:
     assert "12 of 12" in text and "finished" in text
 
 
+def test_the_list_needs_none_of_the_packages_for_statistics(store: Path) -> None:
+    """It would take half of its time to import them."""
+    script = (
+        "import sys\nfrom cephfit.cli.main import main\n"
+        f"try: main(['runs', 'list', '--store', {str(store)!r}])\n"
+        "except SystemExit as ended: print(ended.code)\n"
+        "print(sorted({'numpy', 'scipy', 'alembic', 'optuna', 'jinja2'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == ["0", "[]"]
+
+
 def test_show_names_settings_versions_counts_and_what_is_saved(store: Path) -> None:
     with Store.open(store) as opened:
         opened.put_document(opened.run().run_id, "verification", {})

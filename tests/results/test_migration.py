@@ -1,25 +1,37 @@
 """Stores that an earlier cephfit wrote are read and written by this one, whatever happens on the way."""
 
+import gzip
 import multiprocessing
 import os
 import random
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from example_run import FIO_JSON, RUN_ID
 from sqlalchemy import create_engine, inspect
+from sqlalchemy.exc import OperationalError
 
+from cephfit.cli.main import main
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.results.store import migrations
 from cephfit.results.store.sample_store import Store
-from cephfit.results.store.schema import SCHEMA_VERSION
+from cephfit.results.store.schema import FIRST_VERSION, SCHEMA_VERSION, TABLES
 
 GOLDEN = Path(__file__).parent / "golden" / "store_version_1.sql"
 """A store as version 1 wrote it, in SQL."""
+GOLDEN_0_1_0 = Path(__file__).parents[1] / "golden" / "version_0_1_0" / "store.sql.gz"
+"""A store as cephfit 0.1.0 wrote it: version 2."""
 PROCESSES = multiprocessing.get_context("spawn")
 
 
@@ -36,6 +48,16 @@ def old_store(path: Path, *, times: int = 1) -> Path:
             )
     database.close()
     return path
+
+
+def store_of_0_1_0(path: Path) -> Path:
+    with sqlite3.connect(path) as database:
+        database.executescript(gzip.decompress(GOLDEN_0_1_0.read_bytes()).decode())
+    database.close()
+    return path
+
+
+OLD_STORES = pytest.mark.parametrize("old", [old_store, store_of_0_1_0])
 
 
 def rows_of(path: Path) -> list[tuple[object, ...]]:
@@ -77,10 +99,11 @@ def test_a_store_of_version_1_keeps_every_sample_and_takes_loads(tmp_path: Path)
     database.close()
 
 
-def test_a_migrated_store_is_built_like_a_new_one(tmp_path: Path) -> None:
+@OLD_STORES
+def test_a_migrated_store_is_built_like_a_new_one(tmp_path: Path, old: Callable[[Path], Path]) -> None:
     Store.open(tmp_path / "new.sqlite", create=True).close()
-    old = old_store(tmp_path / "old.sqlite")
-    Store.open(old).close()
+    upgraded = old(tmp_path / "old.sqlite")
+    Store.open(upgraded).close()
 
     def build(path: Path) -> object:
         found = inspect(create_engine(f"sqlite:///{path}"))
@@ -94,21 +117,104 @@ def test_a_migrated_store_is_built_like_a_new_one(tmp_path: Path) -> None:
             for table in found.get_table_names()
         }
 
-    assert build(old) == build(tmp_path / "new.sqlite")
+    assert build(upgraded) == build(tmp_path / "new.sqlite")
+
+
+def differences(path: Path) -> list[object]:
+    """What Alembic would still change in a store to bring it to today's tables."""
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.connect() as connection:
+        found = compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), TABLES)
+    engine.dispose()
+    return list(found)
+
+
+@OLD_STORES
+def test_every_change_of_a_table_has_a_step(tmp_path: Path, old: Callable[[Path], Path]) -> None:
+    path = old(tmp_path / "old.sqlite")
+    assert differences(path)
+    before = rows_of(path)
+    Store.open(path).close()
+    assert differences(path) == []
+    assert rows_of(path) == before
+
+
+def test_each_version_after_the_first_has_one_step() -> None:
+    scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
+    steps = [int(step.revision) for step in scripts.walk_revisions()]
+    assert steps == list(range(SCHEMA_VERSION, FIRST_VERSION, -1))
+
+
+def test_alembic_is_imported_only_for_an_upgrade(tmp_path: Path) -> None:
+    """It takes longer to import than a store takes to open."""
+    path = store_of_0_1_0(tmp_path / "old.sqlite")
+    script = (
+        "import sys; from cephfit.results.store.sample_store import Store\n"
+        "with Store.open(sys.argv[1], create=True): print('alembic' in sys.modules)"
+    )
+    opened = [
+        subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, text=True, check=True)
+        for file in (path, path, tmp_path / "new.sqlite")
+    ]
+    assert [done.stdout for done in opened] == ["True\n", "False\n", "False\n"]
+
+
+def test_a_store_that_lacks_only_indexes_is_used_without_them_where_they_cannot_be_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = store_of_0_1_0(tmp_path / "old.sqlite")
+
+    def full(connection: object) -> int:
+        raise OperationalError("CREATE INDEX", {}, Exception("database or disk is full"))
+
+    monkeypatch.setattr(migrations, "bring_up_to_date", full)
+    with Store.open(path) as store:
+        assert store.samples(store.run().run_id)
+    assert version_of(path) == 2
+    monkeypatch.undo()
+    Store.open(path).close()
+    assert version_of(path) == SCHEMA_VERSION
+
+
+def test_a_read_only_store_that_lacks_only_indexes_is_read_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = store_of_0_1_0(tmp_path / "old.sqlite")
+    before = path.read_bytes()
+    monkeypatch.setattr("cephfit.results.store.sample_store.why_file_is_read_only", lambda url: "an archive")
+    monkeypatch.setattr("tempfile.TemporaryDirectory", None)  # no copy is made
+    with Store.open(path) as store:
+        assert store.samples(store.run().run_id)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_newer_store_is_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "newer.sqlite"
+    Store.open(path, create=True).close()
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE cephfit_schema_version SET version = 99")
+    database.close()
+    with pytest.raises(SystemExit) as ended:
+        main(["runs", "list", "--store", str(path)])
+    assert ended.value.code == 2
+    assert "use the newer cephfit that wrote it" in capsys.readouterr().err
+    assert version_of(path) == 99
 
 
 def open_it(path: Path) -> None:
     Store.open(path).close()
 
 
-def test_several_processes_open_the_same_old_store_at_once(tmp_path: Path) -> None:
-    path = old_store(tmp_path / "old.sqlite", times=200)
+@pytest.mark.parametrize("version", [1, 2])
+def test_several_processes_open_the_same_old_store_at_once(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "old.sqlite"
+    old_store(path, times=200) if version == 1 else store_of_0_1_0(path)
     before = rows_of(path)
     openers = [PROCESSES.Process(target=open_it, args=(path,)) for _ in range(4)]
     for opener in openers:
         opener.start()
     for opener in openers:
-        opener.join(60)
+        opener.join(300)
         assert opener.exitcode == 0
     assert version_of(path) == SCHEMA_VERSION
     assert rows_of(path) == before

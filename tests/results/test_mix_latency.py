@@ -51,6 +51,14 @@ def test_a_mixture_of_exponential_parts_has_the_percentile_of_the_closed_form(sh
     assert found == pytest.approx(right, rel=1e-6)
 
 
+def test_parts_may_be_known_at_different_percentiles() -> None:
+    """Exponential distributions are exact whichever of their percentiles are known."""
+    few = {50.0: 5 * math.log(2), 99.9: 5 * math.log(1000)}
+    found = mixture_percentile([(0.7, exponential(1.0)), (0.3, few)], 95.0)
+    right = brentq(lambda t: 0.7 * math.exp(-t) + 0.3 * math.exp(-t / 5) - 0.05, 0, 1e4)
+    assert found == pytest.approx(right, rel=1e-6)
+
+
 def test_equal_percentiles_of_a_histogram_are_accepted() -> None:
     """fio's bins are coarse: several percentiles may be equal."""
     found = mixture_percentile([(1.0, {50.0: 10.0, 90.0: 10.0, 99.0: 20.0})], 99.0)

@@ -3,6 +3,7 @@
 Root may write everywhere, so the reader is a process of another user where the tests run as root.
 """
 
+import gzip
 import os
 import shutil
 import sqlite3
@@ -158,21 +159,24 @@ def test_what_a_killed_writer_left_in_the_log_is_read(folder: Path, ends: tuple[
     assert RUN_ID in done.stdout
 
 
-def test_a_store_of_an_earlier_version_is_read_and_stays_as_it_is(archive: Path) -> None:
-    archive.parent.chmod(0o755)
-    archive.chmod(0o644)
-    with sqlite3.connect(archive) as database:  # version 1 is made by taking away what version 2 brought
-        columns = [c[1] for c in database.execute("PRAGMA table_info(cephfit_samples)") if c[1] != "load"]
-        database.execute(f"CREATE TABLE old AS SELECT {', '.join(columns)} FROM cephfit_samples")
-        database.execute("DROP TABLE cephfit_samples")
-        database.execute("ALTER TABLE old RENAME TO cephfit_samples")
-        database.execute("UPDATE cephfit_schema_version SET version = 1")
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_store_of_an_earlier_version_is_read_and_stays_as_it_is(folder: Path, version: int) -> None:
+    golden = Path(__file__).parents[1]
+    written = {
+        1: (golden / "results" / "golden" / "store_version_1.sql").read_bytes(),
+        2: gzip.decompress((golden / "golden" / "version_0_1_0" / "store.sql.gz").read_bytes()),
+    }
+    store = folder / "results.sqlite"
+    with sqlite3.connect(store) as database:
+        database.executescript(written[version].decode())
+        assert database.execute("SELECT version FROM cephfit_schema_version").fetchone() == (version,)
     database.close()
-    close(archive.parent)
-    before = archive.read_bytes()
-    done = as_reader(*REPORT, archive)
+    close(folder)
+    before = store.read_bytes()
+    done = as_reader("runs", "list", "--store", store)
     assert (done.returncode, done.stderr) == (0, "")
-    assert archive.read_bytes() == before
+    assert "quick" in done.stdout
+    assert store.read_bytes() == before
 
 
 def test_a_store_that_is_written_meanwhile_is_not_believed(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,6 +109,12 @@ def test_a_value_that_json_cannot_carry_is_refused_and_writes_nothing(store: Sto
     assert store.document(RUN_ID, "profile") is None
 
 
+def test_a_document_comes_back_as_it_was(store: Store) -> None:
+    odd = {"file": "b\udcfcro", "text": "ü\U0001f4be\x00", "n": [2**63, -(2**63), 0, 1e300, 0.1, -0.0, None, True]}
+    store.put_document(RUN_ID, "odd", odd)
+    assert repr(store.document(RUN_ID, "odd")) == repr(odd)
+
+
 def test_a_new_store_has_no_runs(tmp_path: Path) -> None:
     with Store.open(tmp_path / "deep" / "er" / "new.db", create=True) as store:
         assert store.runs() == []

@@ -13,11 +13,15 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
 from example_run import RUN_ID, example_assessment, example_run, example_samples, fill
+from sqlalchemy import create_engine
 
 from cephfit.core.errors import StoreError
 from cephfit.results.report.report_build import read_findings
 from cephfit.results.store.sample_store import Store
+from cephfit.results.store.schema import TABLES
 
 
 def _program(name: str) -> str | None:
@@ -82,6 +86,40 @@ def test_a_database_without_a_store_or_without_a_server_is_said(server: str) -> 
     assert "hunter2" not in str(caught.value)
 
 
+def _open(url: str) -> None:
+    Store.open(url).close()
+
+
+def _differences(url: str) -> list[object]:
+    """What Alembic would still change in a store to bring it to today's tables."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        found = compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), TABLES)
+    engine.dispose()
+    return list(found)
+
+
+def test_a_writer_that_does_not_own_the_tables_uses_a_store_without_the_newest_index(server: str) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(server.replace("+psycopg", ""), autocommit=True) as admin:
+        admin.execute("CREATE DATABASE team")
+        admin.execute("CREATE ROLE member LOGIN")
+    url = server.replace("/postgres", "/team")
+    with Store.open(url, create=True) as store:
+        fill(store)
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as admin:
+        admin.execute("DROP INDEX ix_cephfit_samples_progress")
+        admin.execute("UPDATE cephfit_schema_version SET version = 2")
+        admin.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO member")
+        admin.execute("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO member")
+    with Store.open(url.replace("cephfit:hunter2@", "member@"), writing=True) as store:
+        store.add_run(example_run(run_id="a-member's"))
+    assert _differences(url)
+    with Store.open(url) as store:  # the owner
+        assert len(store.runs()) == 2
+    assert _differences(url) == []
+
+
 def test_a_store_of_version_1_is_brought_up_to_date_with_its_samples(server: str) -> None:
     """Version 1 is made here by taking away what version 2 brought."""
     psycopg = pytest.importorskip("psycopg")
@@ -97,7 +135,15 @@ def test_a_store_of_version_1_is_brought_up_to_date_with_its_samples(server: str
             "ALTER TABLE cephfit_samples ADD CONSTRAINT cephfit_each_sample_once UNIQUE "
             "(run_id, configuration, size, pattern, client, repeat, attempt)"
         )
+        admin.execute("DROP INDEX ix_cephfit_samples_progress")
         admin.execute("UPDATE cephfit_schema_version SET version = 1")
+    openers = [multiprocessing.get_context("spawn").Process(target=_open, args=(url,)) for _ in range(3)]
+    for opener in openers:
+        opener.start()
+    for opener in openers:
+        opener.join(120)
+    assert [opener.exitcode for opener in openers] == [0] * 3
+    assert _differences(url) == []
     with Store.open(url) as store:
         assert store.samples(RUN_ID) == before
         loaded = [replace(s, key=replace(s.key, load="deep")) for s in before[:2]]

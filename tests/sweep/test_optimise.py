@@ -11,6 +11,7 @@ from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.run import TRIALS_DOCUMENT, Run
 from cephfit.core.values.sample import State
 from cephfit.mapper import predictor
+from cephfit.operations.run_status import run_summary
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
@@ -92,6 +93,9 @@ def test_every_batch_contains_the_default(store: Store) -> None:
         ("trial-01", 2, 2, 0),
     ]
     assert full_plan(sweep).n_runs == sum(s.planned for s in run_progress.all())
+    summary = run_summary(store, run)
+    assert (summary["samples"]["planned"], summary["samples"]["measured"]) == (24, 24)
+    assert summary["configurations"] == 10
 
 
 @pytest.mark.parametrize("n_runs", [0, 3, 8, 13, 16])

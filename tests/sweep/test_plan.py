@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cephfit.core.values.cells import CELLS
-from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.core.values.measurement import ASSUMED_TIMES, CacheCondition, Load, Measurement
-from cephfit.sweep.sweep_plan import Sweep, expected_seconds, io_seed, plan_of
+from cephfit.sweep.design.factorial_design import Design, DesignKind, Sampler, Search
+from cephfit.sweep.execution.schedule import full_plan
+from cephfit.sweep.sweep_plan import Sweep, expected_seconds, io_seed, n_planned_samples, plan_of
 
 
 def a_sweep(n_configurations: int, n_cells: int, repeats: int, seed: int) -> Sweep:
@@ -22,6 +24,32 @@ def a_sweep(n_configurations: int, n_cells: int, repeats: int, seed: int) -> Swe
 
 
 SWEEPS = st.builds(a_sweep, st.integers(1, 8), st.integers(1, 20), st.integers(1, 5), st.integers(0, 2**40))
+
+
+LOADS = st.builds(
+    Load,
+    st.just("deep"),
+    n_clients=st.none() | st.integers(1, 9),
+    cells=st.none() | st.lists(st.sampled_from(CELLS), min_size=1, unique=True).map(tuple),
+)
+
+
+@settings(deadline=None)
+@given(SWEEPS, st.none() | LOADS, st.none() | st.tuples(st.integers(1, 9), st.integers(1, 4)))
+def test_the_samples_of_the_full_plan_are_counted_without_it(
+    sweep: Sweep, load: Load | None, trials: tuple[int, int] | None
+) -> None:
+    if load is not None:
+        sweep = replace(sweep, measurement=replace(sweep.measurement, loads=(load,)))
+    if trials is not None:
+        design = Design(DesignKind.OPTIMISE, "trial", (), ())
+        search = Search(design, *trials, startup=1, seed=1, sampler=Sampler.TPE, cell=None, is_maximised=True)
+        default = Configuration(DEFAULT_CONFIGURATION)
+        sweep = replace(sweep, search=search, configurations=(default, *sweep.configurations))
+    steps = full_plan(sweep).steps
+    assert n_planned_samples(sweep) == sum(
+        len(step.cells) * sweep.measurement.under(step.load).n_clients for step in steps
+    )
 
 
 @settings(deadline=None)  # how long it takes is the machine's business

@@ -17,6 +17,7 @@ from cephfit.cli.options.common_options import any_load_option, profiles_option,
 from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
 from cephfit.core.errors import HostError, InputError
+from cephfit.core.garbage_collector import without_collector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -277,10 +278,10 @@ def read_report(
     from cephfit.results.store.sample_store import Store
 
     profile = read_profile(profile_files[0]) if profile_files else None
-    with Store.open(store) as opened:
+    with Store.open(store) as opened, without_collector():
         findings = read_findings(opened, run_id, load, predict=_predict, serve=_serve, profile=profile)
         n_runs = len(opened.runs())
-    return findings, report_of(findings, made_ns=time.time_ns()), n_runs
+        return findings, report_of(findings, made_ns=time.time_ns()), n_runs
 
 
 def _style(output: Path, style: str | None, what: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ def command(
     files of rates. Folders of cbt and fio-plot are read as a whole. A folder's name is the configuration;
     --mapping states other names. Files that are in the store already are skipped.
     """
-    from cephfit.core.errors import InputError
+    from cephfit.core.errors import InputError, MissingStoreError
     from cephfit.measure.imported_outputs.name_mapping import NameMapping, read_mapping
     from cephfit.operations.imported_files import reader_called
     from cephfit.operations.imported_run import known_files, store_import, understand
@@ -76,9 +77,8 @@ def command(
         )
     mapping = NameMapping() if mapping_file is None else read_mapping(mapping_file)
     known: dict[str, str] = {}
-    if _exists(store):
-        with Store.open(store, writing=not preview) as opened:
-            known = known_files(opened)
+    with suppress(MissingStoreError), Store.open(store, writing=not preview) as opened:
+        known = known_files(opened)
     understood = understand(
         paths, mapping, reader=reader_called(form) if form else None, default=default, known=known
     )
@@ -90,10 +90,6 @@ def command(
         print_json(_document(understood, run))
     else:
         _print(understood, run, store)
-
-
-def _exists(store: str) -> bool:
-    return "://" in store or Path(store).exists()
 
 
 def _document(understood: Understood, run: Run | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from cephfit.results.statistics.loads import sync_in_words
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.schedule import full_plan
-from cephfit.sweep.sweep_plan import Sweep, expected_seconds
+from cephfit.sweep.sweep_plan import Sweep, expected_seconds, n_planned_samples
 
 _SHOWN_REASONS = 12
 """Maximum number of reasons to print; a broken cluster gives a new one for every fio run."""
@@ -58,7 +58,7 @@ def plan_document(
         "accept_risk": list(sweep.accept_risk),
         "search": None if sweep.search is None else sweep.search.to_json(),
         "runs": plan.n_runs,
-        "samples": sum(len(s.cells) * m.under(s.load).n_clients for s in plan.steps),
+        "samples": n_planned_samples(sweep),
         "expected_seconds": round(expected_seconds(sweep, plan, times, skipped=unsupported or ()), 1),
         "expected_from": times.source,
         "order": [

@@ -129,7 +129,7 @@ class WorkloadSample:
 
 INDEPENDENT_COUNT = "independent_count"
 """Key of the I/O count by another source than the measuring program (rule 4 of the design)."""
-_WINDOW = "window_nbytes"
+_WINDOW, _NUMBER = "window_nbytes", (int, float)
 
 
 def counted(*, source: str, window_nbytes: float, total_nbytes: int, allowed_nbytes: float) -> dict[str, Any]:
@@ -161,5 +161,5 @@ def not_counted(why: str) -> dict[str, Any]:
 def window_nbytes_of(evidence: Mapping[str, Any]) -> float | None:
     """Counted bytes in the measured window; None without an independent count."""
     count = evidence.get(INDEPENDENT_COUNT)
-    found = count.get(_WINDOW) if isinstance(count, Mapping) else None
-    return float(found) if isinstance(found, int | float) else None
+    found = count.get(_WINDOW) if isinstance(count, dict) else None
+    return float(found) if isinstance(found, _NUMBER) else None
