@@ -15,7 +15,7 @@ from cephfit.core.values.fit import Verdict as FitVerdict
 from cephfit.core.values.fit import fit_of
 from cephfit.core.values.prediction import Prediction, Verdict
 from cephfit.core.values.prediction_model import model_called
-from cephfit.results.report import formatting, heat_map
+from cephfit.results.report import formatting, heat_map, rate_over_time
 from cephfit.results.report.index_findings import Lost, gain_chart_of, headline_of, reasons_of
 from cephfit.results.report.report_build import rates_of
 from cephfit.results.report.report_model import Findings, RankingRow, RateText, ReportModel
@@ -216,6 +216,8 @@ def environment(*, autoescape: bool, folders: Sequence[str] = ("report",)) -> En
         number=formatting.number,
         level=formatting.level,
         md=_markdown_cell,
+        compact=formatting.compact,
+        span=rate_over_time.span_text,
         groupby_in_order=_in_order,
     )
     environment.globals.update(
