@@ -145,7 +145,7 @@ def _hot_spots(disk: Mapping[str, Any]) -> str:
     of_touched = f"{_size(share * touched)} of the {_size(touched)} that were touched"
     if again is not None and count_of(again) < _SELDOM:
         return (
-            f"Only {formatting.per_cent(again)} of the block accesses go to blocks that were accessed before: "
+            f"{formatting.per_cent(again)} of the block accesses go to blocks that were accessed before: "
             "caches gain little here."
         )
     if share <= _CONCENTRATED:

@@ -13,7 +13,7 @@ from typing import Any
 from cephfit.core.units import MIB, format_seconds
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.supply import SupplySet, rate_text
+from cephfit.core.values.supply import SupplySet, WorkloadDemand, rate_text
 from cephfit.results.report import formatting
 from cephfit.results.report.report_model import Axis, linear_axis, zero_axis
 
@@ -156,7 +156,7 @@ def rate_figure(profile: Profile, supply: SupplySet | None = None, best: str = "
         best: name of the best configuration; empty if there is none.
     """
     try:
-        return _rate_figure(behaviour_of(profile), supply, best)
+        return _rate_figure(profile, supply, best)
     except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError):
         return None
 
@@ -166,7 +166,8 @@ def omits_behaviour(profile: Profile) -> bool:
     return "iops" in profile.description and not profile.description.get("behaviour")
 
 
-def _rate_figure(behaviour: Mapping[str, Any], supply: SupplySet | None, best: str) -> RateFigure | None:
+def _rate_figure(profile: Profile, supply: SupplySet | None, best: str) -> RateFigure | None:
+    behaviour = behaviour_of(profile)
     over = behaviour["over_time"]
     width, start = count_of(over["bin_seconds"]), float(over["start_seconds"])
     reads, writes = ([count_of(n) for n in over[key]] for key in ("reads", "writes"))
@@ -175,7 +176,8 @@ def _rate_figure(behaviour: Mapping[str, Any], supply: SupplySet | None, best: s
     if not sum(counts) > 0 or not width > 0 or not phases:
         return None
     mean = sum(counts) / sum(phase.seconds for phase in phases)
-    served = _served(supply, best)
+    demand, served = WorkloadDemand.of(profile), _served(supply, best)
+    busiest_second = demand.busiest_second if demand else None
     peak = max(counts) / width
     lines = [rate for _, rate in served if rate <= _LINE_FACTOR * peak]
     return RateFigure(
@@ -189,7 +191,7 @@ def _rate_figure(behaviour: Mapping[str, Any], supply: SupplySet | None, best: s
         phases=phases,
         bursts=_bursts(counts, start, width, phases),
         served=served,
-        meaning=_meaning(counts, width, mean, served),
+        meaning=_meaning(counts, width, mean, busiest_second, served),
         mix=_mix(phases),
     )
 
@@ -237,8 +239,14 @@ def _served(supply: SupplySet | None, best: str) -> tuple[tuple[str, float], ...
     return tuple((one.configuration, one.most.value) for one in found if one is not None)
 
 
-def _meaning(counts: Sequence[float], width: float, mean: float, served: Sequence[tuple[str, float]]) -> str:
-    n_joined = max(math.ceil(_SHORTEST_SECONDS / width - 1e-9), 1)
+def _meaning(
+    counts: Sequence[float],
+    width: float,
+    mean: float,
+    busiest_second: float | None,
+    served: Sequence[tuple[str, float]],
+) -> str:
+    n_joined = min(max(math.ceil(_SHORTEST_SECONDS / width - 1e-9), 1), len(counts))
     window = n_joined * width
     rates = [sum(counts[i : i + n_joined]) / window for i in range(0, len(counts), n_joined)]
     peak, stretch = max(rates), f"the busiest {span_text(window)}"
@@ -254,7 +262,9 @@ def _meaning(counts: Sequence[float], width: float, mean: float, served: Sequenc
 
     def enough(rate: float) -> str:
         if rate >= peak:
-            return f"more than {stretch} ask for ({rate_text(peak)}/s)"
+            text = f"more than {stretch} ask for ({rate_text(peak)}/s)"
+            short = busiest_second is not None and busiest_second > rate
+            return f"{text}, less than the busiest second ({rate_text(busiest_second or 0)}/s)" if short else text
         over = sum(1 for one in rates if one > rate) / len(rates)
         return f"less than is asked for in {formatting.per_cent(over)} of the time"
 

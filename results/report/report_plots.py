@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cephfit.core.values.assessment import AssessmentRow
+from cephfit.core.values.supply import rate_text
 from cephfit.results.report import formatting
 from cephfit.results.report.position_map import LEVELS, PositionMap
 from cephfit.results.report.rate_over_time import RateFigure, span_text
@@ -244,9 +245,9 @@ def _draw_rate(rate: RateFigure, axes: Axes) -> None:
     for i, burst in enumerate(rate.bursts):
         ends = [burst.start_seconds / unit, (burst.start_seconds + burst.seconds) / unit]
         label = "burst" if not i else None
-        axes.plot(ends, [rate.rate.high] * 2, color=_VERDICTS["worse"], linewidth=4, clip_on=False, label=label)
+        axes.plot(ends, [rate.rate.high] * 2, color=_LINES[4], linewidth=4, clip_on=False, label=label)
     for i, (name, served) in enumerate(rate.drawn):
-        label = f"{_plain(name)} serves up to {formatting.number(served)}/s"
+        label = f"{_plain(name)} serves up to {rate_text(served)}/s"
         axes.axhline(served, color=_LINES[i], linestyle=_DASHES[i], label=label)
     axes.set_xlim(edges[0], edges[-1])
     axes.set_ylim(rate.rate.low, rate.rate.high)

@@ -116,6 +116,9 @@ def test_the_bursts_of_the_example_are_those_that_were_made() -> None:
     assert burst.times == pytest.approx(5 / (1 + 4 * len(BURST_BINS) / bins))  # over a mean that contains it
 
 
+SECONDS = {"duration_seconds": 100.0, "busiest": {"second": 4000, "minute": 900}}
+
+
 def served(**rates: float) -> SupplySet:
     supplies = tuple(Supply(name, Estimate(r, r, r), Estimate(r, r, r), 1) for name, r in rates.items())
     return SupplySet("pgbench", "a test", None, supplies, 0.95)
@@ -130,6 +133,10 @@ def test_what_is_served_is_compared_with_what_is_asked_for() -> None:
     )
     alone = rate_of(example_profile(), served(A=750.0, hybrid=2500.0), "A").meaning
     assert alone == "A, the default, serves up to 750/s, less than is asked for in 31 % of the time."
+    busy = replace(example_profile(), description={**example_profile().description, **SECONDS})
+    assert "(2,300/s), less than the busiest second (4,000/s); A" in (
+        rate_of(busy, served(A=750.0, hybrid=2500.0), "hybrid").meaning
+    )
     far = rate_of(example_profile(), served(A=750.0, hybrid=1e6), "hybrid")
     assert [name for name, _ in far.drawn] == ["A"], "a line far above would compress the bars"
 
@@ -143,6 +150,15 @@ def test_without_a_supply_the_peak_is_compared_with_the_mean() -> None:
     behaviour: dict[str, Any] = example_behaviour()
     flat = {**behaviour["over_time"], "reads": [50] * 200, "writes": [0] * 200}
     assert "is steady" in rate_of(described({**behaviour, "over_time": flat})).meaning
+
+
+def test_a_trace_of_less_than_a_second_is_compared_as_a_whole() -> None:
+    behaviour: dict[str, Any] = example_behaviour()
+    over = {"bin_seconds": 0.001, "start_seconds": 0.0, "reads": [10] * 200, "writes": [0] * 200}
+    phase = {**behaviour["phases"][0], "start_seconds": 0.0, "seconds": 0.2, "iops": 10_000.0}
+    short = described({**behaviour, "over_time": over, "phases": [phase]})
+    assert "less than is asked for in 100 % of the time" in rate_of(short, served(A=9000.0)).meaning
+    assert "more than the busiest 0.2 s ask for (10,000/s)" in rate_of(short, served(A=11_000.0)).meaning
 
 
 def test_the_phases_say_what_the_prediction_is_about() -> None:
@@ -206,7 +222,7 @@ def test_a_large_map_is_joined_without_losing_accesses() -> None:
             0.5,
             "80 % of the accesses spread over 1 GiB of the 2 GiB that were touched: only a cache or fast tier",
         ),
-        (0.05, 0.5, "Only 5.0 % of the block accesses go to blocks that were accessed before: caches gain little"),
+        (0.05, 0.5, "5.0 % of the block accesses go to blocks that were accessed before: caches gain little"),
     ],
 )
 def test_hot_spots_say_what_a_cache_gains(again: float, share: float, words: str) -> None:
@@ -283,8 +299,9 @@ def test_the_report_shows_them_with_text_for_readers_who_do_not_see(finished_sto
     for shown in (rate.text, positions.text):
         assert f'role="img" aria-label="{shown}"' in html
     for sentence in (rate.meaning, rate.mix, positions.meaning):
-        assert sentence and sentence in html and sentence in text
-    assert html.count('class="burst"') == 1 and "Bursts as a table" in html
+        shown = re.sub("`([^`]+)`", r"<code>\1</code>", sentence)
+        assert sentence and shown in html and sentence in text
+    assert html.count('class="burst"') == 1 and "Times the mean of its phase" in html
     assert html.count("phase ") >= 2 and "| 2 | 20 s | 50 s |" in text
     bare = replace(findings, profile=replace(example_profile(), description={}))
     html = to_html(report_of(bare, made_ns=0))
