@@ -249,20 +249,18 @@ def _meaning(
     n_joined = min(max(math.ceil(_SHORTEST_SECONDS / width - 1e-9), 1), len(counts))
     window = n_joined * width
     rates = [sum(counts[i : i + n_joined]) / window for i in range(0, len(counts), n_joined)]
-    peak, stretch = max(rates), f"the busiest {span_text(window)}"
+    peak, stretch = max(rates), f"the busiest stretch of {span_text(window)}"
     if not served:
         if peak >= BURST_FACTOR * mean:
             return (
-                f"{stretch[0].upper()}{stretch[1:]} ask for {peak / mean:.1f} times the mean rate: storage that "
+                f"{stretch[0].upper()}{stretch[1:]} asks for {peak / mean:.1f} times the mean rate: storage that "
                 f"serves only the mean ({rate_text(mean)}/s) falls behind then."
             )
-        return (
-            f"The rate is steady: {stretch} have {peak / mean:.1f} times the mean, which describes the workload."
-        )
+        return f"The rate is steady: {stretch} has {peak / mean:.1f} times the mean, which describes the workload."
 
     def enough(rate: float) -> str:
         if rate >= peak:
-            text = f"more than {stretch} ask for ({rate_text(peak)}/s)"
+            text = f"more than {stretch} asks for ({rate_text(peak)}/s)"
             short = busiest_second is not None and busiest_second > rate
             return f"{text}, less than the busiest second ({rate_text(busiest_second or 0)}/s)" if short else text
         over = sum(1 for one in rates if one > rate) / len(rates)

@@ -275,9 +275,10 @@ def _draw_positions(positions: PositionMap, axes: Axes) -> None:
         extent=(time.low, time.high, place.low, place.high),
     )
     handles = [Patch(color=c, label=t) for c, t in zip(shades, positions.legend, strict=True) if t]
-    title = f"accesses in\n{positions.cell}"
-    where = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-    axes.legend(handles=handles, title=title, fontsize=8, title_fontsize=8, frameon=False, **where)
+    legend = axes.legend(
+        handles=handles, fontsize=8, title_fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5)
+    )
+    legend.set_title(f"accesses in\n{positions.cell}")
     axes.set_xlabel(f"time, {positions.time.unit}", fontsize=9)
     axes.set_ylabel(f"position, {positions.unit}", fontsize=9)
     _titled(axes, _plain(positions.title))

@@ -128,7 +128,7 @@ def test_what_is_served_is_compared_with_what_is_asked_for() -> None:
     """Phase 3 asks for 900/s in 30 of 100 s and the burst for 2300/s in 1 s: 750/s is too little in 31 %."""
     meaning = rate_of(example_profile(), served(A=750.0, hybrid=2500.0), "hybrid").meaning
     assert meaning == (
-        "hybrid serves up to 2,500/s of this mix, more than the busiest 1 s ask for (2,300/s); A, the default, "
+        "hybrid serves up to 2,500/s of this mix, more than the busiest stretch of 1 s asks for (2,300/s); A, the default, "
         "serves up to 750/s, less than is asked for in 31 % of the time."
     )
     alone = rate_of(example_profile(), served(A=750.0, hybrid=2500.0), "A").meaning
@@ -146,7 +146,7 @@ def test_without_a_supply_the_peak_is_compared_with_the_mean() -> None:
     mean /= sum(b for b, *_ in PHASE_BINS)
     rate = rate_of(example_profile())
     assert rate.mean == pytest.approx(mean)
-    assert f"ask for {2300 / mean:.1f} times the mean rate" in rate.meaning
+    assert f"asks for {2300 / mean:.1f} times the mean rate" in rate.meaning
     behaviour: dict[str, Any] = example_behaviour()
     flat = {**behaviour["over_time"], "reads": [50] * 200, "writes": [0] * 200}
     assert "is steady" in rate_of(described({**behaviour, "over_time": flat})).meaning
@@ -158,7 +158,9 @@ def test_a_trace_of_less_than_a_second_is_compared_as_a_whole() -> None:
     phase = {**behaviour["phases"][0], "start_seconds": 0.0, "seconds": 0.2, "iops": 10_000.0}
     short = described({**behaviour, "over_time": over, "phases": [phase]})
     assert "less than is asked for in 100 % of the time" in rate_of(short, served(A=9000.0)).meaning
-    assert "more than the busiest 0.2 s ask for (10,000/s)" in rate_of(short, served(A=11_000.0)).meaning
+    assert (
+        "more than the busiest stretch of 0.2 s asks for (10,000/s)" in rate_of(short, served(A=11_000.0)).meaning
+    )
 
 
 def test_the_phases_say_what_the_prediction_is_about() -> None:
