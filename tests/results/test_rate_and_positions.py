@@ -128,8 +128,8 @@ def test_what_is_served_is_compared_with_what_is_asked_for() -> None:
     """Phase 3 asks for 900/s in 30 of 100 s and the burst for 2300/s in 1 s: 750/s is too little in 31 %."""
     meaning = rate_of(example_profile(), served(A=750.0, hybrid=2500.0), "hybrid").meaning
     assert meaning == (
-        "hybrid serves up to 2,500/s of this mix, more than the busiest stretch of 1 s asks for (2,300/s); A, the default, "
-        "serves up to 750/s, less than is asked for in 31 % of the time."
+        "hybrid serves up to 2,500/s of this mix, more than the busiest stretch of 1 s asks for (2,300/s); A, "
+        "the default, serves up to 750/s, less than is asked for in 31 % of the time."
     )
     alone = rate_of(example_profile(), served(A=750.0, hybrid=2500.0), "A").meaning
     assert alone == "A, the default, serves up to 750/s, less than is asked for in 31 % of the time."
