@@ -181,9 +181,12 @@ def test_the_areas_are_drawn_where_the_values_are() -> None:
         assert 100 - top == pytest.approx(100 * value / rate.rate.high, abs=0.01)
 
 
+EXAMPLE_MAP = map_of(example_profile())
+
+
 @given(st.lists(st.lists(st.integers(0, LEVELS), min_size=5, max_size=5), min_size=1, max_size=6))
 def test_the_squares_of_the_map_cover_their_fields_and_no_others(levels: list[list[int]]) -> None:
-    found = replace(map_of(example_profile()), levels=tuple(map(tuple, levels)))
+    found = replace(EXAMPLE_MAP, levels=tuple(map(tuple, levels)))
     for level in range(1, LEVELS + 1):
         covered = set()
         for x, y, n, back in re.findall(r"M(\d+) (\d+)h(\d+)v1H(\d+)z", found.squares(level)):
