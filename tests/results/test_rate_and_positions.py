@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from example_run import BIN_SECONDS, BURST_BINS, PHASE_BINS, example_behaviour, example_profile
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cephfit.core.values.profile import Profile
@@ -184,6 +184,7 @@ def test_the_areas_are_drawn_where_the_values_are() -> None:
 EXAMPLE_MAP = map_of(example_profile())
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, LEVELS), min_size=5, max_size=5), min_size=1, max_size=6))
 def test_the_squares_of_the_map_cover_their_fields_and_no_others(levels: list[list[int]]) -> None:
     found = replace(EXAMPLE_MAP, levels=tuple(map(tuple, levels)))
