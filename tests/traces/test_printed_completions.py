@@ -135,14 +135,6 @@ def test_iosnoop_without_times_takes_memory_that_does_not_grow(tmp_path: Path) -
     assert many < few + (4 << 20)  # 400,000 accesses that wait would take 16 MB
 
 
-@pytest.mark.slow
-def test_latencies_without_times_in_named_columns_take_memory_that_does_not_grow(tmp_path: Path) -> None:
-    options = ReadOptions(columns="op,offset:lbn,length,latency:us")
-    peak_nbytes(tmp_path, "", "R,{lbn},4096,100\n", 100, options)
-    few, many = (peak_nbytes(tmp_path, "", "R,{lbn},4096,100\n", n, options) for n in (200_000, 600_000))
-    assert many < few + (4 << 20)
-
-
 def test_iosnoop_of_another_run_below_the_first_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the columns of the first header") as caught:
         profiled(tmp_path, IOSNOOP + "COMM PID TYPE DEV BLOCK BYTES LATms\n")
