@@ -83,7 +83,8 @@ def percentile_figures(
 
 def _figure(cell: Cell, curves: Mapping[str, Mapping[float, float]], names: Sequence[str]) -> ScalingFigure:
     y_axis = zero_axis([value for curve in curves.values() for value in curve.values()])
-    ends = [_nines(p) for p in (_DRAWN[0], _DRAWN[-1])]
+    drawn = [p for p in _DRAWN if any(p in curve for curve in curves.values())]
+    ends = [_nines(p) for p in (_DRAWN[0], max(drawn[-1], _DRAWN[1]))]
 
     def at(percentile: float) -> float:
         return round(12 + 83 * (_nines(percentile) - ends[0]) / (ends[1] - ends[0]), 3)
@@ -92,7 +93,7 @@ def _figure(cell: Cell, curves: Mapping[str, Mapping[float, float]], names: Sequ
         title=f"Latency of {cell}",
         unit="milliseconds",
         x_title="percentile",
-        x_ticks=tuple((at(p), f"{p:g}") for p in _DRAWN if any(p in curve for curve in curves.values())),
+        x_ticks=tuple((at(p), f"{p:g}") for p in drawn),
         y_ticks=tuple((y_axis.at(tick), f"{tick:g}") for tick in y_axis.ticks),
         lines=tuple(
             ScalingLine(

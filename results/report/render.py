@@ -8,6 +8,7 @@ from importlib import resources
 from itertools import groupby
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from cephfit import __version__
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
@@ -15,7 +16,8 @@ from cephfit.core.values.fit import Verdict as FitVerdict
 from cephfit.core.values.fit import fit_of
 from cephfit.core.values.prediction import Prediction, Verdict
 from cephfit.core.values.prediction_model import model_called
-from cephfit.results.report import formatting, heat_map
+from cephfit.core.values.supply import rate_text
+from cephfit.results.report import formatting, heat_map, rate_over_time
 from cephfit.results.report.index_findings import Lost, gain_chart_of, headline_of, reasons_of
 from cephfit.results.report.report_build import rates_of
 from cephfit.results.report.report_model import Findings, RankingRow, RateText, ReportModel
@@ -216,6 +218,10 @@ def environment(*, autoescape: bool, folders: Sequence[str] = ("report",)) -> En
         number=formatting.number,
         level=formatting.level,
         md=_markdown_cell,
+        with_code=_with_code,
+        rate=rate_text,
+        compact=formatting.compact,
+        span=rate_over_time.span_text,
         groupby_in_order=_in_order,
     )
     environment.globals.update(
@@ -232,6 +238,11 @@ def environment(*, autoescape: bool, folders: Sequence[str] = ("report",)) -> En
 def _source(folders: Sequence[str], name: str) -> str | None:
     paths = (resources.files("cephfit.templates").joinpath(folder, name) for folder in folders)
     return next((path.read_text(encoding="utf-8") for path in paths if path.is_file()), None)
+
+
+def _with_code(text: str) -> Markup:
+    """Escape text for HTML, with commands between backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _markdown_cell(value: object) -> str:

@@ -25,6 +25,8 @@ from cephfit.results.report import formatting, report_figures
 from cephfit.results.report.heat_map import heat_map_of
 from cephfit.results.report.latency_figures import latencies_of, percentile_figures
 from cephfit.results.report.method_facts import method_of, n_rejected
+from cephfit.results.report.position_map import position_map
+from cephfit.results.report.rate_over_time import omits_behaviour, rate_figure
 from cephfit.results.report.report_figures import histograms_of, scaling_of, workload_figure
 from cephfit.results.report.report_model import Findings, RateText, ReportModel
 from cephfit.results.report.summary import answer_of, caveats_of, settings_of
@@ -205,6 +207,11 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         explains=are_its_ratios(findings.predictions, rates),
         supply=findings.supply,
         same_rounds=same_rounds(baselines),
+        rate_over_time=rate_figure(profile, findings.supply, predictions.best if predictions else "")
+        if profile
+        else None,
+        positions=position_map(profile) if profile else None,
+        omits_behaviour=omits_behaviour(profile) if profile else False,
     )
 
 

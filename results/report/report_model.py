@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cephfit.core.protocols import Applied
 from cephfit.core.values.assessment import Assessment
@@ -17,6 +17,10 @@ from cephfit.core.values.run import Run
 from cephfit.core.values.sample import OWN_LOAD, Sample, WorkloadSample
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.statistics.run_caveats import Bottlenecks
+
+if TYPE_CHECKING:
+    from cephfit.results.report.position_map import PositionMap
+    from cephfit.results.report.rate_over_time import RateFigure
 
 _LOG_FROM_FACTOR = 3.0
 """From this ratio of highest to lowest on, the scale is logarithmic, so that half and double are symmetric."""
@@ -77,7 +81,7 @@ def relative_axis(centres: Iterable[float], ends: Iterable[float]) -> Axis:
         margin = (high / low) ** 0.04
         return _logarithmic(low / margin, high * margin)
     margin = max(0.06 * (high - low), 2.0)
-    return _linear(max(low - margin, 0.0), high + margin)
+    return linear_axis(max(low - margin, 0.0), high + margin)
 
 
 def ratio_axis(values: Iterable[float]) -> Axis:
@@ -97,7 +101,7 @@ def growth_axis(values: Iterable[float]) -> Axis:
 
 def zero_axis(values: Iterable[float]) -> Axis:
     """Return a scale from zero to above all values, which are positive."""
-    return _linear(0.0, 1.08 * max(values))
+    return linear_axis(0.0, 1.08 * max(values))
 
 
 def _logarithmic(low: float, high: float) -> Axis:
@@ -110,7 +114,8 @@ def _logarithmic(low: float, high: float) -> Axis:
     return Axis(low, high, True, ticks)
 
 
-def _linear(low: float, high: float) -> Axis:
+def linear_axis(low: float, high: float) -> Axis:
+    """Return a scale from ``low`` to ``high`` exactly."""
     rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
@@ -462,3 +467,9 @@ class ReportModel:
     """What the workload needs and what each configuration serves; None where that was not asked."""
     same_rounds: bool = True
     """Whether, in each cell, all configurations with figures were measured in the same rounds."""
+    rate_over_time: "RateFigure | None" = None
+    """Rate of the workload over time; None if its profile does not contain it."""
+    positions: "PositionMap | None" = None
+    """Positions of the workload's accesses over time; None if its profile does not contain them."""
+    omits_behaviour: bool = False
+    """Whether a full description of the same trace would add both."""

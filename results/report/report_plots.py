@@ -12,7 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cephfit.core.values.assessment import AssessmentRow
+from cephfit.core.values.supply import rate_text
 from cephfit.results.report import formatting
+from cephfit.results.report.position_map import LEVELS, PositionMap
+from cephfit.results.report.rate_over_time import RateFigure, span_text
 from cephfit.results.report.report_model import (
     Axis,
     HeatMap,
@@ -60,6 +63,12 @@ def pictures_of(report: ReportModel) -> dict[str, tuple[Drawing, float]]:
         for figure in scaling.figures:
             name = _slug(f"scaling {scaling.cell} {scaling.along} {figure.title}")
             found[name] = partial(_draw_scaling, figure, f"{scaling.cell}, {scaling.fixed}"), _CHART_INCHES
+    for figure in report.percentiles:
+        found[_slug(figure.title)] = partial(_draw_scaling, figure, "of all I/Os"), _CHART_INCHES
+    if report.rate_over_time is not None:
+        found["workload-rate"] = partial(_draw_rate, report.rate_over_time), _CHART_INCHES
+    if report.positions is not None:
+        found["workload-positions"] = partial(_draw_positions, report.positions), _CHART_INCHES
     for histogram in (report.workload, *report.histograms):
         if histogram is not None:
             found[_slug(f"workload {histogram.title}")] = partial(_draw_histogram, histogram), _CHART_INCHES
@@ -220,3 +229,56 @@ def _draw_histogram(histogram: Histogram, axes: Axes) -> None:
     axes.grid(axis="y", color=_GRID)
     axes.legend(fontsize=8, frameon=False)
     _titled(axes, histogram.title)
+
+
+def _draw_rate(rate: RateFigure, axes: Axes) -> None:
+    unit = rate.time.unit_seconds
+    edges = [(rate.start_seconds + i * rate.bin_seconds) / unit for i in range(len(rate.reads) + 1)]
+    if any(rate.reads):
+        axes.stairs(rate.reads, edges, fill=True, color=_SERIES["read"], label="reads")
+    if any(rate.writes):
+        axes.stairs(rate.totals, edges, baseline=rate.reads, fill=True, color=_SERIES["write"], label="writes")
+    for i, phase in enumerate(rate.phases):
+        if i:
+            label = "a phase begins" if i == 1 else None
+            axes.axvline(phase.start_seconds / unit, color=_BASE, linestyle="--", linewidth=1, label=label)
+    for i, burst in enumerate(rate.bursts):
+        ends = [burst.start_seconds / unit, (burst.start_seconds + burst.seconds) / unit]
+        label = "burst" if not i else None
+        axes.plot(ends, [rate.rate.high] * 2, color=_LINES[4], linewidth=4, clip_on=False, label=label)
+    for i, (name, served) in enumerate(rate.drawn):
+        label = f"{_plain(name)} serves up to {rate_text(served)}/s"
+        axes.axhline(served, color=_LINES[i], linestyle=_DASHES[i], label=label)
+    axes.set_xlim(edges[0], edges[-1])
+    axes.set_ylim(rate.rate.low, rate.rate.high)
+    axes.set_xlabel(f"time, {rate.time.unit}", fontsize=9)
+    axes.set_ylabel("accesses per second", fontsize=9)
+    axes.grid(axis="y", color=_GRID)
+    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    _titled(axes, f"Rate over time (means of {span_text(rate.bin_seconds)})")
+
+
+def _draw_positions(positions: PositionMap, axes: Axes) -> None:
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    shades = _LEVELS[-LEVELS:]
+    time, place = positions.time.axis, positions.place
+    axes.imshow(
+        positions.levels,
+        cmap=ListedColormap(("#ffffff", *shades)),
+        vmin=-0.5,
+        vmax=LEVELS + 0.5,
+        origin="lower",
+        aspect="auto",
+        interpolation="nearest",
+        extent=(time.low, time.high, place.low, place.high),
+    )
+    handles = [Patch(color=c, label=t) for c, t in zip(shades, positions.legend, strict=True) if t]
+    legend = axes.legend(
+        handles=handles, fontsize=8, title_fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5)
+    )
+    legend.set_title(f"accesses in\n{positions.cell}")
+    axes.set_xlabel(f"time, {positions.time.unit}", fontsize=9)
+    axes.set_ylabel(f"position, {positions.unit}", fontsize=9)
+    _titled(axes, _plain(positions.title))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from example_run import CONFIGURATIONS, RUN_ID, fill
+from example_run import BIN_SECONDS, BURST_BINS, CONFIGURATIONS, RUN_ID, fill
 
 from cephfit.cli.reports.plot_command import command as plot
 from cephfit.core.errors import InputError
@@ -33,7 +33,8 @@ def drawn(store: Path, name: str, *words: str) -> list[str]:
 
 @pytest.mark.parametrize(("name", "kind"), [("p.png", "PNG image"), ("p.svg", "SVG"), ("p.pdf", "PDF document")])
 def test_each_suffix_gives_a_file_of_its_format(store: Path, name: str, kind: str) -> None:
-    assert {"predictions", "verification", "heat-map"} <= set(drawn(store, name))
+    expected = {"predictions", "verification", "heat-map", "workload-rate", "workload-positions"}
+    assert expected <= set(drawn(store, name))
     found = subprocess.run(["file", str(store.parent / name)], capture_output=True, text=True, check=True).stdout
     assert kind in found
 
@@ -53,6 +54,37 @@ def test_the_pictures_show_the_values_of_the_report(store: Path) -> None:
     marks = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
     assert report.ranking is not None
     assert marks == [row.relative for row in report.ranking.rows]
+
+
+def test_the_pictures_over_time_show_the_values_of_the_profile(store: Path) -> None:
+    """Read from the drawn objects: the rates of all bins, the burst at its time, and every field of the map."""
+    from matplotlib.figure import Figure
+
+    from cephfit.cli.reports.report_command import read_report
+    from cephfit.results.report.report_plots import pictures_of
+
+    _, report, _ = read_report(str(store), None, "", ())
+    rate, positions, known = report.rate_over_time, report.positions, pictures_of(report)
+    assert rate is not None and positions is not None
+    axes = Figure().subplots()
+    known["workload-rate"][0](axes)
+    reads, writes = axes.patches
+    assert tuple(reads.get_data().values) == rate.reads and tuple(writes.get_data().values) == rate.totals
+    assert tuple(writes.get_data().baseline) == rate.reads
+    (burst,) = (line for line in axes.lines if line.get_label() == "burst")
+    assert list(burst.get_xdata()) == [b * BIN_SECONDS for b in (BURST_BINS[0], BURST_BINS[-1] + 1)]
+    axes = Figure().subplots()
+    known["workload-positions"][0](axes)
+    (image,) = axes.images
+    assert image.get_array().tolist() == [list(row) for row in positions.levels]
+    titles = {f"{figure.title}: of all I/Os" for figure in report.percentiles}
+    drawn_titles = set()
+    for name, (draw, _) in known.items():
+        if name.startswith("latency-of-"):
+            axes = Figure().subplots()
+            draw(axes)
+            drawn_titles.add(axes.get_title(loc="left"))
+    assert titles and drawn_titles == titles
 
 
 def test_only_draws_the_named_picture_and_refuses_others(store: Path) -> None:

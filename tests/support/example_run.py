@@ -149,14 +149,74 @@ def example_profile() -> Profile:
         accesses,
         {Op.READ: 0.93, Op.WRITE: 0.61},
         description={
+            "behaviour": example_behaviour(),
             "histograms": {
                 "size": both(size, 6, 6),
                 "seek_distance": both(seek, 13, 8),
                 "latency_us": both(latency, 5, 7),
                 "outstanding": both(outstanding, 2, 1),
-            }
+            },
         },
     )
+
+
+BIN_SECONDS = 0.5
+PHASE_BINS = ((40, 200, 20), (100, 60, 400), (60, 400, 500))
+"""Of each phase: bins, reads and writes per second."""
+BURST_BINS = (90, 91)
+"""Bins of phase 2 with five times its rate."""
+
+
+def example_behaviour() -> dict[str, object]:
+    """What a profile has of a trace of 100 s with three phases and a burst; half of the accesses in one region."""
+    rates = [of_phase[1:] for of_phase in PHASE_BINS for _ in range(of_phase[0])]
+    times = [5 if i in BURST_BINS else 1 for i in range(len(rates))]
+    counts = [[round(r * k * BIN_SECONDS) for r in rate] for rate, k in zip(rates, times, strict=True)]
+    reads, writes = ([row[i] for row in counts] for i in (0, 1))
+    phases, first = [], 0
+    for n_bins, *_ in PHASE_BINS:
+        n = [sum(its[first : first + n_bins]) for its in (reads, writes)]
+        bins = [dict.fromkeys((b.name for b in SIZE_BINS), 0) | {"4K": k} for k in n]
+        phases.append(
+            {
+                "start_seconds": first * BIN_SECONDS,
+                "seconds": n_bins * BIN_SECONDS,
+                "share_of_accesses": sum(n) / sum(map(sum, counts)),
+                "iops": sum(n) / (n_bins * BIN_SECONDS),
+                "bytes_per_second": 4096 * sum(n) / (n_bins * BIN_SECONDS),
+                "accesses": dict(zip(("read", "write"), bins, strict=True)),
+                "random": {"read": 0.9, "write": 0.2},
+                "random_by_bin": {"read": {"4K": 0.9}, "write": {"4K": 0.2}},
+            }
+        )
+        first += n_bins
+    heat = [[sum(row) // 2 if place == 3 else sum(row) // 46 for place in range(24)] for row in counts[::2]]
+    return {
+        "over_time": {
+            "bin_seconds": BIN_SECONDS,
+            "start_seconds": 0.0,
+            "reads": reads,
+            "writes": writes,
+        },
+        "phases": phases,
+        "disks": {
+            "sda": {
+                "footprint": {"reaccess_share": 0.6},
+                "hot_spots": {
+                    "region_nbytes": 1 << 20,
+                    "regions_touched": 2048,
+                    "share_of_regions": {"accesses": {"50%": 0.02, "80%": 0.125, "90%": 0.5}},
+                },
+                "heat_map": {
+                    "bin_seconds": 2 * BIN_SECONDS,
+                    "start_seconds": 0.0,
+                    "region_nbytes": 1 << 28,
+                    "first_lbn": 0,
+                    "rows": [" ".join(map(str, row)) for row in heat],
+                },
+            }
+        },
+    }
 
 
 def example_predictions(best: str = "hybrid", worst: str = "throttled") -> PredictionSet:

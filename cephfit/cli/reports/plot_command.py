@@ -41,7 +41,7 @@ def command(
     only: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Draw predictions, verification, heat map, scaling and workload, as `cephfit report` shows them.
+    """Draw predictions, verification, heat map, scaling, latency and workload, as `cephfit report` shows them.
 
     The pictures are one below the other. A picture that the run does not have is refused with the names of those
     that it has. Needs matplotlib: pip install 'cephfit[plot]'.

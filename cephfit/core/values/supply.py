@@ -276,9 +276,11 @@ def rate_text(value: float) -> str:
 
 
 def times_text(value: float) -> str:
-    """Format a headroom: ``24``, ``3.2``, ``0.14``; never rounded to 1 from either side."""
+    """Format a headroom: ``24``, ``3.2``, ``0.14``, ``0.0028``; never rounded to 1 from either side."""
     if value >= 9.95:
         return f"{value:,.0f}"
+    if value < 0.0995:
+        return f"{value:.2g}"
     for digits in (1, 2, 3) if value >= 0.995 else (2, 3, 4):
         text = f"{value:.{digits}f}"
         if float(text) != 1:
