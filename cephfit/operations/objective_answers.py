@@ -82,20 +82,24 @@ class Answers:
         }
 
 
-def answers_of(
-    wanted: Wanted,
-    model: str,
-    confidence: float,
-    profile: Profile,
-    baselines: Baselines,
-    location: str,
-    run_id: str | None,
-    load: str,
-    by_cost: Callable[[], Judged] | None = None,
-) -> Answers:
-    """Return the configurations by every objective that was asked for.
+def no_costs(_: Ranked) -> Judged:
+    """Refuse to judge by cost.
 
-    Args:
+    Raises:
+        InputError: always.
+    """
+    raise InputError(
+        "costs need prices and layouts of pools",
+        where="objective cost",
+        remedy="use `cephfit map --objective cost` with --price and --placement",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The workload and the configurations that are ranked, by every objective alike.
+
+    Attributes:
         wanted: the objectives.
         model: name of the model of throughput.
         confidence: joint level of all intervals of one objective.
@@ -104,21 +108,7 @@ def answers_of(
         location: of the store or the CSV file with these rates.
         run_id: of the run in the store.
         load: of the sweep file.
-        by_cost: judges by cost; None: cost is refused.
-
-    Raises:
-        InputError: an objective cannot be judged from these figures.
     """
-    from cephfit.mapper.objectives import Objective, dominated
-
-    judge = _Judge(wanted, model, confidence, profile, baselines, location, run_id, load, by_cost)
-    judged = tuple(judge.by(Objective(name)) for name in wanted.names)
-    return Answers(judged, dominated(judged) if len(judged) > 1 else {}, wanted.reads_matter)
-
-
-@dataclass(frozen=True, slots=True)
-class _Judge:
-    """What all objectives are judged from; see ``answers_of``."""
 
     wanted: Wanted
     model: str
@@ -128,9 +118,23 @@ class _Judge:
     location: str
     run_id: str | None
     load: str
-    by_cost: Callable[[], Judged] | None
 
-    def by(self, objective: Objective) -> Judged:
+    def answers(self, by_cost: Callable[[Ranked], Judged] = no_costs) -> Answers:
+        """Return the configurations by every objective that was asked for.
+
+        Args:
+            by_cost: judges by cost.
+
+        Raises:
+            InputError: an objective cannot be judged from these figures.
+        """
+        from cephfit.mapper.objectives import Objective, dominated
+
+        objectives = [Objective(name) for name in self.wanted.names]
+        judged = tuple(by_cost(self) if o is Objective.COST else self._by(o) for o in objectives)
+        return Answers(judged, dominated(judged) if len(judged) > 1 else {}, self.wanted.reads_matter)
+
+    def _by(self, objective: Objective) -> Judged:
         from cephfit.core.values.cells import Op
         from cephfit.mapper.objectives import Objective, only
 
@@ -138,15 +142,7 @@ class _Judge:
             return self._predicted(objective, self.wanted.weighted(self.profile))
         if objective in (Objective.READ, Objective.WRITE):
             return self._predicted(objective, only(self.profile, Op(objective.value)))
-        if objective is not Objective.COST:
-            return self._by_latency(objective)
-        if self.by_cost is None:
-            raise InputError(
-                "costs need prices and layouts of pools",
-                where="objective cost",
-                remedy="use `cephfit map --objective cost` with --price and --placement",
-            )
-        return self.by_cost()
+        return self._by_latency(objective)
 
     def _predicted(self, objective: Objective, profile: Profile) -> Judged:
         from cephfit.mapper import predictor

@@ -27,8 +27,7 @@ from cephfit.core.values.run import TARGETS_DOCUMENT
 from cephfit.core.values.sample import State
 from cephfit.results import open_baselines
 from cephfit.results.statistics import comparison
-from cephfit.results.statistics.comparison import rows_of, served_of
-from cephfit.results.statistics.comparison_verdicts import with_verdicts
+from cephfit.results.statistics.comparison import rows_of, served_of, with_verdicts
 from cephfit.results.statistics.run_caveats import ROUNDS_OF_WORKLOADS
 from cephfit.results.statistics.summary_statistics import Spread
 from cephfit.results.statistics.workload_rate import workload_rates

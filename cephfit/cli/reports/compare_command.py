@@ -254,8 +254,7 @@ def command(
     """
     from cephfit.core.errors import InputError
     from cephfit.core.profile_files import read_profile
-    from cephfit.results.statistics.comparison import rows_of, served_of
-    from cephfit.results.statistics.comparison_verdicts import with_verdicts
+    from cephfit.results.statistics.comparison import rows_of, served_of, with_verdicts
     from cephfit.results.statistics.sample_baselines import baselines_of
     from cephfit.results.store.sample_store import Store
 
@@ -321,7 +320,7 @@ def _write_csv(
 ) -> bool:
     """Write the table; return whether it went to standard output, so that nothing else may be printed."""
     from cephfit.cli.terminal.written_files import write_whole
-    from cephfit.results.tables.sample_csv import rows_csv
+    from cephfit.results.tables.sample_tables import rows_csv
 
     text = rows_csv(rows, runs, load=load, served=served)
     if str(output) == "-":

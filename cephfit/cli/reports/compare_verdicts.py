@@ -26,8 +26,7 @@ def failures(fail_on: Sequence[str], compared: Sequence[Row | Served], store: st
     Raises:
         InputError: a choice was made, but no rate could be compared, so that the answer would be empty.
     """
-    from cephfit.results.statistics.comparison import Change
-    from cephfit.results.statistics.comparison_verdicts import count_changes
+    from cephfit.results.statistics.comparison import Change, count_changes
 
     counts = count_changes(one.by_target for one in compared)
     if fail_on and not counts.total() - counts[Change.UNKNOWN]:
@@ -46,8 +45,7 @@ def failures(fail_on: Sequence[str], compared: Sequence[Row | Served], store: st
 
 def verdict_lines(rows: Sequence[Row], served: Sequence[Served]) -> list[str]:
     """Return the numbers of verdicts of each target as sentences, cells before workloads."""
-    from cephfit.results.statistics.comparison import Change
-    from cephfit.results.statistics.comparison_verdicts import count_changes
+    from cephfit.results.statistics.comparison import Change, count_changes
 
     lines = []
     for what, compared in (("cells", rows), ("workloads and configurations", served)):

@@ -3,8 +3,7 @@
 import pytest
 
 from cephfit.ceph.options.option import Option
-from cephfit.ceph.options.option_archive import KnownOptions
-from cephfit.ceph.options.release_changes import Change, changes_between, releases_of
+from cephfit.ceph.options.option_archive import Change, KnownOptions, changes_between, releases_of
 from cephfit.core.errors import InputError
 
 
