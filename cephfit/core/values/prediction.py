@@ -1,17 +1,20 @@
 """Predictions: of one workload or many, their JSON form for other programs, and the answer in sentences."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from cephfit.core.errors import InputError
 from cephfit.core.tabular import Table, Tabular
 from cephfit.core.values.cells import Cell
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 PREDICTIONS_SCHEMA_VERSION = 1
 
@@ -167,7 +170,7 @@ class PredictionSet(Tabular):
         }
 
     @classmethod
-    def from_json(cls, document: Any, *, where: str = "predictions") -> "PredictionSet":
+    def from_json(cls, document: Any, *, where: str = "predictions") -> PredictionSet:
         """Read what ``to_json`` wrote.
 
         Raises:
