@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 from example_run import example_run, example_samples
 
-from cephfit.cli.reports.compare_command import _lines, _number, _of_which_rounds
+from cephfit.cli.reports.compare_command import _of_which_rounds
 from cephfit.cli.reports.compare_command import command as compare
+from cephfit.cli.reports.compare_output import _lines, _number
 from cephfit.cli.sweep.sweep_commands import command as sweep
 from cephfit.cli.terminal.output import table_text
 from cephfit.core.errors import InputError

@@ -220,7 +220,7 @@ def _run_in_parallel(request: "Request", target_texts: Sequence[str], *, as_json
     Raises:
         CephfitError: the error of the first target that failed.
     """
-    from cephfit.cli.reports.compare_command import measure_concurrently
+    from cephfit.cli.sweep.concurrent_targets import measure_concurrently
     from cephfit.cli.sweep.sweep_text import print_status
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
