@@ -207,12 +207,19 @@ def releases_of(text: str) -> tuple[KnownOptions, KnownOptions]:
     """Read ``pacific..reef`` or ``16.2..20.2``.
 
     Raises:
-        InputError: it has another form, or a release is unknown.
+        InputError: it has another form, a release is unknown, or the first one is the newer one.
     """
     older, dots, newer = text.partition("..")
     if not (older and dots and newer):
         raise InputError(f"{text!r} is not a pair of releases", remedy="write OLDER..NEWER, such as pacific..reef")
-    return known(older), known(newer)
+    before, after = known(older), known(newer)
+    if _order(before.version) > _order(after.version):
+        raise InputError(
+            f"{older} ({before.version}) is newer than {newer} ({after.version})",
+            where=text,
+            remedy=f"write {newer}..{older}; what it calls added is then missing in the older release",
+        )
+    return before, after
 
 
 def changes_between(older: KnownOptions, newer: KnownOptions) -> tuple[Change, ...]:

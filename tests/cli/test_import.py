@@ -72,6 +72,26 @@ def test_the_commands_of_the_page_run_in_their_order() -> None:
     assert Path("report.html").read_text().count("Imported figures")
 
 
+def test_files_of_4k_are_not_enough_for_pgbench_as_the_page_says(tmp_path: Path) -> None:
+    """The page says: 77 % of the workload is larger, the report works all the same, larger sizes help."""
+    for name in RATE:
+        for path in (tmp_path / "results" / name).iterdir():
+            if "-4k-" in path.name:
+                output(
+                    tmp_path / "small" / name / path.name, 100, bs="4k", rw=path.name.split("-")[0], iodepth="1"
+                )
+    assert call("import", "small", "--default", "hdd", "--store", "small.sqlite").exit_code == 0
+    refused = call("map", "example:pgbench", "--baselines", "small.sqlite")
+    assert refused.exit_code == 2
+    assert "77 % of the workload is in accesses more than 8 times larger" in str(
+        refused.exception or refused.output
+    )
+    assert "77 % of `example:pgbench` is in accesses above 32K" in DOCUMENT
+    assert call("report", "--store", "small.sqlite", "-o", "small.html").exit_code == 0
+    assert call("import", "results", "--default", "hdd", "--store", "all.sqlite").exit_code == 0
+    assert call("map", "example:pgbench", "--baselines", "all.sqlite").exit_code == 0
+
+
 def test_a_preview_stores_nothing_and_says_what_it_understood() -> None:
     text = call("import", "results", "--default", "hdd", "--preview", "--store", "s.sqlite").output
     assert text.startswith(

@@ -70,6 +70,17 @@ def test_an_unknown_name_is_answered_with_the_known_ones(empty_root: Path, tmp_p
     assert registry.no_such_lab("three").remedy == "there are: one, two"
 
 
+def test_a_path_is_no_name_of_a_lab(empty_root: Path, tmp_path: Path) -> None:
+    """``nfs:lab:../x`` must not open what is next to the folder of the labs."""
+    registry.claim("one", None)
+    (empty_root.parent / "x").mkdir()
+    assert registry.folder_of("../x") is None
+    with pytest.raises(InputError, match=r"'../x' cannot be a lab's name") as caught:
+        Lab.open("../x")
+    assert "at most 32 letters" in caught.value.remedy
+    assert "lab up" not in caught.value.remedy
+
+
 def test_a_folder_with_something_in_it_is_refused(empty_root: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("mine")

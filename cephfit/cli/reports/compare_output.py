@@ -87,6 +87,7 @@ def print_comparison(
     served: Sequence[Served],
     notes: Sequence[str],
 ) -> None:
+    """Print verdicts, runs, tables and notes, for people."""
     for line in verdict_lines(rows, served):
         click.echo(line)
     for number, run in enumerate(runs):
@@ -178,6 +179,7 @@ def _number(value: float) -> str:
 def document_of(
     runs: Sequence[Run], rows: Sequence[Row], served: Sequence[Served], notes: Sequence[str], load: str
 ) -> dict[str, Any]:
+    """Return the comparison as JSON values."""
     from cephfit.operations.recommended import version_of
     from cephfit.results.statistics.summary_statistics import CONFIDENCE
 

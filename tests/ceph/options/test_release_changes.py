@@ -43,6 +43,13 @@ def test_another_spelling_of_a_default_is_no_change() -> None:
     ]
 
 
+def test_a_pair_in_the_wrong_order_is_refused_with_the_right_one() -> None:
+    with pytest.raises(InputError, match="newer than pacific") as refused:
+        releases_of("reef..pacific")
+    assert refused.value.remedy.startswith("write pacific..reef")
+    assert not changes_between(*releases_of("reef..18.2"))
+
+
 @pytest.mark.parametrize("text", ["pacific", "..reef", "pacific..", "pacific..firefly"])
 def test_a_pair_of_releases_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InputError):
