@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cephfit.core.errors import ClusterError, HostError, InputError, LackingError
 from cephfit.core.protocols import Client
 from cephfit.lab import machine, registry
+from cephfit.lab.cluster import Lab
 from cephfit.lab.devices.image_export import ImageAddress, mappings_of
 from cephfit.lab.devices.throttle import IoMaxThrottle, Throttle
 from cephfit.lab.lab_spec import LabSpec
