@@ -8,10 +8,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-import numpy as np
-from scipy.optimize import brentq
-
 from cephfit.core.errors import InputError
+from cephfit.core.latency_mixture import mixture_percentiles
 from cephfit.core.units import NS_PER_S
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
@@ -69,7 +67,7 @@ def percentile_speeds(
 ) -> Baselines:
     """Return the reciprocal of a percentile of the mix's latency, in 1/s, by configuration and round.
 
-    The percentile is that of the mixture of all accesses of all clients (``mixture_percentile``).
+    The percentile is that of the mixture of all accesses of all clients (``mixture_percentiles``).
 
     Raises:
         InputError: the default lacks a cell that the workload uses, or no sample has percentiles.
@@ -89,7 +87,7 @@ def percentile_speeds(
         for cell, n in counts.items():
             n_ios = sum(m.n_ios for m in cells[cell])
             parts += [(n * m.n_ios / n_ios, m.latency_percentiles_ns) for m in cells[cell]]
-        return mixture_percentile(parts, percentile) / NS_PER_S
+        return float(mixture_percentiles(parts, (percentile,))[0]) / NS_PER_S
 
     return _speeds(baselines, counts, found, mixed)
 
@@ -117,55 +115,6 @@ def milliseconds(speeds: Baselines, confidence: float) -> dict[str, Estimate]:
         low, high = (interval.low, interval.high) if interval else (0.0, math.inf)
         found[name] = Estimate(_MS_PER_S / mean, _MS_PER_S / high, _MS_PER_S / low if low > 0 else math.inf)
     return found
-
-
-def mixture_percentile(parts: Sequence[tuple[float, Mapping[float, float]]], percentile: float) -> float:
-    """Return a percentile of a mixture, from percentiles of its parts.
-
-    Between two known percentiles of a part, and above its highest one, the logarithm of the share of accesses
-    that take longer falls linearly with the time; it starts at 0 for time 0. So a part with an exponential
-    distribution is exact, and a mixture of one part has the part's own percentiles.
-
-    Args:
-        parts: weight, and percentile (0 to 100) to time, of which one at least is positive.
-        percentile: between 0 and 100.
-
-    Returns:
-        In the unit of the times.
-    """
-    total = math.fsum(weight for weight, _ in parts)
-    curves = [(weight / total, *_survival(known)) for weight, known in parts]
-    limit = 1 - percentile / 100
-
-    def excess(time: float) -> float:
-        return math.fsum(w * math.exp(_log_survival(time, times, logs)) for w, times, logs in curves) - limit
-
-    high = max(times[-1] for _, times, _ in curves)
-    while excess(high) > 0:
-        high *= 2
-    return float(brentq(excess, 0.0, high, xtol=1e-9 * high, rtol=1e-12))
-
-
-def _survival(known: Mapping[float, float]) -> tuple[list[float], list[float]]:
-    """Return rising times, and the logs of the shares that take longer; at least two points."""
-    times, logs = [0.0], [0.0]
-    for percentile in sorted(known):
-        time = known[percentile]
-        if not 0 < percentile < 100 or time <= 0:
-            continue
-        if time <= times[-1]:  # of equal times the highest percentile counts
-            logs[-1] = math.log1p(-percentile / 100) if len(times) > 1 else 0.0
-            continue
-        times.append(time)
-        logs.append(math.log1p(-percentile / 100))
-    return times, logs
-
-
-def _log_survival(time: float, times: Sequence[float], logs: Sequence[float]) -> float:
-    if time <= times[-1]:
-        return float(np.interp(time, times, logs))
-    slope = (logs[-1] - logs[-2]) / (times[-1] - times[-2])
-    return logs[-1] + slope * (time - times[-1])
 
 
 def _counts(profile: Profile, baselines: Baselines) -> Mapping[Cell, float]:

@@ -79,8 +79,8 @@ def test_files_of_4k_are_not_enough_for_pgbench_as_the_page_says(tmp_path: Path)
             output(tmp_path / "small" / name / f"{pattern}-4k.json", 100, bs="4k", rw=pattern, iodepth="1")
     assert call("import", "small", "--default", "hdd", "--store", "small.sqlite").exit_code == 0
     refused = call("map", "example:pgbench", "--baselines", "small.sqlite")
-    assert refused.exit_code == 2
-    assert "77 % of the workload is in accesses more than 8 times larger" in refused.output
+    assert isinstance(refused.exception, InputError)
+    assert "77 % of the workload is in accesses more than 8 times larger" in str(refused.exception)
     assert "77 % of `example:pgbench` is in accesses above 32K" in DOCUMENT
     assert call("report", "--store", "small.sqlite", "-o", "small.html").exit_code == 0
     assert call("import", "results", "--default", "hdd", "--store", "all.sqlite").exit_code == 0
