@@ -82,7 +82,7 @@ class Answers:
         }
 
 
-def no_costs(_: Ranked) -> Judged:
+def no_costs(_ranked: Ranked, _wanted: Wanted) -> Judged:
     """Refuse to judge by cost.
 
     Raises:
@@ -100,29 +100,28 @@ class Ranked:
     """The workload and the configurations that are ranked, by every objective alike.
 
     Attributes:
-        wanted: the objectives.
-        model: name of the model of throughput.
-        confidence: joint level of all intervals of one objective.
         profile: of the workload.
         baselines: the rates of the configurations.
         location: of the store or the CSV file with these rates.
         run_id: of the run in the store.
         load: of the sweep file.
+        model: name of the model of throughput.
+        confidence: joint level of all intervals of one objective.
     """
 
-    wanted: Wanted
-    model: str
-    confidence: float
     profile: Profile
     baselines: Baselines
     location: str
     run_id: str | None
     load: str
+    model: str
+    confidence: float
 
-    def answers(self, by_cost: Callable[[Ranked], Judged] = no_costs) -> Answers:
+    def answers(self, wanted: Wanted, by_cost: Callable[[Ranked, Wanted], Judged] = no_costs) -> Answers:
         """Return the configurations by every objective that was asked for.
 
         Args:
+            wanted: the objectives.
             by_cost: judges by cost.
 
         Raises:
@@ -130,19 +129,22 @@ class Ranked:
         """
         from cephfit.mapper.objectives import Objective, dominated
 
-        objectives = [Objective(name) for name in self.wanted.names]
-        judged = tuple(by_cost(self) if o is Objective.COST else self._by(o) for o in objectives)
-        return Answers(judged, dominated(judged) if len(judged) > 1 else {}, self.wanted.reads_matter)
+        objectives = [Objective(name) for name in wanted.names]
+        judged = tuple(
+            by_cost(self, wanted) if o is Objective.COST else self._by(o, wanted.weighted(self.profile))
+            for o in objectives
+        )
+        return Answers(judged, dominated(judged) if len(judged) > 1 else {}, wanted.reads_matter)
 
-    def _by(self, objective: Objective) -> Judged:
+    def _by(self, objective: Objective, weighted: Profile) -> Judged:
         from cephfit.core.values.cells import Op
         from cephfit.mapper.objectives import Objective, only
 
         if objective is Objective.THROUGHPUT:
-            return self._predicted(objective, self.wanted.weighted(self.profile))
+            return self._predicted(objective, weighted)
         if objective in (Objective.READ, Objective.WRITE):
             return self._predicted(objective, only(self.profile, Op(objective.value)))
-        return self._by_latency(objective)
+        return self._by_latency(objective, weighted)
 
     def _predicted(self, objective: Objective, profile: Profile) -> Judged:
         from cephfit.mapper import predictor
@@ -153,7 +155,7 @@ class Ranked:
         predictions = ranked(chosen, profile, self.baselines)
         return Judged(objective, predictions, worse_than(chosen, profile, self.baselines, predictions))
 
-    def _by_latency(self, objective: Objective) -> Judged:
+    def _by_latency(self, objective: Objective, weighted: Profile) -> Judged:
         from cephfit.mapper import predictor
         from cephfit.mapper.contrasts import ranked, worse_than
         from cephfit.mapper.objectives import Judged, Objective
@@ -171,7 +173,7 @@ class Ranked:
             with Store.open(self.location) as store:
                 samples = store.samples(store.run(self.run_id).run_id)
         if objective is Objective.LATENCY:
-            speeds = mean_speeds(self.wanted.weighted(self.profile), self.baselines, samples, load=self.load)
+            speeds = mean_speeds(weighted, self.baselines, samples, load=self.load)
         elif samples is None:
             raise InputError(
                 "a CSV file of rates has no percentiles of latency",

@@ -65,8 +65,8 @@ def answered(profile: Profile, question: Question) -> tuple[dict[str, Any], str]
     with may_be_unfinished(measured):
         baselines = open_baselines(location, run_id, question.load)
         predictions = ranked(predictor(question.model, confidence=confidence, with_error=True), profile, baselines)
-        asked = Ranked(wanted, question.model, confidence, profile, baselines, location, run_id, question.load)
-        answers = asked.answers()
+        asked = Ranked(profile, baselines, location, run_id, question.load, question.model, confidence)
+        answers = asked.answers(wanted)
     supply = supply_or_reason(profile, baselines, confidence=confidence)
     use = if_applicable(predictions.best, location, run_id)
     document = {

@@ -160,15 +160,12 @@ def command(
         if clients is None:
             baselines = baselines_with(location, run_id, further_runs, load)
             if next_step or combine:
+                asked = Ranked(profile, baselines, location, run_id, load, model, confidence)
                 its_run = MeasuredRun.of(location, run_id)
                 if combine:
-                    show_combinations(
-                        profile, baselines, its_run, location, model, confidence, output, as_json=as_json
-                    )
+                    show_combinations(asked, its_run, output, as_json=as_json)
                 else:
-                    show_next(
-                        profile_file, profile, baselines, its_run, model, confidence, load, output, as_json=as_json
-                    )
+                    show_next(profile_file, asked, its_run, output, as_json=as_json)
                 return
             if distance is None:
                 predictions = ranked(model_predictor, profile, baselines)
@@ -185,8 +182,8 @@ def command(
             if answer.load is None and save:
                 raise click.UsageError("--save: predictions by the scaling law belong to no load of the run")
             save, load = (False, load) if answer.load is None else (save, answer.load)
-        asked = Ranked(wanted, model, confidence, profile, baselines, location, run_id, load)
-        answers = asked.answers(by_cost_of_pools)
+        asked = Ranked(profile, baselines, location, run_id, load, model, confidence)
+        answers = asked.answers(wanted, by_cost_of_pools)
     supply = supply_or_reason(profile, baselines, confidence=confidence).for_machines(clients or 1)
     varied = sensitivity_of(model_predictor, profile, baselines, predictions) if is_varied else None
     saved = stored and save is not False and lessons is None

@@ -80,7 +80,7 @@ def wanted_of(
     return Wanted(names, reads_matter, prices, placements)
 
 
-def by_cost_of_pools(ranked: Ranked) -> Judged:
+def by_cost_of_pools(ranked: Ranked, wanted: Wanted) -> Judged:
     """Judge configurations by the cost of a byte, from the layouts of their pools and ``--price``.
 
     Raises:
@@ -91,7 +91,7 @@ def by_cost_of_pools(ranked: Ranked) -> Judged:
     from cephfit.mapper import predictor
     from cephfit.mapper.objectives import by_cost
 
-    wanted, baselines = ranked.wanted, ranked.baselines
+    baselines = ranked.baselines
     spaces = pool_spaces(
         ranked.location, ranked.run_id, wanted.placements, baselines.configurations, only_pools=False
     )
