@@ -5,6 +5,7 @@ device of this machine. So the same engines and workloads run on all of them, an
 connection, device and I/O counters.
 """
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -55,6 +56,8 @@ class BackendTarget(MachineTarget, MayKeepCaches):
     def __init__(self, name: str, place: ServerPlace, devices: ExportsVolumes, *, for_change: bool = True) -> None:
         lock = TargetLock(place.lock, place.lock_name) if for_change else None
         super().__init__(name, place.folder, lock)
+        # In the names of volumes: two machines, or two states of one, may share an export or a container.
+        self._tag = hashlib.sha256(f"{platform.node()}:{place.folder}".encode()).hexdigest()[:8]
         self._storage = place.address
         self._server = place.server
         self._devices = devices
