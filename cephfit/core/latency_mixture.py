@@ -12,6 +12,8 @@ import numpy as np
 
 from cephfit.core.variance import Floats
 
+_DROP = 1 - 1e-9
+"""Equal times are this factor apart, so that their order is that of their percentiles."""
 _MOST_STEPS = 200
 """Newton's method needs about 10: the logarithm of a sum of exponentials is convex, so no step goes too far."""
 
@@ -70,11 +72,15 @@ def _survival(known: Mapping[float, float]) -> tuple[list[float], list[float]]:
         time = known[percentile]
         if not 0 < percentile < 100 or time <= 0:
             continue
-        if time <= times[-1]:  # of equal times the highest percentile counts
-            logs[-1] = math.log1p(-percentile / 100) if len(times) > 1 else 0.0
-            continue
-        times.append(time)
-        logs.append(math.log1p(-percentile / 100))
+        log = math.log1p(-percentile / 100)
+        if time > times[-1]:
+            times.append(time)
+            logs.append(log)
+        elif times[-2] < _DROP * times[-1]:  # many accesses took this time: a vertical drop
+            times[-1:] = [_DROP * times[-1], times[-1]]
+            logs.append(log)
+        else:
+            logs[-1] = log
     return times, logs
 
 
