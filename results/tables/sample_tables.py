@@ -190,7 +190,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-_COLUMNS = (
+_COMPARISON_COLUMNS = (
     *("load", "configuration", "size", "pattern", "run", *ORIGIN_COLUMNS),
     *("repeats", "iops", "iops_low", "iops_high", "mib_per_s"),
     *("ratio", "ratio_low", "ratio_high", "differs", "missing", "workload", "rate_without"),
@@ -211,7 +211,7 @@ def rows_csv(
     """
     lines = [line for row in rows for line in _of_cell(row, runs, load)]
     lines += [line for one in served for line in _of_workload(one, runs, load)]
-    return csv_text(_COLUMNS, lines)
+    return csv_text(_COMPARISON_COLUMNS, lines)
 
 
 def _of_cell(row: Row, runs: Sequence[Run], load: str) -> Iterator[tuple[object, ...]]:
@@ -241,16 +241,16 @@ def _verdict(figures: TargetFigures) -> tuple[object, ...]:
     return (*p_values, figures.change.value if figures.ratio else "")
 
 
-SCHEMA_VERSION = 1
-"""Version of the columns; it grows with every change of a column that exists."""
+PARQUET_SCHEMA_VERSION = 1
+"""Version of the Parquet columns; it grows with every change of a column that exists."""
 
-METADATA_KEY = b"cephfit"
+PARQUET_METADATA_KEY = b"cephfit"
 """Key of the file's metadata: a JSON object with the schema version and the run."""
 
-_ROWS = 1 << 16
+_PARQUET_ROWS = 1 << 16
 """Rows per row group."""
 
-COLUMNS: Mapping[str, str] = {
+PARQUET_COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("configuration", "size", "pattern", "client"), "string"),
     **dict.fromkeys(("repeat", "attempt"), "int32"),
     **dict.fromkeys(("load", "state", "reason"), "string"),
@@ -273,7 +273,7 @@ def write_samples(path: Path, samples: Sequence[Sample], run: Run) -> None:
     """
     pa, pq = optional_module("pyarrow"), optional_module("pyarrow.parquet")
     metadata = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": PARQUET_SCHEMA_VERSION,
         "run": run.run_id,
         "sweep": run.sweep_name,
         "target": run.target,
@@ -282,22 +282,22 @@ def write_samples(path: Path, samples: Sequence[Sample], run: Run) -> None:
         "finished": run.finished,
     }
     schema = pa.schema(
-        [pa.field(name, _type(pa, kind)) for name, kind in COLUMNS.items()],
-        metadata={METADATA_KEY: json.dumps(metadata).encode()},
+        [pa.field(name, _parquet_type(pa, kind)) for name, kind in PARQUET_COLUMNS.items()],
+        metadata={PARQUET_METADATA_KEY: json.dumps(metadata).encode()},
     )
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for first in range(0, len(samples), _ROWS):
-            rows = [_row(sample) for sample in samples[first : first + _ROWS]]
+        for first in range(0, len(samples), _PARQUET_ROWS):
+            rows = [_parquet_row(sample) for sample in samples[first : first + _PARQUET_ROWS]]
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
 
 
-def _type(pa: Any, kind: str) -> Any:
+def _parquet_type(pa: Any, kind: str) -> Any:
     if kind.startswith("map"):
         return pa.map_(pa.float64(), pa.float64())
     return pa.type_for_alias(kind)
 
 
-def _row(sample: Sample) -> dict[str, Any]:
+def _parquet_row(sample: Sample) -> dict[str, Any]:
     """Return the columns of the store, and two that it lacks or has in another form."""
     metrics = sample.metrics
     return {
