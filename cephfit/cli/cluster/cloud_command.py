@@ -59,7 +59,7 @@ def place(layout: Path, cloud: str, apply: bool, as_json: bool) -> None:
     if as_json:
         print_json({"applied": apply, "images": [step.to_json() for step in steps], "undo": undo})
         return
-    _print(steps, "get another volume type", applied=apply)
+    _print_steps(steps, "get another volume type", applied=apply)
     if apply and any(step.is_change for step in steps):
         click.echo(f"To undo it: {undo}")
 
@@ -82,7 +82,7 @@ def unplace(cloud: str, apply: bool, as_json: bool) -> None:
     if as_json:
         print_json({"applied": apply, "images": [step.to_json() for step in steps]})
     else:
-        _print(steps, "get their original volume type back", applied=apply)
+        _print_steps(steps, "get their original volume type back", applied=apply)
     if apply and (left := [step for step in steps if step.reason and step.now is not None]):
         raise ClusterError(
             f"left as they are: {'; '.join(f'{s.name} ({s.id}): {s.reason}' for s in left)}",
@@ -124,7 +124,7 @@ def _read_layout(path: Path) -> tuple[ImageChange, ...]:
     return changes
 
 
-def _print(steps: Sequence[ImageStep], what: str, *, applied: bool) -> None:
+def _print_steps(steps: Sequence[ImageStep], what: str, *, applied: bool) -> None:
     n = sum(step.is_change for step in steps)
     click.echo(f"{n} of {len(steps)} images {what}")
     if steps:
