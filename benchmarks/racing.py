@@ -35,8 +35,7 @@ from cephfit.mapper import predictor
 from cephfit.sweep.declaration.sweep_file import read_sweep
 from cephfit.sweep.goal import Goal, cell_profile
 from cephfit.sweep.racing.rounds import Decided, begin, decide, saved_runs
-from cephfit.sweep.racing.stopping import RaceFor, Stopping
-from cephfit.sweep.sweep_plan import Sweep, plan_of
+from cephfit.sweep.sweep_plan import RaceFor, Stopping, Sweep, plan_of
 
 HERE = Path(__file__).resolve().parent
 RECORDED = HERE / "data" / "lab_nine_repeats.csv"

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from cephfit._api.store import Runs, Samples, Store, WorkloadRuns
     from cephfit.core.errors import CephfitError, ClusterError, HostError, InputError, StoreError
     from cephfit.core.values.baseline import Baselines
-    from cephfit.core.values.many_predictions import ManyPredictions
-    from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
+    from cephfit.core.values.prediction import ManyPredictions, Prediction, PredictionSet, Verdict
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.run import Run
     from cephfit.core.values.supply import SupplySet
@@ -72,8 +71,7 @@ _FROM = {
     "cephfit._api.store": ("Runs", "Samples", "Store", "WorkloadRuns"),
     "cephfit.core.values.baseline": ("Baselines",),
     "cephfit.core.errors": ("CephfitError", "ClusterError", "HostError", "InputError", "StoreError"),
-    "cephfit.core.values.many_predictions": ("ManyPredictions",),
-    "cephfit.core.values.prediction": ("Prediction", "PredictionSet", "Verdict"),
+    "cephfit.core.values.prediction": ("ManyPredictions", "Prediction", "PredictionSet", "Verdict"),
     "cephfit.core.values.profile": ("Profile",),
     "cephfit.core.values.run": ("Run",),
     "cephfit.core.values.supply": ("SupplySet",),

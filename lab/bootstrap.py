@@ -1,11 +1,13 @@
 """A new cluster from nothing: keys, maps, monitor, manager, OSDs, rules and a pool."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
@@ -14,12 +16,14 @@ from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.mclock import CAPACITY, FIRST_WITH_MCLOCK
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Progress
-from cephfit.lab.ceph_daemons import MGR, MON, Daemons, keyring_entry, new_key, osd_name, write_secret
+from cephfit.lab.ceph_daemons import MGR, MON, keyring_entry, new_key, osd_name, write_secret
 from cephfit.lab.ceph_programs import CephPrograms, CephVersion
 from cephfit.lab.devices.throttle import Throttle
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.osds.osd_creation import OsdMaker
-from cephfit.lab.osds.osd_disks import OsdDisks
+
+if TYPE_CHECKING:
+    from cephfit.lab.parts import LabParts
 
 N_STEPS = 6
 """How often ``bootstrap`` advances the progress."""
@@ -150,33 +154,21 @@ def make_first_pool(admin: RadosAdmin, spec: LabSpec) -> None:
     admin.command("osd pool application enable", pool=spec.pool, app="rbd")
 
 
-def bootstrap(
-    *,
-    name: str,
-    folder: Path,
-    conf: Path,
-    fsid: str,
-    mon_port: int,
-    spec: LabSpec,
-    disks: OsdDisks,
-    throttle: Throttle,
-    programs: CephPrograms,
-    daemons: Daemons,
-    progress: Progress,
-) -> None:
+def bootstrap(parts: LabParts, throttle: Throttle, progress: Progress) -> None:
     """Create the cluster and start its daemons; its PGs may not be active+clean yet when this returns.
 
     Args:
-        folder: exists and is empty except for the lab's journal.
-        disks: of the OSDs, attached and empty.
+        parts: of the lab: its folder is empty except for its journal, and its disks are attached and empty.
         throttle: of the lab.
 
     Raises:
         CephfitError: a program or daemon failed; the caller must remove what was created.
     """
+    folder, conf, spec, programs, daemons = parts.folder, parts.conf, parts.spec, parts.programs, parts.daemons
+    fsid, mon_port = parts.record.fsid, parts.record.mon_port
     for part in ("run", "log", "crash"):
         (folder / part).mkdir()
-    conf.write_text(render("ceph.conf.j2", name=name, folder=folder, fsid=fsid, mon_port=mon_port))
+    conf.write_text(render("ceph.conf.j2", name=parts.name, folder=folder, fsid=fsid, mon_port=mon_port))
     _make_monitor(programs, folder, conf, fsid, mon_port)
     daemons.start(MON)
     progress.advance(detail="monitor")
@@ -185,7 +177,7 @@ def bootstrap(
         _set_options(admin, options_of(spec, programs.version()))
         _mute_old_ciphers(programs, admin)
         progress.advance(detail="options")
-        maker = OsdMaker(folder, conf, disks, throttle, admin, programs)
+        maker = OsdMaker(folder, conf, parts.disks, throttle, admin, programs)
         osds = range(len(spec.osds))
         with ThreadPoolExecutor(max_workers=len(osds) + 1) as pool:
             manager = pool.submit(daemons.start, MGR)

@@ -130,19 +130,7 @@ def _make(parts: LabParts, throttle: Throttle, progress: Progress) -> None:
     parts.disks.make()
     parts.attach_disks(throttle)
     progress.advance(detail="disks")
-    bootstrap.bootstrap(
-        name=parts.name,
-        folder=parts.folder,
-        conf=parts.conf,
-        fsid=parts.record.fsid,
-        mon_port=parts.record.mon_port,
-        spec=parts.spec,
-        disks=parts.disks,
-        throttle=throttle,
-        programs=parts.programs,
-        daemons=parts.daemons,
-        progress=progress,
-    )
+    bootstrap.bootstrap(parts, throttle, progress)
     parts.slow_down(throttle)
     with parts.connection() as admin:
         parts.await_whole(admin)

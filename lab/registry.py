@@ -21,6 +21,8 @@ SCHEMA_VERSION = 1
 _PORTS = range(20000, 32000)
 """Below the ephemeral ports of Linux, above those of well-known services."""
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+_NAME_RULE = "a lab's name has at most 32 letters, digits, - and _, and begins with a letter or digit"
 _SOCKET_PATH_MAX = 107
 """Maximum length of a Unix socket's path in bytes (unix(7))."""
 
@@ -109,7 +111,9 @@ def lab_names() -> list[str]:
 
 
 def folder_of(name: str) -> Path | None:
-    """Return the folder of a lab, which may not exist; None if the name is not in use."""
+    """Return the folder of a lab, which may not exist; None if the name is not in use, or is none."""
+    if not _NAME.fullmatch(name):
+        return None
     entry = labs_root() / name
     try:
         if entry.is_symlink():
@@ -121,6 +125,8 @@ def folder_of(name: str) -> Path | None:
 
 def no_such_lab(name: str) -> InputError:
     """Return the error for an unknown name; it names the existing labs."""
+    if not _NAME.fullmatch(name):
+        return InputError(f"{name!r} cannot be a lab's name", remedy=_NAME_RULE)
     names = lab_names()
     remedy = (
         f"there are: {', '.join(names)}" if names else f"there is none; `cephfit lab up --name {name}` creates it"
@@ -136,11 +142,8 @@ def claim(name: str, folder: Path | None) -> Path:
     Raises:
         InputError: the name or the folder is in use or unsuitable.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", name):
-        raise InputError(
-            f"{name!r} cannot be a lab's name",
-            remedy="use at most 32 letters, digits, - and _, beginning with a letter or digit",
-        )
+    if not _NAME.fullmatch(name):
+        raise no_such_lab(name)
     root = labs_root()
     entry = root / name
     place = entry if folder is None else folder

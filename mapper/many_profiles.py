@@ -19,8 +19,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Pattern
 from cephfit.core.values.demand import Demand
-from cephfit.core.values.many_predictions import ManyPredictions
-from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.prediction import ManyPredictions, PredictionSet
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, Model, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import LARGEST_LOG, Booleans, Floats, Table, spread_of

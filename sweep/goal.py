@@ -9,8 +9,7 @@ from cephfit.core.protocols import Predictor
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.core.values.measurement import Measurement
 from cephfit.core.values.profile import Profile
-from cephfit.sweep.racing.stopping import RaceFor
-from cephfit.sweep.sweep_plan import Sweep
+from cephfit.sweep.sweep_plan import RaceFor, Sweep
 
 GOAL = "goal"
 """Key of a run's facts that holds ``Goal.to_json()``, for runs that depend on a goal."""

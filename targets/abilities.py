@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from cephfit.core.protocols import Client
 from cephfit.core.values.configuration import Configuration
-from cephfit.measure.validity.watched_target import ChecksClients as ChecksClients
-from cephfit.measure.validity.watched_target import HasTelemetry as HasTelemetry
-from cephfit.measure.validity.watched_target import ReportsDisturbances as ReportsDisturbances
+from cephfit.measure.validity.disturbances import ChecksClients as ChecksClients
+from cephfit.measure.validity.disturbances import HasTelemetry as HasTelemetry
+from cephfit.measure.validity.disturbances import ReportsDisturbances as ReportsDisturbances
 
 if TYPE_CHECKING:
     from cephfit.ceph.options.option_catalogue import Catalogue

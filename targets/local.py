@@ -185,7 +185,41 @@ def state_folder(path: Path) -> Path:
     return user_state_path("cephfit") / "local" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
 
 
-class LocalTarget(Target, JudgesConfigurations):
+class MachineTarget(Target, JudgesConfigurations):
+    """Base of targets whose volumes are files or block devices of this machine.
+
+    Args:
+        name: of the target, as ``--target`` takes it.
+        folder: of its journal.
+        lock: taken; None to open it for reading only.
+    """
+
+    def __init__(self, name: str, folder: Path, lock: TargetLock | None) -> None:
+        self.name = name
+        self._folder = folder
+        self._lock = lock
+        self._journal = Journal(folder / "journal.jsonl", read_only=lock is None)
+        self._queues = DiskQueues(self._journal)
+        self._clients: tuple[Client, ...] = ()
+
+    def clients(self) -> Sequence[Client]:
+        return self._clients
+
+    def is_changed(self) -> bool:
+        """Return whether the journal on this machine has changes that ``reset`` would undo."""
+        return bool(self._journal.entries())
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _must_be_for_change(self) -> None:
+        if self._lock is None:
+            raise ClusterError("this target was opened for reading only", where=self.name)
+
+
+class LocalTarget(MachineTarget):
     """One file or block device.
 
     The clients share it: client i has the bytes from i times the volume's size. The target creates a missing file,
@@ -202,16 +236,11 @@ class LocalTarget(Target, JudgesConfigurations):
     """
 
     def __init__(self, path: Path, *, for_change: bool = True) -> None:
-        self.name = f"local:{path}"
-        self._path = path
-        self._folder = state_folder(path)
-        self._lock: TargetLock | None = None
+        name, folder = f"local:{path}", state_folder(path)
         if for_change:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._lock = TargetLock(self._folder / "lock", self.name)
-        self._journal = Journal(self._folder / "journal.jsonl", read_only=not for_change)
-        self._queues = DiskQueues(self._journal)
-        self._clients: tuple[Client, ...] = ()
+            folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(name, folder, TargetLock(folder / "lock", name) if for_change else None)
+        self._path = path
 
     def facts(self) -> Mapping[str, Any]:
         return {
@@ -245,8 +274,7 @@ class LocalTarget(Target, JudgesConfigurations):
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
     ) -> Applied:
         started = time.monotonic()
-        if self._lock is None:
-            raise ClusterError("this target was opened for reading only", where=self.name)
+        self._must_be_for_change()
         for setting in configuration.settings:
             self._refuse_ceph(configuration, setting)
         self._ensure(n_clients * volume_nbytes, fill=fill)
@@ -263,16 +291,7 @@ class LocalTarget(Target, JudgesConfigurations):
         settings = [(setting, self._device()) for setting in configuration.settings]
         self._queues.apply(settings)
         read_back, mismatches = self._queues.read_back(settings)
-        return Applied(
-            configuration=configuration.name,
-            ok=not mismatches,
-            mismatches=tuple(mismatches),
-            read_back=read_back,
-            seconds=time.monotonic() - started,
-        )
-
-    def clients(self) -> Sequence[Client]:
-        return self._clients
+        return Applied.as_read(configuration, read_back, mismatches, seconds=time.monotonic() - started)
 
     def drop_caches(self) -> None:
         descriptor = os.open(self._path, os.O_RDWR)
@@ -298,15 +317,6 @@ class LocalTarget(Target, JudgesConfigurations):
             self._path.unlink(missing_ok=True)
             self._journal.forget(_CREATED, str(self._path))
         self._journal.finish()
-
-    def is_changed(self) -> bool:
-        """Return whether the journal on this machine has changes that ``reset`` would undo."""
-        return bool(self._journal.entries())
-
-    def close(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
 
     def _ensure(self, nbytes: int, *, fill: bool) -> None:
         """Ensure that the file or device exists, is large enough, may be written, and is filled."""

@@ -191,13 +191,10 @@ class SimulatedTarget(
         self._configurations[configuration.name] = configuration
         self._clients = tuple(Client(f"c{i}", {}, volume_nbytes) for i in range(n_clients))
         refused = configuration.settings[:1] if configuration.name == self.simulation.refuse else ()
-        return Applied(
-            configuration=configuration.name,
-            ok=not refused,
-            mismatches=tuple(f"{setting} did not take effect (simulated fault)" for setting in refused),
-            read_back={
-                str(s): {"simulated": s.value, "effect": effect_of(s) or "none"} for s in configuration.settings
-            },
+        return Applied.as_read(
+            configuration,
+            {str(s): {"simulated": s.value, "effect": effect_of(s) or "none"} for s in configuration.settings},
+            [f"{setting} did not take effect (simulated fault)" for setting in refused],
             seconds=time.monotonic() - started,
         )
 

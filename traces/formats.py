@@ -19,8 +19,8 @@ from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.block_events.iosnoop import IosnoopReader
 from cephfit.traces.readers.block_events.qemu_events import QemuEventsReader
 from cephfit.traces.readers.delimited import delimited_formats
+from cephfit.traces.readers.delimited.delimited_formats import DisksimValidateReader
 from cephfit.traces.readers.delimited.delimited_reader import DelimitedReader
-from cephfit.traces.readers.delimited.disksim_validate import DisksimValidateReader
 from cephfit.traces.readers.delimited.named_columns import NamedColumnsReader, layout_of
 from cephfit.traces.readers.fio_iolog import FioIologReader
 from cephfit.traces.readers.oracle_general import OracleGeneralReader

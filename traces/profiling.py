@@ -120,7 +120,8 @@ def profile_files(
             disks are refused as soon as they are found; None: such traces are described without it.
         threshold: LBN beyond which an access is random; a value other than the default implies ``full``.
         options: What the user specifies about the files.
-        scheduler: Where the files are read, as in ``scheduling.counted``; it does not change the profile.
+        scheduler: Where the files are read, as in ``counted_recordings.counted_shares``; it does not
+            change the profile.
         demands: Also count demands, waiting time, alignment and commits. Each file is then read as a whole, by one
             core and one thread that counts.
         progress: Receives the number of bytes read.

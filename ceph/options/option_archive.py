@@ -1,4 +1,4 @@
-"""The options of Ceph releases, for planning without access to a cluster.
+"""The options of Ceph releases and their changes, for planning without access to a cluster.
 
 There are two sources: the archive on this machine, with earlier answers of clusters, and the files that come with
 cephfit (``releases/``). ``cephfit params export`` wrote these from a monitor and a manager of Debian's packages.
@@ -8,14 +8,14 @@ The archive takes precedence: it has the builds in actual use. Both have the sam
 import gzip
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from platformdirs import user_data_path
 
-from cephfit.ceph.options.option import Option
+from cephfit.ceph.options.option import Option, same_value
 from cephfit.ceph.options.option_history import RELEASES
 from cephfit.core.errors import InputError
 
@@ -163,3 +163,86 @@ def _versions(folder: Path, suffix: str) -> tuple[str, ...]:
 def _order(version: str) -> tuple[tuple[int, int, str], ...]:
     """Sort 16.2.9 before 16.2.15; parts that are not numbers come last."""
     return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in version.split("."))
+
+
+_REPLACED: Mapping[str, tuple[str, ...]] = {
+    "bdev_async_discard": ("bdev_async_discard_threads",),
+    "mon_cluster_log_file_level": ("mon_cluster_log_level",),
+    "mon_cluster_log_to_syslog_level": ("mon_cluster_log_level",),
+    **{f"osd_mclock_cost_per_{what}_usec": ("osd_mclock_max_sequential_bandwidth_hdd",
+       "osd_mclock_max_sequential_bandwidth_ssd") for what in ("byte", "io")},
+    **{f"osd_mclock_cost_per_{what}_usec_{kind}": (f"osd_mclock_max_sequential_bandwidth_{kind}",)
+       for what in ("byte", "io") for kind in ("hdd", "ssd")},
+    "osd_pg_stat_report_interval_max": (
+        "osd_pg_stat_report_interval_max_seconds", "osd_pg_stat_report_interval_max_epochs"),
+}  # fmt: skip
+"""Options that a later release replaced by others, which may have other units. Sources: the option tables of the
+releases (``src/common/options``) and Ceph's "mClock Config Reference"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of an option.
+
+    Attributes:
+        name: of the option.
+        kind: ``removed``, ``replaced``, ``added`` or ``default``.
+        before: default of the older release; None for an added option.
+        after: default of the newer release; None for a removed one.
+        instead: options that replace it; empty where none is known.
+        description: Ceph's line on the option.
+        level: ``basic``, ``advanced`` or ``dev``: the audience that Ceph's developers intended.
+    """
+
+    name: str
+    kind: str
+    before: object
+    after: object
+    instead: tuple[str, ...]
+    description: str
+    level: str
+
+
+def releases_of(text: str) -> tuple[KnownOptions, KnownOptions]:
+    """Read ``pacific..reef`` or ``16.2..20.2``.
+
+    Raises:
+        InputError: it has another form, a release is unknown, or the first one is the newer one.
+    """
+    older, dots, newer = text.partition("..")
+    if not (older and dots and newer):
+        raise InputError(f"{text!r} is not a pair of releases", remedy="write OLDER..NEWER, such as pacific..reef")
+    before, after = known(older), known(newer)
+    if _order(before.version) > _order(after.version):
+        raise InputError(
+            f"{older} ({before.version}) is newer than {newer} ({after.version})",
+            where=text,
+            remedy=f"write {newer}..{older}; what it calls added is then missing in the older release",
+        )
+    return before, after
+
+
+def changes_between(older: KnownOptions, newer: KnownOptions) -> tuple[Change, ...]:
+    """Return all changes, by kind and name. Equal values in other spellings (0, ``0``; 2M, 2097152) are none."""
+    before = {option.name: option for option in older.options}
+    after = {option.name: option for option in newer.options}
+    removed = [_removed(before[name], after) for name in sorted(before.keys() - after.keys())]
+    added = [
+        _change(after[name], "added", None, after[name].default) for name in sorted(after.keys() - before.keys())
+    ]
+    defaults = [
+        _change(after[name], "default", before[name].default, after[name].default)
+        for name in sorted(before.keys() & after.keys())
+        if not same_value(after[name].type, before[name].default, after[name].default)
+    ]
+    order = ("removed", "replaced", "added", "default")
+    return tuple(sorted([*removed, *added, *defaults], key=lambda change: (order.index(change.kind), change.name)))
+
+
+def _removed(option: Option, after: Mapping[str, Option]) -> Change:
+    instead = tuple(name for name in _REPLACED.get(option.name, ()) if name in after)
+    return _change(option, "replaced" if instead else "removed", option.default, None, instead)
+
+
+def _change(option: Option, kind: str, before: object, after: object, instead: tuple[str, ...] = ()) -> Change:
+    return Change(option.name, kind, before, after, instead, option.description, option.level)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cephfit._api.accuracy_values import Accuracy
     from cephfit.core.protocols import Progress
-    from cephfit.core.values.many_predictions import ManyPredictions
+    from cephfit.core.values.prediction import ManyPredictions
     from cephfit.core.values.supply import SupplySet
     from cephfit.operations.cluster_options import ClusterOptions
     from cephfit.operations.evaluation_set import EvaluationSet

@@ -104,8 +104,8 @@ def command(
     for module in ("fastapi", "uvicorn", "python_multipart"):
         optional_module(module, where="cephfit serve")
     from cephfit.server.access_control import Access, known_names
+    from cephfit.server.application import serve
     from cephfit.server.limited_process import TOKEN_VARIABLE, Limits
-    from cephfit.server.listening import serve
 
     is_local = _is_loopback(listen)
     if token is not None and len(token) < _LEAST_TOKEN:

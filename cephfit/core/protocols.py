@@ -7,10 +7,10 @@ shows nothing. Other values are imported for type checks alone: the command line
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
     from cephfit.core.values.access import AccessBatch
@@ -109,6 +109,20 @@ class Applied:
     read_back: Mapping[str, Any]
     restarted: tuple[str, ...] = ()
     seconds: float = 0.0
+
+    @classmethod
+    def as_read(
+        cls,
+        configuration: Configuration,
+        read_back: Mapping[str, Any],
+        mismatches: Iterable[str],
+        *,
+        seconds: float,
+        restarted: Iterable[str] = (),
+    ) -> Self:
+        """Return the result for values that were read back: ok without a mismatch."""
+        against = tuple(mismatches)
+        return cls(configuration.name, not against, against, read_back, tuple(restarted), seconds)
 
 
 @dataclass(frozen=True, slots=True)

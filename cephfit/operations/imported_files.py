@@ -8,8 +8,18 @@ from pathlib import Path
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Pattern
 from cephfit.core.values.sample import Metrics
-from cephfit.measure.imported_outputs.name_mapping import NameMapping, fault_of, parsed
-from cephfit.measure.imported_outputs.output_formats import output_readers
+from cephfit.measure.imported_outputs.ceph_bench_output import RadosBenchReader, RbdBenchReader
+from cephfit.measure.imported_outputs.fio_json import FioJsonReader
+from cephfit.measure.imported_outputs.fio_terse import FioTerseReader
+from cephfit.measure.imported_outputs.fio_text import FioTextReader
+from cephfit.measure.imported_outputs.name_mapping import (
+    NameMapping,
+    PathNames,
+    duplicate_of,
+    fault_of,
+    names_of_path,
+    parsed,
+)
 from cephfit.measure.imported_outputs.output_reader import (
     FileHints,
     ImportedResult,
@@ -17,7 +27,6 @@ from cephfit.measure.imported_outputs.output_reader import (
     OutputContent,
     OutputReader,
 )
-from cephfit.measure.imported_outputs.path_names import PathNames, duplicate_of, names_of_path
 from cephfit.results.tables.baseline_csv import COLUMNS, stated_rates
 
 _MOST_NBYTES = 256 << 20
@@ -256,3 +265,16 @@ def _named(
         names.repeat if repeat is None else repeat,
         result.finished_ns or modified_ns,
     )
+
+
+def output_readers() -> Sequence[OutputReader]:
+    """Return one reader of each format, the most exact first.
+
+    fio can write several formats into one file; the first that fits is read, and it has all jobs.
+    """
+    return (FioJsonReader(), FioTextReader(), FioTerseReader(), RadosBenchReader(), RbdBenchReader())
+
+
+def reader_of(text: str) -> OutputReader | None:
+    """Return the reader for the content of a file; None if it has no known format."""
+    return next((reader for reader in output_readers() if reader.sniff(text)), None)

@@ -82,71 +82,69 @@ class Answers:
         }
 
 
-def answers_of(
-    wanted: Wanted,
-    model: str,
-    confidence: float,
-    profile: Profile,
-    baselines: Baselines,
-    location: str,
-    run_id: str | None,
-    load: str,
-    by_cost: Callable[[], Judged] | None = None,
-) -> Answers:
-    """Return the configurations by every objective that was asked for.
+def no_costs(_ranked: Ranked, _wanted: Wanted) -> Judged:
+    """Refuse to judge by cost.
 
-    Args:
-        wanted: the objectives.
-        model: name of the model of throughput.
-        confidence: joint level of all intervals of one objective.
+    Raises:
+        InputError: always.
+    """
+    raise InputError(
+        "costs need prices and layouts of pools",
+        where="objective cost",
+        remedy="use `cephfit map --objective cost` with --price and --placement",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The workload and the configurations that are ranked, by every objective alike.
+
+    Attributes:
         profile: of the workload.
         baselines: the rates of the configurations.
         location: of the store or the CSV file with these rates.
         run_id: of the run in the store.
         load: of the sweep file.
-        by_cost: judges by cost; None: cost is refused.
-
-    Raises:
-        InputError: an objective cannot be judged from these figures.
+        model: name of the model of throughput.
+        confidence: joint level of all intervals of one objective.
     """
-    from cephfit.mapper.objectives import Objective, dominated
 
-    judge = _Judge(wanted, model, confidence, profile, baselines, location, run_id, load, by_cost)
-    judged = tuple(judge.by(Objective(name)) for name in wanted.names)
-    return Answers(judged, dominated(judged) if len(judged) > 1 else {}, wanted.reads_matter)
-
-
-@dataclass(frozen=True, slots=True)
-class _Judge:
-    """What all objectives are judged from; see ``answers_of``."""
-
-    wanted: Wanted
-    model: str
-    confidence: float
     profile: Profile
     baselines: Baselines
     location: str
     run_id: str | None
     load: str
-    by_cost: Callable[[], Judged] | None
+    model: str
+    confidence: float
 
-    def by(self, objective: Objective) -> Judged:
+    def answers(self, wanted: Wanted, by_cost: Callable[[Ranked, Wanted], Judged] = no_costs) -> Answers:
+        """Return the configurations by every objective that was asked for.
+
+        Args:
+            wanted: the objectives.
+            by_cost: judges by cost.
+
+        Raises:
+            InputError: an objective cannot be judged from these figures.
+        """
+        from cephfit.mapper.objectives import Objective, dominated
+
+        objectives = [Objective(name) for name in wanted.names]
+        judged = tuple(
+            by_cost(self, wanted) if o is Objective.COST else self._by(o, wanted.weighted(self.profile))
+            for o in objectives
+        )
+        return Answers(judged, dominated(judged) if len(judged) > 1 else {}, wanted.reads_matter)
+
+    def _by(self, objective: Objective, weighted: Profile) -> Judged:
         from cephfit.core.values.cells import Op
         from cephfit.mapper.objectives import Objective, only
 
         if objective is Objective.THROUGHPUT:
-            return self._predicted(objective, self.wanted.weighted(self.profile))
+            return self._predicted(objective, weighted)
         if objective in (Objective.READ, Objective.WRITE):
             return self._predicted(objective, only(self.profile, Op(objective.value)))
-        if objective is not Objective.COST:
-            return self._by_latency(objective)
-        if self.by_cost is None:
-            raise InputError(
-                "costs need prices and layouts of pools",
-                where="objective cost",
-                remedy="use `cephfit map --objective cost` with --price and --placement",
-            )
-        return self.by_cost()
+        return self._by_latency(objective, weighted)
 
     def _predicted(self, objective: Objective, profile: Profile) -> Judged:
         from cephfit.mapper import predictor
@@ -157,7 +155,7 @@ class _Judge:
         predictions = ranked(chosen, profile, self.baselines)
         return Judged(objective, predictions, worse_than(chosen, profile, self.baselines, predictions))
 
-    def _by_latency(self, objective: Objective) -> Judged:
+    def _by_latency(self, objective: Objective, weighted: Profile) -> Judged:
         from cephfit.mapper import predictor
         from cephfit.mapper.contrasts import ranked, worse_than
         from cephfit.mapper.objectives import Judged, Objective
@@ -175,7 +173,7 @@ class _Judge:
             with Store.open(self.location) as store:
                 samples = store.samples(store.run(self.run_id).run_id)
         if objective is Objective.LATENCY:
-            speeds = mean_speeds(self.wanted.weighted(self.profile), self.baselines, samples, load=self.load)
+            speeds = mean_speeds(weighted, self.baselines, samples, load=self.load)
         elif samples is None:
             raise InputError(
                 "a CSV file of rates has no percentiles of latency",

@@ -56,7 +56,7 @@ class Known:
         """Return the trials and their results, the default of the same rounds = 100; None for other sweeps."""
         if self.sweep.search is None:
             return None
-        from cephfit.operations.sweep_goal import goal_of
+        from cephfit.operations.sweep_measurement import goal_of
         from cephfit.sweep.optimiser import values_of
 
         values = values_of(self.sweep, self.trials, samples, goal_of(None, None, resume=self.run))

@@ -1,10 +1,12 @@
-"""Measure a sweep on one target: open the target, measure, undo all changes."""
+"""Measure a sweep on one target: its goal, open the target, measure, undo all changes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cephfit.core.values.run import TARGETS_DOCUMENT
 from cephfit.operations.cluster_options import ClusterOptions, is_existing_cluster
@@ -13,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cephfit.core.protocols import Progress
+    from cephfit.core.protocols import Predictor, Progress
     from cephfit.core.values.run import Run
     from cephfit.results.store.sample_store import Store
+    from cephfit.sweep.goal import Goal
+
 
 _Concluded = TypeVar("_Concluded")
 
@@ -66,7 +70,6 @@ def measured(
     Raises:
         CephfitError: see ``run_sweep`` in ``sweep/execution/runner.py``. All completed samples are stored.
     """
-    from cephfit.operations.sweep_goal import goal_of
     from cephfit.operations.target_choice import open_target
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
@@ -113,3 +116,31 @@ def measured(
         if not request.keep:
             target.reset()
         return conclude(results, finished)
+
+
+def goal_of(profile_file: Path | None, model: str | None, *, resume: Run | None = None) -> Goal:
+    """Return the goal that the arguments give; a continued run supplies what they leave open.
+
+    Args:
+        profile_file: of the workload; None: the profile with which the run began.
+        model: that predicts the workload; None: the run's, else the first of ``mapper.MODELS``.
+        resume: the run that is continued.
+
+    Raises:
+        InputError: the file cannot be read or is no profile.
+    """
+    from cephfit.core.profile_files import read_profile
+    from cephfit.core.values.profile import Profile
+    from cephfit.mapper import MODELS, predictor
+    from cephfit.sweep.goal import GOAL, Goal
+
+    begun: Mapping[str, Any] = (resume.facts.get(GOAL) if resume is not None else None) or {}
+    name = model or str(begun.get("model", MODELS[0]))
+    profile = None if profile_file is None else read_profile(profile_file)
+    if profile is None and begun.get("profile") is not None:
+        profile = Profile.from_json(begun["profile"], where="the run's profile")
+
+    def predict_with(confidence: float) -> Predictor:
+        return predictor(name, confidence=confidence)
+
+    return Goal(predict_with, name, profile)

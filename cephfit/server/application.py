@@ -1,22 +1,34 @@
-"""The web application: the API, the pages, static files, and how errors are answered."""
+"""The web application, and running it until it is interrupted: routes, static files, errors, folder and socket."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import fcntl
+import os
+import secrets
+import shutil
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from importlib import resources
+from pathlib import Path
 
+import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from platformdirs import user_state_path
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
 from cephfit import __version__
-from cephfit.core.errors import CephfitError
+from cephfit.core.errors import CephfitError, HostError
 from cephfit.server.access_control import Access, AccessControl
 from cephfit.server.api import api_router
+from cephfit.server.limited_process import Limits
 from cephfit.server.pages import error_page, page_router
 from cephfit.server.refused_error import RefusedError, status_of
-from cephfit.server.service import Service
+from cephfit.server.service import Service, store_location
+from cephfit.server.stored_runs import StoredRuns
+from cephfit.server.workloads import Workloads
 
 _STATIC = {
     "style.css": ("text/css", ("report/style.css", "server/server.css")),
@@ -84,3 +96,146 @@ def _add_static(application: FastAPI) -> None:
         text = "".join(templates.joinpath(*part.split("/")).read_text(encoding="utf-8") for part in parts)
         answer = Response(text, media_type=kind)
         application.get(f"/static/{name}", include_in_schema=False)(lambda answer=answer: answer)
+
+
+_LOCK = "lock"
+
+
+class ServerFolder:
+    """A folder that only this server uses. The kernel releases its lock when the process ends, also when killed.
+
+    Creating one removes the folders of servers that were killed.
+
+    Args:
+        base: holds the folders of all servers of this user; None: in the user's state folder.
+
+    Raises:
+        HostError: the folder cannot be created.
+    """
+
+    def __init__(self, base: Path | None = None) -> None:
+        base = user_state_path("cephfit") / "serve" if base is None else base
+        try:
+            base.mkdir(parents=True, exist_ok=True, mode=0o700)
+            remove_abandoned(base)
+            self.path = base / f"server-{os.getpid()}-{secrets.token_hex(4)}"
+            self.path.mkdir(mode=0o700)
+            self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise HostError(
+                f"the folder for uploads cannot be created: {error.strerror}",
+                where=str(error.filename or base),
+                remedy="set XDG_STATE_HOME to a folder that you may write to",
+            ) from None
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        """Remove the folder with everything in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def remove_abandoned(base: Path) -> None:
+    """Remove the folders of servers that no longer run."""
+    for folder in base.glob("server-*-*"):
+        lock = _free_lock(folder)
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def _free_lock(folder: Path) -> int | None:
+    """Lock a folder; None if a running server uses it, or if it is being created or removed right now."""
+    with suppress(OSError):
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            return None
+        return lock
+    return None
+
+
+_CONNECTIONS = 200
+_END_SECONDS = 3
+
+
+def serve(
+    store: str,
+    address: str,
+    port: int,
+    access: Access,
+    limits: Limits,
+    *,
+    most_nbytes: int,
+    ready: Callable[[str], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM, and remove everything that was uploaded.
+
+    Args:
+        store: location of the store, which may not exist yet.
+        address: to listen on.
+        port: 0 for any free one.
+        access: who may use it.
+        limits: of each process that reads an upload.
+        most_nbytes: largest upload.
+        ready: called with the address of the page once it accepts connections.
+
+    Raises:
+        HostError: the address cannot be listened on, or there is no folder for uploads.
+    """
+    listening = _listen(address, port)
+    folder = ServerFolder()
+    try:
+        service = Service(StoredRuns(store_location(store)), Workloads(folder.path, limits), most_nbytes)
+        config = uvicorn.Config(
+            create_application(service, access),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_CONNECTIONS,
+            timeout_graceful_shutdown=_END_SECONDS,
+        )
+        server = uvicorn.Server(config)
+        _end_at_signals(server)
+        host = f"[{address}]" if ":" in address else address
+        ready(f"http://{host}:{listening.getsockname()[1]}/")
+        server.run(sockets=[listening])
+    finally:
+        listening.close()
+        folder.remove()
+
+
+def _end_at_signals(server: uvicorn.Server) -> None:
+    """Let the server end at signals, also before it handles them itself, and after it has ended.
+
+    An exception in a signal handler could be lost, or leave the uploads behind.
+    """
+
+    def end(_number: int, _frame: object) -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    """Raises:
+    HostError: the address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        raise HostError(
+            f"cannot listen: {error.strerror}",
+            where=f"{address}, port {port}",
+            remedy="choose another --port or --listen",
+        ) from None
+    return listening

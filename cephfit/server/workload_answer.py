@@ -1,11 +1,10 @@
 """The answer for a workload: the same document as `cephfit map --json`, and the same as HTML."""
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
 from cephfit.core.values.fit import fit_of
-from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.prediction import PredictionSet, answer_lines
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, MODELS
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import OWN_LOAD
@@ -13,12 +12,12 @@ from cephfit.core.values.supply import SupplySet
 from cephfit.mapper import predictor
 from cephfit.mapper.contrasts import ranked
 from cephfit.mapper.supply import supply_or_reason
-from cephfit.operations.answer_text import answer_lines
-from cephfit.operations.objective_answers import Answers, Wanted, answers_of
+from cephfit.operations.objective_answers import Answers, Ranked, Wanted
 from cephfit.operations.recommended import if_applicable
 from cephfit.results import open_baselines
 from cephfit.results.report.render import environment
 from cephfit.results.report.report_figures import cell_weights_of, ranking_of
+from cephfit.results.report.report_model import Answer, ReportModel
 from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
 from cephfit.results.report.summary import settings_of
 from cephfit.results.statistics.run_caveats import same_rounds
@@ -66,9 +65,8 @@ def answered(profile: Profile, question: Question) -> tuple[dict[str, Any], str]
     with may_be_unfinished(measured):
         baselines = open_baselines(location, run_id, question.load)
         predictions = ranked(predictor(question.model, confidence=confidence, with_error=True), profile, baselines)
-        answers = answers_of(
-            wanted, question.model, confidence, profile, baselines, location, run_id, question.load
-        )
+        asked = Ranked(profile, baselines, location, run_id, question.load, question.model, confidence)
+        answers = asked.answers(wanted)
     supply = supply_or_reason(profile, baselines, confidence=confidence)
     use = if_applicable(predictions.best, location, run_id)
     document = {
@@ -80,29 +78,31 @@ def answered(profile: Profile, question: Question) -> tuple[dict[str, Any], str]
         "use": use.to_json() if use else None,
     }
     notes = [*run_notes(measured), *dict.fromkeys((*predictions.notes, *supply.notes))]
-    figures = _figures(predictions, supply, location, run_id, same_rounds=same_rounds(baselines))
-    html = _html(predictions, supply, answers, notes, figures, question)
+    report = _report(predictions, supply, location, run_id, same_rounds=same_rounds(baselines))
+    html = _html(predictions, supply, answers, notes, report, question)
     return document, html
 
 
-def _figures(
+def _report(
     predictions: PredictionSet, supply: SupplySet, location: str, run_id: str | None, *, same_rounds: bool
-) -> SimpleNamespace:
-    """Return what ``templates/report/prediction.html.j2`` shows of a report: the ranking and the weights."""
+) -> ReportModel:
+    """Return the part of a report that an answer shows: the ranking, the weights and the supply.
+
+    Rates of the mix need the samples of a run: they are in reports only.
+    """
     settings: dict[str, str] = {}
     if is_store(location):
         with Store.open(location) as store:
             settings = settings_of(store.applied(store.run(run_id).run_id))
-    return SimpleNamespace(
+    headline, *sentences = answer_lines(predictions)
+    return ReportModel(
+        title=predictions.profile,
+        answer=Answer(headline, tuple(sentences)),
         ranking=ranking_of(predictions, None, settings),
         weights=cell_weights_of(predictions),
-        rates={},
-        latencies={},
-        percentiles=(),
         explains=False,
         same_rounds=same_rounds,
         supply=supply,
-        verification=None,
     )
 
 
@@ -111,7 +111,7 @@ def _html(
     supply: SupplySet,
     answers: Answers,
     notes: list[str],
-    figures: SimpleNamespace,
+    report: ReportModel,
     question: Question,
 ) -> str:
     template = environment(autoescape=True, folders=FOLDERS).get_template("answer.html.j2")
@@ -119,10 +119,9 @@ def _html(
         predictions=predictions,
         fit=fit_of(supply),
         demand=supply.demand,
-        lines=answer_lines(predictions),
         answers=answers,
         rankings=[(judged, ranking_of(judged.predictions)) for judged in answers.judged],
         notes=notes,
-        report=figures,
+        report=report,
         question=question,
     )

@@ -16,20 +16,13 @@ from cephfit.core.protocols import Progress
 from cephfit.lab import processes, registry
 from cephfit.lab.ceph_daemons import write_secret
 from cephfit.lab.openstack import (
-    cinder,
     cloud_resources,
-    glance,
-    heat,
     infrastructure,
-    keystone,
     network,
-    neutron,
-    nova,
-    placement,
     service_configuration,
     service_readiness,
 )
-from cephfit.lab.openstack.component import Component
+from cephfit.lab.openstack.components import COMPONENTS, Component, shadow_programs
 from cephfit.lab.openstack.infrastructure import ceph_key_file
 from cephfit.lab.openstack.layout import PORT_NAMES, SECRET_NAMES, Layout
 from cephfit.lab.openstack.namespace import MountNamespace
@@ -96,8 +89,7 @@ class LabCloud:
 
     @property
     def components(self) -> tuple[Component, ...]:
-        parts = (keystone, glance, placement, nova, neutron, cinder, heat)
-        return tuple(part.component(self.layout) for part in parts)
+        return tuple(component(self.layout) for component in COMPONENTS)
 
     @property
     def _service_names(self) -> tuple[str, ...]:
@@ -161,7 +153,7 @@ class LabCloud:
         """
         service_configuration.write_all(self.layout, self.components)
         infrastructure.prepare(self.layout)
-        neutron.shadow_programs(self.layout)
+        shadow_programs(self.layout)
         create(self.layout, conf=ceph.conf, fsid=ceph.fsid, mon_port=ceph.mon_port)
         network.create_cable(self.layout)
         progress.advance(detail="pools and files")

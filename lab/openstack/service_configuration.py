@@ -9,7 +9,7 @@ import jinja2
 
 from cephfit import templates
 from cephfit.lab.ceph_daemons import write_secret
-from cephfit.lab.openstack.component import Component
+from cephfit.lab.openstack.components import Component
 from cephfit.lab.openstack.layout import Layout
 
 

@@ -42,8 +42,8 @@ import numpy as np
 from cephfit.core.errors import CephfitError, ClusterError, HostError
 from cephfit.core.units import LBN_NBYTES, MIB
 from cephfit.core.values.cells import Op
-from cephfit.measure.counters.rate_halves import Halves, halves_of_counter
 from cephfit.measure.engine import IndependentCount, MovedBytes
+from cephfit.measure.validity.steady_runs import Halves, halves_of_counter
 
 _BLKFLSBUF = 0x1261
 """From linux/fs.h."""

@@ -16,7 +16,6 @@ from cephfit.core.protocols import Client
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.counters.block_device import DeviceWatch, in_flight_nbytes, why_uncounted
 from cephfit.measure.counters.image_watch import ImageWatch, is_image
-from cephfit.measure.counters.rate_halves import Halves, halves_of_log
 from cephfit.measure.engine import (
     CHECK_STORAGE,
     SLOWEST_NBYTES_PER_S,
@@ -36,6 +35,7 @@ from cephfit.measure.fio.fio_output import (
     read_output,
 )
 from cephfit.measure.telemetry.bottleneck import CPU, thread_cpu
+from cephfit.measure.validity.steady_runs import Halves, halves_of_log
 
 GRACE_SECONDS = 120.0
 """Time that fio may take in addition to ramp and run time. A cluster that lost an OSD stops I/O for half a minute;

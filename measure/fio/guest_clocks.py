@@ -20,8 +20,8 @@ from typing import Any
 from cephfit.core.protocols import Client
 from cephfit.core.units import KIB
 from cephfit.core.values.cells import Cell
-from cephfit.measure.counters.rate_halves import Halves, halves_of_log
 from cephfit.measure.fio.fio_servers import drive_servers, host_of
+from cephfit.measure.validity.steady_runs import Halves, halves_of_log
 
 _DRIFT_SECONDS = 0.05
 """Contradiction of bounds up to which it is drift; beyond it, the clock was set in between."""

@@ -13,8 +13,7 @@ from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client, Health, Target
 from cephfit.core.units import format_seconds
 from cephfit.measure.telemetry.telemetry_collector import ClientCpu, CounterReading, TelemetryCollector
-from cephfit.measure.validity.disturbances import Mark
-from cephfit.measure.validity.watched_target import ChecksClients, HasTelemetry, ReportsDisturbances
+from cephfit.measure.validity.disturbances import ChecksClients, HasTelemetry, Mark, ReportsDisturbances
 
 POLLING_SECONDS = 0.5
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from cephfit.core.errors import InputError
+from cephfit.core.latency_mixture import mixture_percentiles
 from cephfit.core.units import NS_PER_MS
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell
@@ -20,7 +21,6 @@ from cephfit.results.statistics.loads import by_place, of_load
 from cephfit.results.statistics.mix_latency import (
     mean_speeds,
     milliseconds,
-    mixture_percentile,
     percentile_speeds,
 )
 from cephfit.results.statistics.sample_baselines import whole_repeats
@@ -75,7 +75,9 @@ def percentile_figures(
             if metrics and all(any(m.latency_percentiles_ns.values()) for m in metrics):
                 parts = [(float(m.n_ios), m.latency_percentiles_ns) for m in metrics]
                 last = min(max(m.latency_percentiles_ns) for m in metrics)
-                curves[name] = {p: mixture_percentile(parts, p) / NS_PER_MS for p in _DRAWN if p <= last}
+                drawn = [p for p in _DRAWN if p <= last]
+                found = mixture_percentiles(parts, drawn) / NS_PER_MS
+                curves[name] = dict(zip(drawn, found.tolist(), strict=True))
         if curves:
             figures.append(_figure(cell, curves, names))
     return tuple(figures)

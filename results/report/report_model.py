@@ -418,39 +418,41 @@ class AppliedRow:
 class Method:
     """How it was measured."""
 
-    summary: tuple[tuple[str, str], ...]
-    states: tuple[tuple[str, int], ...]
-    rejected: tuple[tuple[str, str, str], ...]
+    summary: tuple[tuple[str, str], ...] = ()
+    states: tuple[tuple[str, int], ...] = ()
+    rejected: tuple[tuple[str, str, str], ...] = ()
     """(sample, state, reason) of the samples that are not ok, or of the first of them."""
-    applied: tuple[AppliedRow, ...]
-    order: tuple[tuple[str, str], ...]
+    applied: tuple[AppliedRow, ...] = ()
+    order: tuple[tuple[str, str], ...] = ()
     """(round, configurations in the order of applying)."""
-    workload_runs: tuple[tuple[str, str, str, str], ...]
+    workload_runs: tuple[tuple[str, str, str, str], ...] = ()
     """(configuration, repeat, state, value) of every run of the real workload, in order."""
-    fio_options: tuple[tuple[str, str], ...]
-    facts: tuple[tuple[str, str], ...]
-    sweep_text: str
+    fio_options: tuple[tuple[str, str], ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    sweep_text: str = ""
     n_more_rejected: int = 0
     """Number of samples that are not ok and not in ``rejected``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportModel:
-    """Everything that a report contains."""
+    """Everything that a report contains; only a whole run has every part."""
 
     title: str
-    made_at: str
-    version: str
     answer: Answer
-    ranking: Ranking | None
-    verification: Verification | None
-    weights: tuple[CellWeight, ...]
-    heat_map: HeatMap | None
-    baselines: tuple[BaselineRow, ...]
-    workload: Histogram | None
-    histograms: tuple[Histogram, ...]
-    caveats: tuple[str, ...]
-    method: Method
+    made_at: str = ""
+    """When the report was made; empty in an answer that is not kept."""
+    version: str = ""
+    """Of cephfit; empty in an answer that is not kept."""
+    ranking: Ranking | None = None
+    verification: Verification | None = None
+    weights: tuple[CellWeight, ...] = ()
+    heat_map: HeatMap | None = None
+    baselines: tuple[BaselineRow, ...] = ()
+    workload: Histogram | None = None
+    histograms: tuple[Histogram, ...] = ()
+    caveats: tuple[str, ...] = ()
+    method: Method = field(default_factory=Method)
     scaling: tuple[Scaling, ...] = ()
     bottlenecks: Bottlenecks | None = None
     load: str = ""

@@ -1,7 +1,8 @@
 """The same configurations on several targets, compared with the first: in cells and for workloads. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from cephfit.core.values.baseline import Baselines
@@ -10,7 +11,7 @@ from cephfit.core.values.profile import Profile
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import own_spreads
 from cephfit.results.statistics.scaling import Level
-from cephfit.results.statistics.summary_statistics import CONFIDENCE, Spread
+from cephfit.results.statistics.summary_statistics import CONFIDENCE, Spread, holm_adjusted
 from cephfit.results.statistics.workload_rate import WorkloadRate, why_no_rate, workload_rates
 
 
@@ -210,3 +211,23 @@ def _lacking(profile: Profile, baselines: Baselines, name: str) -> str:
         return why_no_rate(baselines.measured_load, name, cells) or "the workload has no accesses"
     more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
     return f"lacks {lacking[0]}{more}"
+
+
+def with_verdicts(rows: Sequence[Row], served: Sequence[Served]) -> tuple[tuple[Row, ...], tuple[Served, ...]]:
+    """Adjust the p values of all cells and workloads as one family, by Holm's method.
+
+    So the chance that any of them is wrongly called better or worse is at most the significance level.
+    """
+    by_targets = [*(row.by_target for row in rows), *(one.by_target for one in served)]
+    figures = [one for by_target in by_targets for one in by_target]
+    adjusted = iter(holm_adjusted([one.p_value for one in figures if one.p_value is not None]))
+    judged = iter([one if one.p_value is None else replace(one, adjusted_p=next(adjusted)) for one in figures])
+    return (
+        tuple(replace(row, by_target=tuple(next(judged) for _ in row.by_target)) for row in rows),
+        tuple(replace(one, by_target=tuple(next(judged) for _ in one.by_target)) for one in served),
+    )
+
+
+def count_changes(by_targets: Iterable[Sequence[TargetFigures]]) -> Counter[Change]:
+    """Return how often each verdict occurs; the first target, with which the others are compared, has none."""
+    return Counter(figures.change for by_target in by_targets for figures in by_target[1:])

@@ -8,10 +8,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cephfit.core.errors import InputError
+from cephfit.core.latency_mixture import mixture_percentiles
 from cephfit.core.units import NS_PER_S
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
@@ -19,7 +17,6 @@ from cephfit.core.values.omitted_cells import omitted_cells
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import OWN_LOAD, Metrics, Sample
 from cephfit.core.values.supply import Estimate
-from cephfit.core.variance import Floats
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import own_spreads
 from cephfit.results.statistics.loads import by_place, of_load
@@ -70,7 +67,7 @@ def percentile_speeds(
 ) -> Baselines:
     """Return the reciprocal of a percentile of the mix's latency, in 1/s, by configuration and round.
 
-    The percentile is that of the mixture of all accesses of all clients (``mixture_percentile``).
+    The percentile is that of the mixture of all accesses of all clients (``mixture_percentiles``).
 
     Raises:
         InputError: the default lacks a cell that the workload uses, or no sample has percentiles.
@@ -90,7 +87,7 @@ def percentile_speeds(
         for cell, n in counts.items():
             n_ios = sum(m.n_ios for m in cells[cell])
             parts += [(n * m.n_ios / n_ios, m.latency_percentiles_ns) for m in cells[cell]]
-        return mixture_percentile(parts, percentile) / NS_PER_S
+        return float(mixture_percentiles(parts, (percentile,))[0]) / NS_PER_S
 
     return _speeds(baselines, counts, found, mixed)
 
@@ -118,81 +115,6 @@ def milliseconds(speeds: Baselines, confidence: float) -> dict[str, Estimate]:
         low, high = (interval.low, interval.high) if interval else (0.0, math.inf)
         found[name] = Estimate(_MS_PER_S / mean, _MS_PER_S / high, _MS_PER_S / low if low > 0 else math.inf)
     return found
-
-
-def mixture_percentile(parts: Sequence[tuple[float, Mapping[float, float]]], percentile: float) -> float:
-    """Return a percentile of a mixture, from percentiles of its parts.
-
-    Between two known percentiles of a part, and above its highest one, the logarithm of the share of accesses
-    that take longer falls linearly with the time; it starts at 0 for time 0. So a part with an exponential
-    distribution is exact, and a mixture of one part has the part's own percentiles.
-
-    Args:
-        parts: weight, and percentile (0 to 100) to time, of which one at least is positive.
-        percentile: between 0 and 100.
-
-    Returns:
-        In the unit of the times.
-    """
-    from scipy.optimize import brentq  # most reports need none of it
-
-    weights = np.array([weight for weight, _ in parts])
-    weights /= weights.sum()
-    times, logs = _survival([known for _, known in parts])
-    with np.errstate(invalid="ignore"):  # after the end of a part
-        slopes = np.diff(logs) / np.diff(times)
-    last = np.isfinite(times).sum(axis=1) - 2  # the last segment of each part, which continues after its end
-    rows, limit = np.arange(len(parts)), 1 - percentile / 100
-
-    def excess(time: float) -> float:
-        i = np.minimum((times <= time).sum(axis=1) - 1, last)
-        return float(weights @ np.exp(logs[rows, i] + slopes[rows, i] * (time - times[rows, i]))) - limit
-
-    own = _own_percentiles(times, logs, slopes, last, math.log(limit))
-    low, high = (1 - 1e-6) * float(own.min()), (1 + 1e-6) * float(own.max())  # it is between those of the parts
-    return float(brentq(excess, low, high, xtol=1e-9 * high, rtol=1e-12))
-
-
-def _survival(parts: Sequence[Mapping[float, float]]) -> tuple[Floats, Floats]:
-    """Return rising times, and the logs of the shares that take longer, both of shape (parts, points).
-
-    Each part has at least two points. Parts with fewer points than others end with infinite times.
-    """
-    percentiles = sorted(p for p in parts[0] if 0 < p < 100)
-    if all(part.keys() == parts[0].keys() for part in parts):
-        times = np.array([[0.0, *(part[p] for p in percentiles)] for part in parts])
-        if (np.diff(times) > 0).all():
-            logs = np.log1p(-np.array([0.0, *percentiles]) / 100)
-            return times, np.broadcast_to(logs, times.shape)
-    points = [_points(part) for part in parts]
-    shape = len(parts), max(len(times) for times, _ in points)
-    times, logs = np.full(shape, np.inf), np.zeros(shape)
-    for i, (own_times, own_logs) in enumerate(points):
-        times[i, : len(own_times)], logs[i, : len(own_logs)] = own_times, own_logs
-    return times, logs
-
-
-def _own_percentiles(times: Floats, logs: Floats, slopes: Floats, last: NDArray[np.int64], limit: float) -> Floats:
-    """Return the time at which the log of the share that takes longer is ``limit``, for each part."""
-    known = np.where(np.isfinite(times), logs, -np.inf)
-    i = np.minimum((known >= limit).sum(axis=1) - 1, last)
-    rows = np.arange(len(times))
-    return np.asarray(times[rows, i] + (limit - logs[rows, i]) / slopes[rows, i])
-
-
-def _points(known: Mapping[float, float]) -> tuple[list[float], list[float]]:
-    """Return the rising times of one part, and the logs of the shares that take longer; at least two points."""
-    times, logs = [0.0], [0.0]
-    for percentile in sorted(known):
-        time = known[percentile]
-        if not 0 < percentile < 100 or time <= 0:
-            continue
-        if time <= times[-1]:  # of equal times the highest percentile counts
-            logs[-1] = math.log1p(-percentile / 100) if len(times) > 1 else 0.0
-            continue
-        times.append(time)
-        logs.append(math.log1p(-percentile / 100))
-    return times, logs
 
 
 def _counts(profile: Profile, baselines: Baselines) -> Mapping[Cell, float]:

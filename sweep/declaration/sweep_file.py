@@ -18,8 +18,7 @@ from cephfit.sweep.declaration.file_design import read_designs
 from cephfit.sweep.declaration.file_measurement import read_measurement
 from cephfit.sweep.declaration.file_pools import expand_uses, read_pools
 from cephfit.sweep.declaration.file_settings import NAME, USE, fault_of_configuration, read_configurations
-from cephfit.sweep.racing.stopping import Decide, RaceFor, Stopping
-from cephfit.sweep.sweep_plan import Sweep
+from cephfit.sweep.sweep_plan import Decide, RaceFor, Stopping, Sweep
 
 _WORDS = ("race", "decide", "margin_percent", "within_percent", "minimum", "confidence")
 

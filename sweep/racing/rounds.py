@@ -21,8 +21,7 @@ from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.summary_statistics import pooled_spread
 from cephfit.sweep.goal import Goal, cell_profile, even_profile
 from cephfit.sweep.racing.contest import Contest, Look
-from cephfit.sweep.racing.stopping import RaceFor
-from cephfit.sweep.sweep_plan import Plan, Sweep, plan_of
+from cephfit.sweep.sweep_plan import Plan, RaceFor, Sweep, plan_of
 
 
 def half_widths(baselines: Baselines, confidence: float) -> Mapping[tuple[str, Cell], float]:

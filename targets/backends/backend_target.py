@@ -5,12 +5,13 @@ device of this machine. So the same engines and workloads run on all of them, an
 connection, device and I/O counters.
 """
 
+import hashlib
 import os
 import platform
 import subprocess
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,19 @@ from cephfit import __version__
 from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS
 from cephfit.ceph.environment.scopes import CLIENT_DISK
 from cephfit.core.errors import ClusterError, HostError
-from cephfit.core.journal import Journal
-from cephfit.core.protocols import Applied, Client, Health, Target
+from cephfit.core.protocols import Applied, Client, Health
 from cephfit.core.target_lock import TargetLock
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.measure.counters.block_device import flush_buffers
-from cephfit.targets.abilities import JudgesConfigurations, MayKeepCaches
+from cephfit.targets.abilities import MayKeepCaches
 from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace
-from cephfit.targets.local import DiskQueues
+from cephfit.targets.local import MachineTarget
 from cephfit.targets.volume_content import fill_with_random
 
 _FILLED = "filled"
 
 
-class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
+class BackendTarget(MachineTarget, MayKeepCaches):
     """Base of the targets ``iscsi``, ``nfs`` and ``swift``.
 
     Settings are the scope of the protocol and ``client_disk``. Configurations share the volumes, unless their data
@@ -54,15 +54,13 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
     """The client, for messages and facts."""
 
     def __init__(self, name: str, place: ServerPlace, devices: ExportsVolumes, *, for_change: bool = True) -> None:
-        self.name = name
+        lock = TargetLock(place.lock, place.lock_name) if for_change else None
+        super().__init__(name, place.folder, lock)
+        # In the names of volumes: two machines, or two states of one, may share an export or a container.
+        self._tag = hashlib.sha256(f"{platform.node()}:{place.folder}".encode()).hexdigest()[:8]
         self._storage = place.address
         self._server = place.server
         self._devices = devices
-        self._folder = place.folder
-        self._lock = TargetLock(place.lock, place.lock_name) if for_change else None
-        self._journal = Journal(place.folder / "journal.jsonl", read_only=not for_change)
-        self._queues = DiskQueues(self._journal)
-        self._clients: tuple[Client, ...] = ()
 
     # What differs between protocols.
 
@@ -111,8 +109,7 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
     ) -> Applied:
         started = time.monotonic()
-        if self._lock is None:
-            raise ClusterError("this target was opened for reading only", where=self.name)
+        self._must_be_for_change()
         if why := self.unsupported([configuration]).get(configuration.name):
             raise ClusterError("; ".join(why), where=f"configuration {configuration.name} on {self.name}")
         options = self._options(configuration)
@@ -131,16 +128,7 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
             if setting.scope == self.protocol:
                 read_back[str(setting)], mismatch = self._read_back(setting)
                 mismatches += mismatch
-        return Applied(
-            configuration=configuration.name,
-            ok=not mismatches,
-            mismatches=tuple(mismatches),
-            read_back=read_back,
-            seconds=time.monotonic() - started,
-        )
-
-    def clients(self) -> Sequence[Client]:
-        return self._clients
+        return Applied.as_read(configuration, read_back, mismatches, seconds=time.monotonic() - started)
 
     def drop_caches(self) -> None:
         for client in self._clients:
@@ -177,15 +165,6 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
         for entry in self._journal.entries(_FILLED):
             self._journal.forget(_FILLED, entry.place)
         self._journal.finish()
-
-    def close(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-
-    def is_changed(self) -> bool:
-        """Return whether the journal on this machine has changes that ``reset`` would undo."""
-        return bool(self._journal.entries())
 
     # Volumes.
 

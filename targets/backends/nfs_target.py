@@ -1,7 +1,5 @@
 """An NFS export as a target; each client has a file in it."""
 
-import hashlib
-import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,8 +71,6 @@ class NfsTarget(BackendTarget):
         super().__init__(name, place, devices, for_change=for_change)
         self._address = address
         self._files = NfsFiles(address.host, address.export, enter=place.server.enter)
-        # Two machines, or two states of one, may share an export.
-        self._tag = hashlib.sha256(f"{platform.node()}:{self._folder}".encode()).hexdigest()[:8]
 
     def why_not_by_client(self, key: str, value: str) -> str:
         if key == "version" and value != "3":

@@ -1,7 +1,5 @@
 """A Swift container as a target; each client has the segments of its volume as objects in it."""
 
-import hashlib
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,8 +45,6 @@ class SwiftTarget(BackendTarget):
         self._address = address
         self._key = key
         self._account = SwiftAccount(address, key, enter=place.server.enter)
-        # Two machines, or two states of one, may share a container.
-        self._tag = hashlib.sha256(f"{platform.node()}:{self._folder}".encode()).hexdigest()[:8]
         self._layout: Mapping[str, str] = {}
 
     def why_not_by_client(self, key: str, value: str) -> str:

@@ -286,9 +286,9 @@ class CephTarget(
         def outcome(
             mismatches: Sequence[str], values: Mapping[str, Any], restarted: Sequence[int] = ()
         ) -> Applied:
-            names = tuple(f"osd.{osd}" for osd in restarted)
+            names = [f"osd.{osd}" for osd in restarted]
             seconds = time.monotonic() - started
-            return Applied(configuration.name, not mismatches, tuple(mismatches), values, names, seconds)
+            return Applied.as_read(configuration, values, mismatches, seconds=seconds, restarted=names)
 
         if against := self.unsupported([configuration]).get(configuration.name):
             return outcome(against, {})

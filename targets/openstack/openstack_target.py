@@ -228,7 +228,7 @@ class OpenStackTarget(
             self._fill(volume_type, volume_nbytes)
         values, mismatches = volumes_found(self._cloud, configuration, volume_type, self._nodes)
         seconds = time.monotonic() - started
-        return Applied(configuration.name, not mismatches, tuple(mismatches), values, (), seconds)
+        return Applied.as_read(configuration, values, mismatches, seconds=seconds)
 
     def _have_guests(self, kind: VolumeKind, *, n_clients: int, nbytes: int) -> str:
         """Create or scale guests with volumes of a kind as clients; return the name of the volume type."""

@@ -11,8 +11,7 @@ from scipy import stats
 
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS
-from cephfit.results.statistics.comparison import Change, rows_of
-from cephfit.results.statistics.comparison_verdicts import count_changes, with_verdicts
+from cephfit.results.statistics.comparison import Change, count_changes, rows_of, with_verdicts
 from cephfit.results.statistics.summary_statistics import (
     Spread,
     holm_adjusted,

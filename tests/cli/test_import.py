@@ -72,6 +72,22 @@ def test_the_commands_of_the_page_run_in_their_order() -> None:
     assert Path("report.html").read_text().count("Imported figures")
 
 
+def test_files_of_4k_are_not_enough_for_pgbench_as_the_page_says(tmp_path: Path) -> None:
+    """The page says: most of the workload is larger, the report works all the same, larger sizes help."""
+    for name in RATE:
+        for pattern in ("randread", "randwrite"):
+            output(tmp_path / "small" / name / f"{pattern}-4k.json", 100, bs="4k", rw=pattern, iodepth="1")
+    assert call("import", "small", "--default", "hdd", "--store", "small.sqlite").exit_code == 0
+    refused = call("map", "example:pgbench", "--baselines", "small.sqlite")
+    assert isinstance(refused.exception, InputError)
+    share = re.search(r"(\d+) % of the workload is in accesses more than 8 times larger", str(refused.exception))
+    assert share is not None
+    assert int(share[1]) > 50
+    assert call("report", "--store", "small.sqlite", "-o", "small.html").exit_code == 0
+    assert call("import", "results", "--default", "hdd", "--store", "all.sqlite").exit_code == 0
+    assert call("map", "example:pgbench", "--baselines", "all.sqlite").exit_code == 0
+
+
 def test_a_preview_stores_nothing_and_says_what_it_understood() -> None:
     text = call("import", "results", "--default", "hdd", "--preview", "--store", "s.sqlite").output
     assert text.startswith(

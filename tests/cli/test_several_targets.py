@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 from example_run import example_run, example_samples
 
-from cephfit.cli.reports.compare_command import _lines, _number, _of_which_rounds
+from cephfit.cli.reports.compare_command import _of_which_rounds
 from cephfit.cli.reports.compare_command import command as compare
+from cephfit.cli.reports.compare_output import _lines, _number
 from cephfit.cli.sweep.sweep_commands import command as sweep
 from cephfit.cli.terminal.output import table_text
 from cephfit.core.errors import InputError
@@ -27,8 +28,7 @@ from cephfit.core.values.run import TARGETS_DOCUMENT
 from cephfit.core.values.sample import State
 from cephfit.results import open_baselines
 from cephfit.results.statistics import comparison
-from cephfit.results.statistics.comparison import rows_of, served_of
-from cephfit.results.statistics.comparison_verdicts import with_verdicts
+from cephfit.results.statistics.comparison import rows_of, served_of, with_verdicts
 from cephfit.results.statistics.run_caveats import ROUNDS_OF_WORKLOADS
 from cephfit.results.statistics.summary_statistics import Spread
 from cephfit.results.statistics.workload_rate import workload_rates

@@ -18,7 +18,7 @@ from recorded_cloud import played, player
 from scripted_services import serving
 from test_image_upload import PROJECT, Glance
 
-from cephfit.cli.cluster import cloud_place
+from cephfit.cli.cluster import cloud_command
 from cephfit.cli.cluster.cloud_command import command
 from cephfit.cloud.image import placed_images
 from cephfit.core.errors import ClusterError, InputError
@@ -126,7 +126,7 @@ def call(
     connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[Result, dict[str, Any]]]:
     """Call `cephfit cloud ... --json` for a layout that selects databases."""
-    monkeypatch.setattr(cloud_place, "connected", lambda _: connection)
+    monkeypatch.setattr(cloud_command, "connected", lambda _: connection)
     monkeypatch.setattr(placed_images, "user_state_path", lambda _: tmp_path)
     layout = tmp_path / "layout.json"
     layout.write_text(json.dumps({"images": [change.to_json() for change in CHANGES]}))

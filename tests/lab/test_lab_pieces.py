@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cephfit.core.errors import ClusterError, HostError, InputError, LackingError
 from cephfit.core.protocols import Client
 from cephfit.lab import machine, registry
+from cephfit.lab.cluster import Lab
 from cephfit.lab.devices.image_export import ImageAddress, mappings_of
 from cephfit.lab.devices.throttle import IoMaxThrottle, Throttle
 from cephfit.lab.lab_spec import LabSpec
@@ -68,6 +69,17 @@ def test_an_unknown_name_is_answered_with_the_known_ones(empty_root: Path, tmp_p
     registry.claim("two", tmp_path / "elsewhere")
     assert registry.folder_of("two") == tmp_path / "elsewhere"
     assert registry.no_such_lab("three").remedy == "there are: one, two"
+
+
+def test_a_path_is_no_name_of_a_lab(empty_root: Path, tmp_path: Path) -> None:
+    """``nfs:lab:../x`` must not open what is next to the folder of the labs."""
+    registry.claim("one", None)
+    (empty_root.parent / "x").mkdir()
+    assert registry.folder_of("../x") is None
+    with pytest.raises(InputError, match=r"'../x' cannot be a lab's name") as caught:
+        Lab.open("../x")
+    assert "at most 32 letters" in caught.value.remedy
+    assert "lab up" not in caught.value.remedy
 
 
 def test_a_folder_with_something_in_it_is_refused(empty_root: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.lab.openstack import component
+from cephfit.lab.openstack import components
 
 _SCRIPT = """
 import sys, threading
@@ -37,4 +37,4 @@ def test_threads_of_an_api_use_thread_locks_for_logging(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text(_SCRIPT)
     assert locks_of_logging(script, script).startswith("eventlet"), "else our script is not needed"
-    assert locks_of_logging(component._WSGI_SCRIPT, script) == "threading"
+    assert locks_of_logging(components._WSGI_SCRIPT, script) == "threading"

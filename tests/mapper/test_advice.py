@@ -119,7 +119,7 @@ def test_a_network_is_read_from_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["rtt=20", "rtt=20ms,rtt=1ms", "latency=3ms", "loss=1", "rtt=-1ms", "tcp=bbr,tcp=cubic"]
+    "wrong", ["rtt=20", "rtt=20ms,rtt=1ms", "latency=3ms", "loss=1", "rtt=-1ms", "tcp=bbr,tcp=cubic", "tcp=bbr"]
 )
 def test_a_wrong_network_is_refused(wrong: str) -> None:
     with pytest.raises(InputError, match="not a property of a network"):

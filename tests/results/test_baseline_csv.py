@@ -15,7 +15,7 @@ from cephfit.results import open_baselines
 from cephfit.results.statistics.sample_baselines import Measured, baselines_of, group
 from cephfit.results.store.sample_store import Store
 from cephfit.results.tables import baseline_csv
-from cephfit.results.tables.sample_csv import samples_csv
+from cephfit.results.tables.sample_tables import samples_csv
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.targets.simulated import SimulatedTarget, Simulation

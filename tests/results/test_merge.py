@@ -159,8 +159,8 @@ def test_samples_as_parquet_are_those_of_the_store(full: Path, tmp_path: Path) -
 
 
 def test_every_column_of_the_parquet_file_is_documented() -> None:
-    from cephfit.results.tables.sample_parquet import COLUMNS
+    from cephfit.results.tables.sample_tables import PARQUET_COLUMNS
 
     text = (Path(__file__).parents[2] / "docs" / "runs.md").read_text()
     section = text.partition("### The Parquet file")[2].partition("###")[0]
-    assert [name for name in COLUMNS if f"`{name}`" not in section] == []
+    assert [name for name in PARQUET_COLUMNS if f"`{name}`" not in section] == []

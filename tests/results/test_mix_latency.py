@@ -15,7 +15,6 @@ from cephfit.mapper import predictor
 from cephfit.results.statistics.mix_latency import (
     mean_speeds,
     milliseconds,
-    mixture_percentile,
     percentile_speeds,
     whole_mix,
 )
@@ -38,31 +37,6 @@ def profile(small: int, large: int) -> Profile:
 def sample(name: str, cell: Cell, repeat: int, mean_ns: float, n_ios: int = 1000, client: str = "c0") -> Sample:
     metrics = Metrics(1e9 / mean_ns, 1.0, n_ios, 10**9, mean_ns, exponential(mean_ns))
     return Sample(SampleKey(name, cell, client, repeat), State.OK, metrics, 0, 1)
-
-
-def test_one_part_has_its_own_percentile() -> None:
-    assert mixture_percentile([(1.0, {50.0: 10.0, 99.0: 70.0})], 99.0) == pytest.approx(70.0)
-
-
-@pytest.mark.parametrize(("share", "ratio"), [(0.5, 1.0), (0.02, 100.0), (0.3, 5.0), (0.005, 50.0)])
-def test_a_mixture_of_exponential_parts_has_the_percentile_of_the_closed_form(share: float, ratio: float) -> None:
-    found = mixture_percentile([(1 - share, exponential(1.0)), (share, exponential(ratio))], 99.0)
-    right = brentq(lambda t: (1 - share) * math.exp(-t) + share * math.exp(-t / ratio) - 0.01, 0, 1e4)
-    assert found == pytest.approx(right, rel=1e-6)
-
-
-def test_parts_may_be_known_at_different_percentiles() -> None:
-    """Exponential distributions are exact whichever of their percentiles are known."""
-    few = {50.0: 5 * math.log(2), 99.9: 5 * math.log(1000)}
-    found = mixture_percentile([(0.7, exponential(1.0)), (0.3, few)], 95.0)
-    right = brentq(lambda t: 0.7 * math.exp(-t) + 0.3 * math.exp(-t / 5) - 0.05, 0, 1e4)
-    assert found == pytest.approx(right, rel=1e-6)
-
-
-def test_equal_percentiles_of_a_histogram_are_accepted() -> None:
-    """fio's bins are coarse: several percentiles may be equal."""
-    found = mixture_percentile([(1.0, {50.0: 10.0, 90.0: 10.0, 99.0: 20.0})], 99.0)
-    assert found == pytest.approx(20.0)
 
 
 def test_the_mean_of_a_mix_is_over_its_accesses_and_the_interval_holds_it() -> None:

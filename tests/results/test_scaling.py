@@ -17,7 +17,7 @@ from cephfit.results.report.report_build import read_findings, report_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.scaling import CLIENTS, IODEPTH, Curve, curves_of
 from cephfit.results.store.sample_store import Store, kind_of
-from cephfit.results.tables import baseline_csv, sample_csv
+from cephfit.results.tables import baseline_csv, sample_tables
 
 CELL = Cell.parse("4K-randread")
 LOADS = {"": (1, 1), "two": (1, 2), "four": (1, 4), "deep": (16, 1), "mixed": (1, 1)}
@@ -160,7 +160,7 @@ def test_a_repeat_without_all_its_clients_is_on_no_curve() -> None:
 
 def test_the_csv_of_samples_is_read_back_one_load_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "samples.csv"
-    path.write_text(sample_csv.samples_csv(flat(samples())))
+    path.write_text(sample_tables.samples_csv(flat(samples())))
     assert open_baselines(path).of("A", CELL).iops == baselines_of(flat(samples()), source="x").of("A", CELL).iops
     assert open_baselines(path, load="four").of("A", CELL).n_clients == 4
     with pytest.raises(InputError, match=r"(?s)no rows of load nine.*two"):

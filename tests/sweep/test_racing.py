@@ -34,8 +34,7 @@ from cephfit.sweep.racing.rounds import (
     simulated_samples,
     stops_of,
 )
-from cephfit.sweep.racing.stopping import Decide, Stopping
-from cephfit.sweep.sweep_plan import Sweep, plan_of
+from cephfit.sweep.sweep_plan import Decide, Stopping, Sweep, plan_of
 from cephfit.targets.simulated import SimulatedTarget, Simulation, true_iops
 
 RACE = """\

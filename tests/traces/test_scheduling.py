@@ -17,7 +17,7 @@ from trace_maker import mixed_workload, write
 from cephfit.core.errors import HostError, InputError
 from cephfit.traces import profile_files
 from cephfit.traces.files import read_ahead
-from cephfit.traces.parts import counted_recordings, in_flight_cuts, scheduling, shares
+from cephfit.traces.parts import counted_recordings, in_flight_cuts, shares
 
 
 def alibaba(n: int, seed: int = 1) -> bytes:
@@ -139,8 +139,7 @@ def test_several_files_are_read_concurrently(
         return shares.count(share, concurrent=concurrent)
 
     monkeypatch.setattr(counted_recordings, "n_cores", lambda: 2)
-    monkeypatch.setattr(scheduling, "n_cores", lambda: 2)
-    monkeypatch.setattr(scheduling, "count", count)
+    monkeypatch.setattr(counted_recordings, "count", count)
     assert (profile_files(files).dumps(), profile_files(several_files).dumps()) == alone
 
 
@@ -152,7 +151,7 @@ def test_one_large_file_and_a_small_one_are_read_one_after_the_other(
     for file, n in zip(files, (5000, 5), strict=True):
         file.write_bytes(gzip.compress(alibaba(n)))
     monkeypatch.setattr(counted_recordings, "n_cores", lambda: 2)
-    monkeypatch.setattr(scheduling, "counted", None)
+    monkeypatch.setattr(counted_recordings, "counted_shares", None)
     assert profile_files(files).n_accesses == 5005
 
 
@@ -191,7 +190,7 @@ def test_a_time_that_is_cut_off_in_a_part_without_another_access(
 
 
 def test_local_processes(several_files: list[Path]) -> None:
-    found = profile_files(several_files, scheduler=scheduling.PROCESSES)
+    found = profile_files(several_files, scheduler=counted_recordings.PROCESSES)
     assert found.dumps() == profile_files(several_files).dumps()
 
 
@@ -220,9 +219,9 @@ def ends_the_process(share: shares.Share) -> None:
 
 
 def test_a_local_process_that_is_lost(several_files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduling, "count", ends_the_process)
+    monkeypatch.setattr(counted_recordings, "count", ends_the_process)
     with pytest.raises(HostError, match="ended early") as caught:
-        profile_files(several_files, scheduler=scheduling.PROCESSES)
+        profile_files(several_files, scheduler=counted_recordings.PROCESSES)
     assert caught.value.where == "--scheduler processes"
 
 
@@ -232,7 +231,7 @@ def test_a_dask_worker_that_is_lost(
     distributed = pytest.importorskip("distributed")
     dask = pytest.importorskip("dask")
     monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(tmp_path))
-    monkeypatch.setattr(scheduling, "count", ends_the_process)
+    monkeypatch.setattr(counted_recordings, "count", ends_the_process)
     with (
         dask.config.set({"temporary-directory": str(tmp_path), "distributed.scheduler.allowed-failures": 0}),
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
@@ -251,7 +250,7 @@ def test_an_address_without_a_scheduler(several_files: list[Path]) -> None:
 def test_standard_input_is_read_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(alibaba(5))))
     with pytest.raises(InputError, match="standard input cannot be read by other processes"):
-        profile_files([Path("-")], scheduler=scheduling.PROCESSES)
+        profile_files([Path("-")], scheduler=counted_recordings.PROCESSES)
 
 
 def test_batches_read_ahead_and_errors_come_in_order() -> None:

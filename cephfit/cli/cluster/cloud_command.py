@@ -1,16 +1,137 @@
-"""`cephfit cloud`: check an OpenStack cloud, list the resources of runs, and delete them."""
+"""`cephfit cloud`: check an OpenStack cloud, list and delete the resources of runs, set volume types of images."""
 
+from __future__ import annotations
+
+import json
+import shlex
+from contextlib import closing, contextmanager
 from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.cluster.cloud_place import cloud_option, place, unplace
-from cephfit.cli.options.common_options import connected
+from cephfit.cli.options.common_options import apply_option, connected
 from cephfit.cli.terminal.command_groups import SentenceGroup
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.operations.progress_display import progress_display
 from cephfit.operations.target_choice import require_openstack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from openstack.connection import Connection
+
+    from cephfit.cloud.image.placed_images import ImageStep
+    from cephfit.core.journal import Journal
+    from cephfit.core.values.image_types import ImageChange
+
+
+cloud_option = click.option(
+    "--cloud",
+    default="",
+    metavar="NAME",
+    help="Name of the cloud in clouds.yaml.  [default: $OS_CLOUD, or the OS_* variables]",
+)
+
+
+@click.command()
+@click.argument("layout", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@cloud_option
+@apply_option("to the images")
+@json_option
+def place(layout: Path, cloud: str, apply: bool, as_json: bool) -> None:
+    """Give images the volume types that `cephfit place` recommends.
+
+    LAYOUT is the output of `cephfit place ... --properties FILE --json`. Cinder gives a new volume from an image
+    this type, unless the user names another one. Only images of this project are changed. Every original value is
+    in a journal on disk before it is changed, and every new value is read back. `cephfit cloud unplace` undoes it.
+    """
+    changes = _read_layout(layout)
+    with _journal_of(cloud, for_change=apply) as (connection, journal):
+        from cephfit.cloud.image import placed_images
+
+        steps = placed_images.plan(connection, changes)
+        if apply:
+            placed_images.apply(connection, steps, journal)
+    undo = shlex.join(["cephfit", "cloud", "unplace", *(["--cloud", cloud] if cloud else []), "--apply"])
+    if as_json:
+        print_json({"applied": apply, "images": [step.to_json() for step in steps], "undo": undo})
+        return
+    _print_steps(steps, "get another volume type", applied=apply)
+    if apply and any(step.is_change for step in steps):
+        click.echo(f"To undo it: {undo}")
+
+
+@click.command()
+@cloud_option
+@apply_option("to the images")
+@json_option
+def unplace(cloud: str, apply: bool, as_json: bool) -> None:
+    """Restore the volume types that images had before `cephfit cloud place`.
+
+    Images whose type was changed since are left as they are; they are listed, and the exit code is 2.
+    """
+    with _journal_of(cloud, for_change=apply) as (connection, journal):
+        from cephfit.cloud.image import placed_images
+
+        steps = placed_images.undo_plan(connection, journal)
+        if apply:
+            placed_images.undo(connection, steps, journal)
+    if as_json:
+        print_json({"applied": apply, "images": [step.to_json() for step in steps]})
+    else:
+        _print_steps(steps, "get their original volume type back", applied=apply)
+    if apply and (left := [step for step in steps if step.reason and step.now is not None]):
+        raise ClusterError(
+            f"left as they are: {'; '.join(f'{s.name} ({s.id}): {s.reason}' for s in left)}",
+            where="images",
+            remedy="set the property cinder_img_volume_type by hand: "
+            + ", ".join(f"{s.name} had {s.then or 'none'}" for s in left),
+        )
+
+
+@contextmanager
+def _journal_of(cloud: str, *, for_change: bool) -> Iterator[tuple[Connection, Journal]]:
+    """Connect to a cloud and open the journal of its images; both are closed at the end."""
+    with closing(connected(cloud)) as connection:
+        from cephfit.cloud.image.placed_images import open_journal
+
+        with open_journal(connection, for_change=for_change) as journal:
+            yield connection, journal
+
+
+def _read_layout(path: Path) -> tuple[ImageChange, ...]:
+    """Read the images of a document of `place`.
+
+    Raises:
+        InputError: it is no such document, or it has no images.
+    """
+    from cephfit.core.values.image_types import ImageChange
+
+    remedy = "write it with `cephfit place ... --properties FILE --json > LAYOUT`"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        images = document.get("images", [])
+        changes = tuple(ImageChange.from_json(image) for image in images)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"this is not the output of `place`: {type(error).__name__}: {error}", where=str(path), remedy=remedy
+        ) from None
+    if not changes:
+        raise InputError("it names no images", where=str(path), remedy=remedy)
+    return changes
+
+
+def _print_steps(steps: Sequence[ImageStep], what: str, *, applied: bool) -> None:
+    n = sum(step.is_change for step in steps)
+    click.echo(f"{n} of {len(steps)} images {what}")
+    if steps:
+        rows = [(s.name, s.id, s.now or "-", s.reason or s.then or "-") for s in steps]
+        print_table(("image", "id", "before" if applied else "now", "now" if applied else "then"), rows)
+    if n and not applied:
+        click.echo("Nothing was changed. Run the same command with --apply to do it.")
 
 
 @click.group(cls=SentenceGroup)

@@ -148,7 +148,7 @@ def changed(releases_text: str, prefix: str, dev: bool, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from cephfit.ceph.options.release_changes import changes_between, releases_of
+    from cephfit.ceph.options.option_archive import changes_between, releases_of
 
     older, newer = releases_of(releases_text)
     changes = [

@@ -194,3 +194,37 @@ needed_apply_option = click.option(
     "--apply", is_flag=True, help="Allow changes to a cluster that cephfit did not create; required there."
 )
 """For commands that refuse such a cluster without it."""
+
+
+def goal_options(command: _Command) -> _Command:
+    """Adds ``--profile`` and ``--model`` (arguments ``profile_file`` and ``model``) of a sweep's goal."""
+    return profile_options(
+        "Profile of the workload that configurations race for, if the sweep declares it (`cephfit trace profile`)."
+    )(command)
+
+
+def profile_options(what_for: str) -> Callable[[_Command], _Command]:
+    """Adds ``--profile`` and ``--model`` to a command with another use for them.
+
+    Args:
+        what_for: the help of ``--profile``.
+    """
+    from cephfit.mapper import MODELS
+
+    profile = click.option(
+        "--profile",
+        "profile_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help=what_for,
+    )
+    model = click.option(
+        "--model",
+        type=click.Choice(MODELS),
+        help=f"{MODEL_HELP}  [default: {MODELS[0]}]",
+    )
+
+    def with_both(command: _Command) -> _Command:
+        return profile(model(command))
+
+    return with_both

@@ -78,7 +78,7 @@ def network_of(text: str | None) -> Distance:
     """Read ``rtt=20ms,loss=1%,bandwidth=100mbit``; all parts are optional.
 
     Raises:
-        InputError: a part is not one of these.
+        InputError: a part is not one of these, or ``tcp`` is the only one.
     """
     from cephfit.core.errors import InputError
     from cephfit.mapper.distance import Distance
@@ -97,6 +97,12 @@ def network_of(text: str | None) -> Distance:
                 remedy="write parts such as rtt=20ms, loss=1%, bandwidth=100mbit, tcp=bbr, each once, with commas",
             )
         values[key] = float(found[1]) * units[found[2]]
+    if tcp and not values:
+        raise InputError(
+            f"{tcp[0]!r} alone is not a property of a network: it matters only at a distance or with losses",
+            where="--network",
+            remedy=f"add the network's properties, such as rtt=20ms,loss=1%,{tcp[0]}",
+        )
     named: dict[str, Any] = {"one_way_seconds": values.get("rtt", 0.0) / 2, "loss": values.get("loss", 0.0)}
     named["loss_is_congestion"] = _TCP[-1] not in tcp
     if "bandwidth" in values:

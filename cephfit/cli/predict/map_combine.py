@@ -16,11 +16,11 @@ from cephfit.core.errors import InputError
 from cephfit.core.units import format_seconds
 
 if TYPE_CHECKING:
-    from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.measurement import Measurement
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.mapper.combined_gain import CombinedGain
+    from cephfit.operations.objective_answers import Ranked
     from cephfit.sweep.combination import Combinations
     from cephfit.sweep.sweep_plan import Sweep
 
@@ -31,26 +31,12 @@ _LEAST_GAIN = 1.0
 """Points above the best single improvement that the optimistic end has at least: less cannot be shown."""
 
 
-def show_combinations(
-    profile: Profile,
-    baselines: Baselines,
-    measured: MeasuredRun | None,
-    location: str,
-    model: str,
-    confidence: float,
-    output: Path | None,
-    *,
-    as_json: bool,
-) -> None:
+def show_combinations(asked: Ranked, measured: MeasuredRun | None, output: Path | None, *, as_json: bool) -> None:
     """Print which single improvements are worth combining, and write the sweep that tests them.
 
     Args:
-        profile: of the workload.
-        baselines: of ``measured``.
-        measured: the run; None for a CSV file.
-        location: of the baselines, for messages.
-        model: of the prediction.
-        confidence: of its intervals.
+        asked: the workload, the baselines, and how they are ranked.
+        measured: the run of the baselines; None for a CSV file.
         output: sweep file to write; None: print it.
         as_json: print one JSON document.
 
@@ -68,10 +54,11 @@ def show_combinations(
     if measured is None:
         raise InputError(
             "a CSV file does not contain the settings of configurations, so they cannot be combined",
-            where=location,
+            where=asked.location,
             remedy="give the store that `cephfit sweep run` wrote",
         )
-    found_predictor = predictor(model, confidence=confidence, with_error=True)
+    profile, baselines = asked.profile, asked.baselines
+    found_predictor = predictor(asked.model, confidence=asked.confidence, with_error=True)
     assert isinstance(found_predictor, MixPredictor), "all models are of mixes"
     predictions = ranked(found_predictor, profile, baselines)
     joint = JointPrediction.of(found_predictor, profile, baselines)

@@ -17,11 +17,12 @@ from cephfit.cli.options.common_options import (
 )
 from cephfit.cli.options.completers import runs, stores
 from cephfit.cli.options.distance_options import distance_of, distance_options
-from cephfit.cli.predict.objective_output import answers_of, objective_options, print_answers, wanted_of
+from cephfit.cli.predict.objective_output import by_cost_of_pools, objective_options, print_answers, wanted_of
 from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
+from cephfit.operations.objective_answers import Ranked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,15 +160,12 @@ def command(
         if clients is None:
             baselines = baselines_with(location, run_id, further_runs, load)
             if next_step or combine:
+                asked = Ranked(profile, baselines, location, run_id, load, model, confidence)
                 its_run = MeasuredRun.of(location, run_id)
                 if combine:
-                    show_combinations(
-                        profile, baselines, its_run, location, model, confidence, output, as_json=as_json
-                    )
+                    show_combinations(asked, its_run, output, as_json=as_json)
                 else:
-                    show_next(
-                        profile_file, profile, baselines, its_run, model, confidence, load, output, as_json=as_json
-                    )
+                    show_next(profile_file, asked, its_run, output, as_json=as_json)
                 return
             if distance is None:
                 predictions = ranked(model_predictor, profile, baselines)
@@ -184,7 +182,8 @@ def command(
             if answer.load is None and save:
                 raise click.UsageError("--save: predictions by the scaling law belong to no load of the run")
             save, load = (False, load) if answer.load is None else (save, answer.load)
-        answers = answers_of(wanted, model, confidence, profile, baselines, location, run_id, load)
+        asked = Ranked(profile, baselines, location, run_id, load, model, confidence)
+        answers = asked.answers(wanted, by_cost_of_pools)
     supply = supply_or_reason(profile, baselines, confidence=confidence).for_machines(clients or 1)
     varied = sensitivity_of(model_predictor, profile, baselines, predictions) if is_varied else None
     saved = stored and save is not False and lessons is None

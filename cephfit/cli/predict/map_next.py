@@ -15,9 +15,9 @@ from cephfit.core.units import format_seconds
 from cephfit.core.values.cells import Cell
 
 if TYPE_CHECKING:
-    from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.profile import Profile
     from cephfit.mapper.next_measurement import Candidate, NextMeasurement
+    from cephfit.operations.objective_answers import Ranked
     from cephfit.sweep.sweep_plan import Sweep
 
 _SHOWN = 5
@@ -26,27 +26,14 @@ _PROBE_REPEATS, _PROBE_SECONDS = 3, 20.0
 
 
 def show_next(
-    profile_file: Path,
-    profile: Profile,
-    baselines: Baselines,
-    measured: MeasuredRun | None,
-    model: str,
-    confidence: float,
-    load: str,
-    output: Path | None,
-    *,
-    as_json: bool,
+    profile_file: Path, asked: Ranked, measured: MeasuredRun | None, output: Path | None, *, as_json: bool
 ) -> None:
     """Print the measurement that is expected to change the answer most, with its command.
 
     Args:
         profile_file: as given on the command line.
-        profile: its content.
-        baselines: of ``measured`` under ``load``, or of a CSV file.
-        measured: the run; None for a CSV file, which does not say how it was measured.
-        model: of the prediction.
-        confidence: of its intervals.
-        load: of the baselines.
+        asked: the workload, the baselines, and how they are ranked.
+        measured: the run of the baselines; None for a CSV file, which does not say how it was measured.
         output: sweep file to write, where the measurement is a round of a cell; None: print it.
         as_json: print one JSON document.
 
@@ -59,11 +46,12 @@ def show_next(
     from cephfit.mapper.next_measurement import next_measurement
     from cephfit.mapper.probe import probe_predictor
 
-    found_predictor = probe_predictor(model, confidence=confidence)
+    profile = asked.profile
+    found_predictor = probe_predictor(asked.model, confidence=asked.confidence)
     assert isinstance(found_predictor, MixPredictor), "all models are of mixes"
-    joint = JointPrediction.of(found_predictor, profile, baselines)
+    joint = JointPrediction.of(found_predictor, profile, asked.baselines)
     found = next_measurement(joint, with_probe=measured is not None and measured.can_probe)
-    sweeps = {c: _sweep(c, measured, load, profile) for c in found.candidates[:_SHOWN]}
+    sweeps = {c: _sweep(c, measured, asked.load, profile) for c in found.candidates[:_SHOWN]}
     document = _document(found, profile, sweeps)
     best = found.best
     sweep = sweeps.get(best) if best is not None else None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.terminal.output import print_table, range_text
+from cephfit.core.values.prediction import answer_lines
 from cephfit.core.values.prediction_model import model_called
-from cephfit.operations.answer_text import answer_lines
 
 if TYPE_CHECKING:
     from cephfit.core.values.prediction import Prediction, PredictionSet

@@ -24,7 +24,7 @@ def baselines_with(location: str, run_id: str | None, further: Sequence[str], lo
             settings in another run.
     """
     from cephfit.results import open_baselines
-    from cephfit.results.statistics.joined_runs import joined_baselines
+    from cephfit.results.statistics.sample_baselines import joined_baselines
     from cephfit.results.store.sample_store import Store
     from cephfit.results.tables.baseline_csv import is_store
     from cephfit.sweep.declaration.sweep_file import parse_sweep

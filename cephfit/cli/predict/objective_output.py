@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from cephfit.cli.options.common_options import Finite
 from cephfit.cli.terminal.output import print_table, range_text
-from cephfit.operations.objective_answers import Answers, Wanted
+from cephfit.operations.objective_answers import Answers, Ranked, Wanted
 
 if TYPE_CHECKING:
-    from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.prediction import Prediction
-    from cephfit.core.values.profile import Profile
     from cephfit.mapper.objectives import Judged
 
 _NAMES = ("throughput", "latency", "p99", "read", "write", "cost")
@@ -83,48 +80,25 @@ def wanted_of(
     return Wanted(names, reads_matter, prices, placements)
 
 
-def answers_of(
-    wanted: Wanted,
-    model: str,
-    confidence: float,
-    profile: Profile,
-    baselines: Baselines,
-    location: str,
-    run_id: str | None,
-    load: str,
-) -> Answers:
-    """Return the configurations by every objective that was asked for, also by cost.
+def by_cost_of_pools(ranked: Ranked, wanted: Wanted) -> Judged:
+    """Judge configurations by the cost of a byte, from the layouts of their pools and ``--price``.
 
     Raises:
-        InputError: an objective cannot be judged from these figures.
+        InputError: a layout or a price is unknown.
     """
-    from cephfit.operations import objective_answers
-
-    by_cost = partial(_by_cost, wanted, model, confidence, profile, baselines, location, run_id)
-    return objective_answers.answers_of(
-        wanted, model, confidence, profile, baselines, location, run_id, load, by_cost
-    )
-
-
-def _by_cost(
-    wanted: Wanted,
-    model: str,
-    confidence: float,
-    profile: Profile,
-    baselines: Baselines,
-    location: str,
-    run_id: str | None,
-) -> Judged:
     from cephfit.ceph.pools.pool_plan import cost_of
     from cephfit.cli.predict.place_command import parse_prices, pool_spaces, refuse_unknown_costs
     from cephfit.mapper import predictor
     from cephfit.mapper.objectives import by_cost
 
-    spaces = pool_spaces(location, run_id, wanted.placements, baselines.configurations, only_pools=False)
+    baselines = ranked.baselines
+    spaces = pool_spaces(
+        ranked.location, ranked.run_id, wanted.placements, baselines.configurations, only_pools=False
+    )
     prices = parse_prices(wanted.prices, spaces)
     costs = {name: cost_of(space, prices) if space else None for name, space in spaces.items()}
     refuse_unknown_costs([name for name, cost in costs.items() if cost is None], spaces)
-    predictions = predictor(model, confidence=confidence).predict(profile, baselines)
+    predictions = predictor(ranked.model, confidence=ranked.confidence).predict(ranked.profile, baselines)
     found = by_cost({name: cost for name, cost in costs.items() if cost is not None}, predictions)
     if wanted.prices:
         return found

@@ -352,14 +352,14 @@ def _serve(profile: Profile, baselines: Baselines, confidence: float) -> SupplyS
 def _csv(findings: Findings, what: str) -> str:
     from cephfit.results.report.report_build import rates_of
     from cephfit.results.statistics.sample_baselines import baselines_of, measured_of
-    from cephfit.results.tables import baseline_csv, sample_csv
+    from cephfit.results.tables import baseline_csv, sample_tables
 
     if what == "samples":
-        return sample_csv.samples_csv(findings.samples, findings.run)
+        return sample_tables.samples_csv(findings.samples, findings.run)
     if what == "baselines":
         return baseline_csv.dumps(measured_of(findings.samples, load=findings.load)[0], findings.run)
     if what == "cells":
-        return sample_csv.cells_csv(findings)
+        return sample_tables.cells_csv(findings)
     if findings.predictions is None:
         raise InputError(
             "this run has no predictions yet",
@@ -367,6 +367,6 @@ def _csv(findings: Findings, what: str) -> str:
             remedy="use `cephfit map PROFILE --baselines STORE`",
         )
     baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
-    return sample_csv.predictions_csv(
+    return sample_tables.predictions_csv(
         findings.predictions, findings.run, rates_of(findings, baselines), findings.supply
     )

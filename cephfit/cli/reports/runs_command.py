@@ -129,8 +129,7 @@ def export(name: str, store: str, output: Path, style: str | None) -> None:
     """
     from cephfit.cli.terminal.written_files import write_whole, written_whole
     from cephfit.results.store.sample_store import Store
-    from cephfit.results.tables.sample_csv import samples_csv
-    from cephfit.results.tables.sample_parquet import write_samples
+    from cephfit.results.tables.sample_tables import samples_csv, write_samples
 
     style = style or _FORMATS.get(output.suffix.lower())
     if style is None:

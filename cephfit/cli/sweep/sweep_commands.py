@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.options.cluster_options import cluster_options
-from cephfit.cli.options.common_options import Finite, apply_option, keep_option, run_option, store_option
+from cephfit.cli.options.common_options import (
+    Finite,
+    apply_option,
+    goal_options,
+    keep_option,
+    run_option,
+    store_option,
+)
 from cephfit.cli.options.completers import stores, sweep_files, targets
-from cephfit.cli.options.goal_choice import goal_options
 from cephfit.cli.sweep.sweep_effects import command as effects
 from cephfit.cli.terminal.command_groups import SentenceGroup
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
@@ -103,7 +109,7 @@ def plan(
     from cephfit.cli.sweep.sweep_planned import planned, print_planned
 
     if for_file is not None:
-        from cephfit.cli.sweep.sweep_proposed import show_proposal
+        from cephfit.cli.sweep.sweep_planned import show_proposal
 
         if target_text is not None or store is not None or profile_file is not None or model is not None:
             raise click.UsageError(
@@ -214,7 +220,7 @@ def _run_in_parallel(request: "Request", target_texts: Sequence[str], *, as_json
     Raises:
         CephfitError: the error of the first target that failed.
     """
-    from cephfit.cli.reports.compare_command import measure_concurrently
+    from cephfit.cli.sweep.concurrent_targets import measure_concurrently
     from cephfit.cli.sweep.sweep_text import print_status
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.options.common_options import confidence_option, run_option, store_option
-from cephfit.cli.options.goal_choice import profile_options
+from cephfit.cli.options.common_options import confidence_option, profile_options, run_option, store_option
 from cephfit.cli.terminal.output import json_option, print_json, print_table
-from cephfit.operations.sweep_goal import goal_of
+from cephfit.operations.sweep_measurement import goal_of
 from cephfit.results.report.run_notes import run_notes
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import click
 from cephfit.cli.options.completers import trace_formats
 from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
-from cephfit.cli.trace.trace_reading import (
+from cephfit.cli.trace.trace_input import (
     TracePath,
     disks_option,
     parts_option,

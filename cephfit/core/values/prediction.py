@@ -1,14 +1,20 @@
-"""Predictions, and their JSON form for other rooms, the store and other programs."""
+"""Predictions: of one workload or many, their JSON form for other programs, and the answer in sentences."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cephfit.core.errors import InputError
 from cephfit.core.tabular import Table, Tabular
 from cephfit.core.values.cells import Cell
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 PREDICTIONS_SCHEMA_VERSION = 1
 
@@ -164,7 +170,7 @@ class PredictionSet(Tabular):
         }
 
     @classmethod
-    def from_json(cls, document: Any, *, where: str = "predictions") -> "PredictionSet":
+    def from_json(cls, document: Any, *, where: str = "predictions") -> PredictionSet:
         """Read what ``to_json`` wrote.
 
         Raises:
@@ -236,3 +242,92 @@ def _end(row: Any, name: str, infinite: float) -> float | None:
     if name not in row:
         return None
     return infinite if row[name] is None else float(row[name])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ManyPredictions(Tabular):
+    """The performance of K configurations for N workloads, relative to the default.
+
+    Attributes:
+        profiles: names of the workloads, N of them.
+        configurations: names, K of them, the default first.
+        relative: default = 100, more is better; shape (N, K), float64. NaN where a configuration lacks a rate that
+            the workload needs.
+        low: lower ends of the intervals, shape (N, K).
+        high: upper ends of the intervals, shape (N, K).
+        best_of: index of the best configuration of each workload, shape (N,): the highest that the measurements
+            distinguish from the default as better, else 0, the default.
+        models: name of the model that answers for each workload, N of them.
+        baselines: source of the rates.
+        confidence: level of the intervals, joint over the configurations of each workload.
+        notes: caveats for the reader.
+    """
+
+    profiles: tuple[str, ...]
+    configurations: tuple[str, ...]
+    relative: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    best_of: NDArray[np.intp]
+    models: tuple[str, ...]
+    baselines: str
+    confidence: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> tuple[str, ...]:
+        """The name of the best configuration of each workload."""
+        return tuple(self.configurations[k] for k in self.best_of.tolist())
+
+    def _table(self) -> Table:
+        rows = tuple(
+            (
+                *(self.profiles[i], self.models[i], self.configurations[k]),
+                *(float(ends[i, k]) for ends in (self.relative, self.low, self.high)),
+            )
+            for i, k in enumerate(self.best_of.tolist())
+        )
+        return Table(
+            f"{len(self.profiles)} workloads, {len(self.configurations)} configurations, default = 100: the best "
+            "for each workload",
+            ("profile", "model", "best", "relative", "low", "high"),
+            rows,
+            self.notes,
+        )
+
+
+def answer_lines(predictions: PredictionSet) -> list[str]:
+    """Return the best and the worst configuration, those that are like the default, and the noise floor."""
+    default = next(p.configuration for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
+    alike = [p.configuration for p in predictions.predictions if p.verdict is Verdict.INDISTINGUISHABLE]
+    best = f"Best: {predictions.best}, {_against(predictions, predictions.best)}"
+    worst = f"Worst: {predictions.worst}, {_against(predictions, predictions.worst)}"
+    lines = [
+        best
+        if predictions.best != default
+        else f"Best: {default}, the default: nothing is distinguishably better",
+        *_as_good(predictions),
+        worst
+        if predictions.worst != default
+        else f"Worst: {default}, the default: nothing is distinguishably worse",
+        f"Not distinguishable from {default}: {', '.join(alike) or 'none'}",
+    ]
+    if math.isfinite(predictions.noise_floor):
+        lines.append(f"Noise floor: this sweep cannot show differences below {predictions.noise_floor:.1f} points")
+    return lines
+
+
+def _as_good(predictions: PredictionSet) -> list[str]:
+    if not predictions.as_good:
+        return []
+    return [f"Not distinguishable from {predictions.best}, the best: {', '.join(predictions.as_good)}"]
+
+
+def _against(predictions: PredictionSet, name: str) -> str:
+    p = predictions.of(name)
+    # An end is open where the load's limit was reached, or nothing was repeated.
+    if not math.isfinite(p.high) and p.low > 0:
+        return f"at least {p.low - 100:+.1f} % against the default"
+    if p.low <= 0 and math.isfinite(p.high):
+        return f"{p.high - 100:+.1f} % against the default, or worse"
+    return f"{p.relative - 100:+.1f} % against the default ({p.low - 100:+.1f} to {p.high - 100:+.1f})"

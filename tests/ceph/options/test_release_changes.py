@@ -3,8 +3,7 @@
 import pytest
 
 from cephfit.ceph.options.option import Option
-from cephfit.ceph.options.option_archive import KnownOptions
-from cephfit.ceph.options.release_changes import Change, changes_between, releases_of
+from cephfit.ceph.options.option_archive import Change, KnownOptions, changes_between, releases_of
 from cephfit.core.errors import InputError
 
 
@@ -42,6 +41,13 @@ def test_another_spelling_of_a_default_is_no_change() -> None:
         ("removed", "gone", 1, None),
         ("added", "new", None, 3),
     ]
+
+
+def test_a_pair_in_the_wrong_order_is_refused_with_the_right_one() -> None:
+    with pytest.raises(InputError, match="newer than pacific") as refused:
+        releases_of("reef..pacific")
+    assert refused.value.remedy.startswith("write pacific..reef")
+    assert not changes_between(*releases_of("reef..18.2"))
 
 
 @pytest.mark.parametrize("text", ["pacific", "..reef", "pacific..", "pacific..firefly"])

@@ -6,8 +6,7 @@ import pytest
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Pattern
-from cephfit.measure.imported_outputs.name_mapping import read_mapping
-from cephfit.measure.imported_outputs.path_names import PathNames, duplicate_of, names_of_path
+from cephfit.measure.imported_outputs.name_mapping import PathNames, duplicate_of, names_of_path, read_mapping
 
 
 def names(path: str) -> PathNames:

@@ -21,10 +21,9 @@ from cephfit.core.units import MIB
 from cephfit.core.values.cells import Cell, Op
 from cephfit.core.values.measurement import ASSUMED_TIMES, Steady
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
-from cephfit.measure.counters.rate_halves import Halves, halves_of_counter, halves_of_log
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, Engine
 from cephfit.measure.fio.fio_local import FioEngine
-from cephfit.measure.validity.steady_runs import run_until_steady
+from cephfit.measure.validity.steady_runs import Halves, halves_of_counter, halves_of_log, run_until_steady
 from cephfit.results.report.run_notes import run_document, run_notes
 from cephfit.results.statistics.run_caveats import rates_still_falling
 from cephfit.results.store.sample_store import Store

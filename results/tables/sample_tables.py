@@ -1,10 +1,14 @@
-"""Samples, cells, predictions and comparisons of targets as CSV, for spreadsheets and other programs."""
+"""Samples, cells, predictions and comparisons of targets as CSV, and samples as Parquet, for other programs."""
 
 import csv
 import io
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from cephfit.core.optional_modules import optional_module
 from cephfit.core.units import MIB, NS_PER_MS, format_nbytes
 from cephfit.core.values.prediction import PredictionSet, Verdict
 from cephfit.core.values.prediction_model import model_called
@@ -20,6 +24,7 @@ from cephfit.results.statistics.loads import LoadShape, shapes_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.workload_rate import WorkloadRate
+from cephfit.results.store.schema import sample_row
 from cephfit.results.tables.baseline_csv import LOAD_COLUMNS, ORIGIN_COLUMNS, load_cells, origin_of
 
 _SAMPLE_COLUMNS = (
@@ -185,7 +190,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-_COLUMNS = (
+_COMPARISON_COLUMNS = (
     *("load", "configuration", "size", "pattern", "run", *ORIGIN_COLUMNS),
     *("repeats", "iops", "iops_low", "iops_high", "mib_per_s"),
     *("ratio", "ratio_low", "ratio_high", "differs", "missing", "workload", "rate_without"),
@@ -206,7 +211,7 @@ def rows_csv(
     """
     lines = [line for row in rows for line in _of_cell(row, runs, load)]
     lines += [line for one in served for line in _of_workload(one, runs, load)]
-    return csv_text(_COLUMNS, lines)
+    return csv_text(_COMPARISON_COLUMNS, lines)
 
 
 def _of_cell(row: Row, runs: Sequence[Run], load: str) -> Iterator[tuple[object, ...]]:
@@ -234,3 +239,70 @@ def _figures(run: Run, figures: TargetFigures, nbytes_per_access: float) -> Iter
 def _verdict(figures: TargetFigures) -> tuple[object, ...]:
     p_values = ("" if p is None else p for p in (figures.p_value, figures.adjusted_p))
     return (*p_values, figures.change.value if figures.ratio else "")
+
+
+PARQUET_SCHEMA_VERSION = 1
+"""Version of the Parquet columns; it grows with every change of a column that exists."""
+
+PARQUET_METADATA_KEY = b"cephfit"
+"""Key of the file's metadata: a JSON object with the schema version and the run."""
+
+_PARQUET_ROWS = 1 << 16
+"""Rows per row group."""
+
+PARQUET_COLUMNS: Mapping[str, str] = {
+    **dict.fromkeys(("configuration", "size", "pattern", "client"), "string"),
+    **dict.fromkeys(("repeat", "attempt"), "int32"),
+    **dict.fromkeys(("load", "state", "reason"), "string"),
+    **dict.fromkeys(("iops", "nbytes_per_s"), "float64"),
+    **dict.fromkeys(("n_ios", "runtime_ns"), "int64"),
+    "latency_mean_ns": "float64",
+    "latency_percentiles_ns": "map<float64, float64>",
+    **dict.fromkeys(("started_ns", "finished_ns"), "int64"),
+    "cross_check_deviation": "float64",
+    "evidence": "string",
+}
+"""Names and types, in order. Metrics are null for a sample without a result."""
+
+
+def write_samples(path: Path, samples: Sequence[Sample], run: Run) -> None:
+    """Write one row per sample, in the order of measuring, in row groups of 65,536.
+
+    Raises:
+        LackingError: pyarrow is missing.
+    """
+    pa, pq = optional_module("pyarrow"), optional_module("pyarrow.parquet")
+    metadata = {
+        "schema_version": PARQUET_SCHEMA_VERSION,
+        "run": run.run_id,
+        "sweep": run.sweep_name,
+        "target": run.target,
+        "simulated": run.is_simulated,
+        "created_ns": run.created_ns,
+        "finished": run.finished,
+    }
+    schema = pa.schema(
+        [pa.field(name, _parquet_type(pa, kind)) for name, kind in PARQUET_COLUMNS.items()],
+        metadata={PARQUET_METADATA_KEY: json.dumps(metadata).encode()},
+    )
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for first in range(0, len(samples), _PARQUET_ROWS):
+            rows = [_parquet_row(sample) for sample in samples[first : first + _PARQUET_ROWS]]
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+
+
+def _parquet_type(pa: Any, kind: str) -> Any:
+    if kind.startswith("map"):
+        return pa.map_(pa.float64(), pa.float64())
+    return pa.type_for_alias(kind)
+
+
+def _parquet_row(sample: Sample) -> dict[str, Any]:
+    """Return the columns of the store, and two that it lacks or has in another form."""
+    metrics = sample.metrics
+    return {
+        **sample_row(sample),
+        "latency_percentiles_ns": metrics and list(metrics.latency_percentiles_ns.items()),
+        "cross_check_deviation": deviation_of(sample),
+        "evidence": json.dumps(sample.evidence),
+    }

@@ -1,0 +1,274 @@
+"""OpenStack's components: the files, databases, migrations and daemons of each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cephfit.lab.openstack.layout import Layout
+from cephfit.lab.openstack.services import Service
+
+_WSGI_SCRIPT = Path(__file__).with_name("wsgi_script.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A program that is run once, when the lab is created.
+
+    Attributes:
+        argv: what to run.
+        environment: additional variables; secrets go here, where other users cannot read them.
+    """
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One component: Keystone, Glance, ...
+
+    Attributes:
+        name: of the component and of its service user.
+        files: template below ``templates/openstack`` to the file below ``etc`` (``Layout.conf``).
+        folders: below ``var``.
+        databases: names.
+        migrations: in order.
+        apis: daemons that need only the databases.
+        agents: daemons that need the APIs of all components.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+    databases: tuple[str, ...] = ()
+    migrations: tuple[Migration, ...] = ()
+    apis: tuple[Service, ...] = ()
+    agents: tuple[Service, ...] = ()
+
+    @property
+    def services(self) -> tuple[Service, ...]:
+        return self.apis + self.agents
+
+
+def uwsgi(
+    layout: Layout,
+    name: str,
+    *,
+    port: int,
+    program: str,
+    arguments: str = "",
+    environment: Mapping[str, str] | None = None,
+    for_guests: bool = False,
+) -> Service:
+    """An API that is served by uWSGI, as Debian does it: one process, some threads.
+
+    Args:
+        program: the WSGI script.
+        arguments: of its command line.
+        for_guests: also listen on this machine's address in the guests' network.
+    """
+    hosts = ("127.0.0.1", layout.gateway) if for_guests else ("127.0.0.1",)
+    return Service(
+        name,
+        (
+            *("uwsgi", "--plugin", "python3", "--wsgi-file", str(_WSGI_SCRIPT), "--need-app", "--lazy-apps"),
+            *(word for host in hosts for word in ("--http-socket", f"{host}:{port}")),
+            *("--processes", "1", "--threads", "8", "--enable-threads", "--die-on-term"),
+            *("--buffer-size", "65535", "--socket-timeout", "30", "--add-header", "Connection: close"),
+            *(("--pyargv", arguments) if arguments else ()),
+        ),
+        {**(environment or {}), "CEPHFIT_WSGI_SCRIPT": program},
+        port,
+    )
+
+
+def keystone(layout: Layout) -> Component:
+    """Keystone: identities and the addresses of the APIs. Has the project ``admin`` and the user ``admin``."""
+    conf = str(layout.conf("keystone"))
+    manage = ("keystone-manage", "--config-file", conf)
+    as_root = ("--keystone-user", "root", "--keystone-group", "root")
+    url = layout.url("keystone")
+    return Component(
+        "keystone",
+        files=("keystone.conf",),
+        folders=("keystone/fernet", "keystone/credential"),
+        databases=("keystone",),
+        migrations=(
+            Migration((*manage, "db_sync")),
+            Migration((*manage, "fernet_setup", *as_root)),
+            Migration((*manage, "credential_setup", *as_root)),
+            Migration(
+                (*manage, "bootstrap"),
+                {
+                    "OS_BOOTSTRAP_PASSWORD": layout.secrets["admin"],
+                    "OS_BOOTSTRAP_REGION_ID": layout.region,
+                    "OS_BOOTSTRAP_ADMIN_URL": url,
+                    "OS_BOOTSTRAP_INTERNAL_URL": url,
+                    "OS_BOOTSTRAP_PUBLIC_URL": url,
+                },
+            ),
+        ),
+        apis=(
+            uwsgi(
+                layout,
+                "keystone",
+                port=layout.ports["keystone"],
+                program="/usr/bin/keystone-wsgi-public",
+                environment={
+                    "OS_KEYSTONE_CONFIG_FILES": conf,
+                    "OS_KEYSTONE_CONFIG_DIR": str(layout.folder / "etc"),
+                },
+            ),
+        ),
+    )
+
+
+def glance(layout: Layout) -> Component:
+    """Glance: the guests' images, as files in the lab's folder."""
+    conf = ("--config-file", str(layout.conf("glance-api")))
+    return Component(
+        "glance",
+        files=("glance-api.conf",),
+        folders=("glance/lock", "glance/images", "glance/staging", "glance/tasks"),
+        databases=("glance",),
+        migrations=(Migration(("glance-manage", *conf, "db_sync")),),
+        apis=(Service("glance-api", ("glance-api", *conf), port=layout.ports["glance"]),),
+    )
+
+
+def placement(layout: Layout) -> Component:
+    """Placement: the free resources of the compute host."""
+    environment = {"OS_PLACEMENT_CONFIG_DIR": str(layout.folder / "etc")}
+    return Component(
+        "placement",
+        files=("placement.conf",),
+        folders=("placement/lock",),
+        databases=("placement",),
+        migrations=(
+            Migration(
+                ("placement-manage", "--config-file", str(layout.conf("placement")), "db", "sync"), environment
+            ),
+        ),
+        apis=(
+            uwsgi(
+                layout,
+                "placement",
+                port=layout.ports["placement"],
+                program="/usr/bin/placement-api",
+                environment=environment,
+            ),
+        ),
+    )
+
+
+def nova(layout: Layout) -> Component:
+    """Nova with one cell and one compute host: this machine, with libvirt and QEMU."""
+    conf = ("--config-file", str(layout.conf("nova")))
+    manage = ("nova-manage", *conf)
+    cell0 = layout.database_url("nova_cell0")
+    return Component(
+        "nova",
+        files=("nova.conf",),
+        folders=("nova/lock", "nova/instances"),
+        databases=("nova_api", "nova_cell0", "nova"),
+        migrations=(
+            Migration((*manage, "api_db", "sync")),
+            Migration((*manage, "cell_v2", "map_cell0", "--database_connection", cell0)),
+            Migration((*manage, "db", "sync")),
+            Migration((*manage, "cell_v2", "create_cell", "--name", "cell1")),
+        ),
+        apis=(
+            Service("nova-api", ("nova-api", *conf), port=layout.ports["nova"]),
+            Service("nova-conductor", ("nova-conductor", *conf)),
+            Service("nova-scheduler", ("nova-scheduler", *conf)),
+        ),
+        agents=(Service("nova-compute", ("nova-compute", *conf)),),
+    )
+
+
+def neutron(layout: Layout) -> Component:
+    """Neutron: a flat network on a Linux bridge, with DHCP and the metadata service."""
+    conf = ("--config-file", str(layout.conf("neutron")))
+    ml2 = (*conf, "--config-file", str(layout.conf("ml2.ini")))
+    dhcp = (*conf, "--config-file", str(layout.conf("dhcp_agent.ini")))
+    metadata = (*conf, "--config-file", str(layout.conf("metadata_agent.ini")))
+    return Component(
+        "neutron",
+        files=("neutron.conf", "ml2.ini", "dhcp_agent.ini", "dnsmasq.conf", "metadata_agent.ini"),
+        folders=("neutron/lock", "neutron/bin"),
+        databases=("neutron",),
+        migrations=(Migration(("neutron-db-manage", *ml2, "upgrade", "heads")),),
+        apis=(Service("neutron-server", ("neutron-server", *ml2), port=layout.ports["neutron"]),),
+        agents=(
+            Service(
+                "neutron-linuxbridge-agent",
+                ("neutron-linuxbridge-agent", *ml2),
+                # Its rules against ARP spoofing would be in this machine's tables; see `shadow_programs`.
+                {"PATH": f"{layout.home('neutron/bin')}:/usr/sbin:/usr/bin:/sbin:/bin"},
+            ),
+            Service("neutron-dhcp-agent", ("neutron-dhcp-agent", *dhcp)),
+            Service("neutron-metadata-agent", ("neutron-metadata-agent", *metadata)),
+        ),
+    )
+
+
+def shadow_programs(layout: Layout) -> None:
+    """Give the bridge agent an ``ebtables`` that has no rules and sets none."""
+    link = layout.home("neutron/bin") / "ebtables"
+    if not link.is_symlink():
+        link.symlink_to("/bin/true")
+
+
+def cinder(layout: Layout) -> Component:
+    """Cinder: an RBD back end and a volume type for each of ``layout.pools``."""
+    conf = ("--config-file", str(layout.conf("cinder")))
+    return Component(
+        "cinder",
+        files=("cinder.conf",),
+        folders=("cinder/lock", "cinder/conversion", "cinder/coordination"),
+        databases=("cinder",),
+        migrations=(Migration(("cinder-manage", *conf, "db", "sync")),),
+        apis=(
+            Service("cinder-api", ("cinder-api", *conf), port=layout.ports["cinder"]),
+            Service("cinder-scheduler", ("cinder-scheduler", *conf)),
+        ),
+        agents=(Service("cinder-volume", ("cinder-volume", *conf)),),
+    )
+
+
+def heat(layout: Layout) -> Component:
+    """Heat, with its CloudFormation API for the older kind of signal.
+
+    Both APIs also listen on the guests' network, where guests signal that they have finished.
+    """
+    arguments = f"--config-file {layout.conf('heat')}"
+    return Component(
+        "heat",
+        files=("heat.conf",),
+        folders=("heat/lock",),
+        databases=("heat",),
+        migrations=(Migration(("heat-manage", *arguments.split(), "db_sync")),),
+        apis=(
+            uwsgi(
+                layout,
+                "heat-api",
+                port=layout.ports["heat"],
+                program="/usr/bin/heat-wsgi-api",
+                arguments=arguments,
+                for_guests=True,
+            ),
+            uwsgi(
+                layout,
+                "heat-api-cfn",
+                port=layout.ports["heat_cfn"],
+                program="/usr/bin/heat-wsgi-api-cfn",
+                arguments=arguments,
+                for_guests=True,
+            ),
+            Service("heat-engine", ("heat-engine", *arguments.split())),
+        ),
+    )
+
+
+COMPONENTS = (keystone, glance, placement, nova, neutron, cinder, heat)
+"""All components, in the order in which their databases are created."""
