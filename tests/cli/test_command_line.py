@@ -29,11 +29,6 @@ def test_help_names_every_command() -> None:
 
 
 def test_every_command_is_in_one_section_of_the_help() -> None:
-    named = [name for names in _SECTIONS.values() for name in names]
-    assert sorted(named) == sorted(_COMMANDS)
-
-
-def test_every_command_is_in_one_section_of_the_help() -> None:
     named = [name for names in command_line._SECTIONS.values() for name in names]
     assert sorted(named) == sorted(command_line._COMMANDS)
 
