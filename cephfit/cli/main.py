@@ -209,8 +209,8 @@ def _open_standard_streams() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line.
 
-    Exit codes: 2 for an error that the user can fix, 130 after an interrupt, 141 if the output was closed, and 143 if
-    a sweep or a workload was terminated.
+    Exit codes: 2 for an error that the user can fix, 130 after an interrupt, 141 if the output was closed, and 143
+    if a sweep or a workload was terminated.
     """
     _open_standard_streams()
     if "_CEPHFIT_COMPLETE" in os.environ:
