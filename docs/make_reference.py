@@ -6,7 +6,7 @@ Run with: .venv/bin/python docs/make_reference.py
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,13 @@ STORE_INTRODUCTION = f"""# The tables of a store
 ([runs.md](runs.md#schema-versions-of-a-store)).
 
 SQLite and PostgreSQL have the same tables. Their names begin with `cephfit_`, so that a database may hold other
-tables. Read them with any client, and do not write into them. Samples are never changed, and statistics are computed
-from them on request. The columns of a Parquet export are in [runs.md](runs.md#the-parquet-file).
+tables. Read them with any client, and do not write into them. Samples are never changed, and statistics are
+computed from them on request. The columns of a Parquet export are in [runs.md](runs.md#the-parquet-file).
 """
 API_INTRODUCTION = """# Python API: all names
 
-`docs/make_reference.py` writes this page from the docstrings; do not edit it. [python.md](python.md) is a tour. Only
-these names are public: `import cephfit` has them all. Values are immutable. Those that are tables also have
+`docs/make_reference.py` writes this page from the docstrings; do not edit it. [python.md](python.md) is a tour.
+Only these names are public: `import cephfit` has them all. Values are immutable. Those that are tables also have
 `to_frame()`, which returns a pandas data frame.
 """
 SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):$\n", re.MULTILINE)
@@ -45,16 +45,14 @@ def store_document() -> str:
 
 
 def _table(table: Table) -> str:
-    rows = [
-        f"| `{column.name}` | {_type(column)} | {_key(column)} | {column.doc} |" for column in table.columns
-    ]
+    rows = [f"| `{column.name}` | {_type(column)} | {_key(column)} | {column.doc} |" for column in table.columns]
     unique = [
         f"\nEach combination of {', '.join(f'`{column.name}`' for column in constraint.columns)} occurs once.\n"
         for constraint in table.constraints
         if isinstance(constraint, UniqueConstraint) and len(constraint.columns) > 1
     ]
-    head = f"## {table.name}\n\n{table.info[schema.DESCRIPTION]}\n\n| column | type | key | content |\n|---|---|---|---|"
-    return "\n".join([head, *rows, *unique]) + ("" if unique else "\n")
+    head = f"## {table.name}\n\n{table.info[schema.DESCRIPTION]}\n"
+    return "\n".join([head, "| column | type | key | content |\n|---|---|---|---|", *rows, *(unique or [""])])
 
 
 def _type(column: Column[Any]) -> str:

@@ -58,7 +58,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _target(link: str, folder: str, config: Any, files: Files) -> str:
-    """Return where a link of a document in a folder of the repository leads; unchanged if there is no such file."""
+    """Return where a link leads, of a document in a folder of the repository; unchanged without such a file."""
     if "://" in link:
         return link
     path = posixpath.normpath(posixpath.join(folder, link))

@@ -107,7 +107,7 @@ def test_wrong_commands_are_found(tmp_path: Path) -> None:
     document.write_text(
         "cephfit is a word here, `cephfit map --next` an option, `cephfit map --nest` and `cephfit mop` are not\n"
         "```\ncephfit sweep ran quick\nsudo cephfit map p.json --baselines s --nope 1 && true\n$ cephfit map\n"
-        "C=(--store s --load 1)\ntrue; .venv/bin/cephfit sweep status \"${C[@]}\" > out  # wrong\n"
+        'C=(--store s --load 1)\ntrue; .venv/bin/cephfit sweep status "${C[@]}" > out  # wrong\n'
         "cephfit map p.json --baselines s --confidence high\ncephfit map p.json \\\n    --baselines\n"
         "cephfit sweep list one\n```\n\n"
         "    cephfit sweep run quick --target sim   # it is right\n"

@@ -164,6 +164,10 @@ def test_generated_pages_are_up_to_date() -> None:
 
 def test_every_public_name_and_method_has_a_text() -> None:
     sections = re.split(r"^#{3,4} ", (DOCS / "python-reference.md").read_text(), flags=re.MULTILINE)[1:]
-    without = [s.split("\n")[0] for s in sections if not re.sub(r"^```.*?^```", "", s.partition("\n")[2], flags=re.M | re.S).strip()]
+    without = [
+        s.split("\n")[0]
+        for s in sections
+        if not re.sub(r"^```.*?^```", "", s.partition("\n")[2], flags=re.M | re.S).strip()
+    ]
     assert without == []
     assert "None" not in {row[-1] for row in rows((DOCS / "store.md").read_text(), "cephfit_samples")}

@@ -1,4 +1,4 @@
-"""The `cephfit` commands in code blocks and in backticks of documents, and what the command line says about them."""
+"""The `cephfit` commands in code blocks and in backticks of documents, and why the command line refuses them."""
 
 import re
 import shlex
@@ -35,9 +35,10 @@ def _shell_lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if (fence := re.match(r" *```(\w*)", line)) is not None:
             language = fence[1] if language is None else None
-        elif language is not None or line.startswith("    "):
-            if language not in NO_SHELL and CALL.search(line.strip()):
-                yield line.strip()
+            continue
+        is_code = language is not None or line.startswith("    ")
+        if is_code and language not in NO_SHELL and CALL.search(line.strip()):
+            yield line.strip()
 
 
 def _calls(line: str) -> Iterator[tuple[str, ...]]:
@@ -83,12 +84,17 @@ def fault_of(words: Sequence[str], *, is_whole: bool = True) -> str:
         if not isinstance(command, click.Group):
             return f"unexpected {' '.join(words)}" if words else _fault_of_values(command, context, values)
         if not words:
-            return "" if not is_whole or "help" in values or "version" in values else "no command is named"
+            return "" if not is_whole or _shows_help(command, values) else "no command is named"
         name, *words = words
         found = command.get_command(context, name)
         if found is None:
             return "" if not is_whole and name in ("COMMAND", PLACEHOLDER_ELLIPSIS) else f"no command {name}"
         command = found
+
+
+def _shows_help(command: click.Command, values: dict[str, object]) -> bool:
+    """Whether an option is given that ends the command before it runs, such as ``--help`` and ``--version``."""
+    return any(p.is_eager and p.name in values for p in command.get_params(click.Context(command)))
 
 
 def _unknown_options(command: click.Command, context: click.Context, words: Sequence[str]) -> str:
@@ -99,7 +105,7 @@ def _unknown_options(command: click.Command, context: click.Context, words: Sequ
 
 def _fault_of_values(command: click.Command, context: click.Context, values: dict[str, object]) -> str:
     """Return what is wrong with values, as far as it follows from their types, without files and environment."""
-    if "help" in values:
+    if _shows_help(command, values):
         return ""
     for parameter in command.get_params(context):
         value = values.get(parameter.name or "")

@@ -1,0 +1,170 @@
+"""The commands of the documents run: the tutorial as it is written, and all others that need no cluster."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from document_commands import commands_of
+from fleets import fleet, scrape
+
+from cephfit.cli.main import cephfit
+from cephfit.core.values.image_io import IoCounts
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+TUTORIAL = (DOCS / "tutorial.md").read_text()
+CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+OMITTED = "..."
+"""In the outputs of the tutorial: any text."""
+ELSEWHERE = {
+    "docs/tutorial.md": "tests/test_document_commands.py",
+    "docs/how-to-capacity.md": "tests/cli/test_capacity_document.py",
+    "docs/how-to-import.md": "tests/cli/test_import.py",
+    "docs/how-to-pools.md": "tests/cli/test_how_to_pools.py",
+    "docs/how-to-serve.md": "tests/server/test_how_to_serve.py",
+}
+"""Documents whose commands another test runs."""
+NEEDS_MORE = {
+    "lab": "starts, changes or shows a lab",
+    "cloud": "needs an OpenStack",
+    "image": "builds an image, or needs an OpenStack",
+    "pools": "needs a cluster",
+    "restore": "needs a cluster",
+    "trace capture": "needs root and a disk",
+    "trace workload": "runs a program on a disk",
+    "evaluate": "runs programs on a disk",
+}
+"""Beginnings of commands that do not run here, with the reason."""
+OTHER_TARGETS = re.compile(r"(ceph|openstack|iscsi|nfs|swift|local)\b")
+PLACEHOLDERS = {
+    "CONFIGURATION": "ssd",
+    "STORE": "results.sqlite",
+    "FILE": "file.yaml",
+    "FILE...": "database.parquet",
+    "quick-20261121": "latest",
+    "quick-20261121T101500-3f9a": "latest",
+}
+"""Words of documents, and what stands for them here."""
+DOCUMENTS = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md"))
+    if commands_of(path)
+)
+
+pytestmark = [pytest.mark.takes(seconds=40), pytest.mark.xdist_group("documents")]
+
+
+def call(words: list[str]) -> str:
+    result = CliRunner().invoke(cephfit, words)
+    assert result.exit_code == 0, f"{shlex.join(words)}: {result.output}{result.exception}"
+    return result.output
+
+
+def reason_not_to_run(words: tuple[str, ...]) -> str:
+    """Why a command of a document does not run here; empty if it does."""
+    line = " ".join(words)
+    for beginning, reason in NEEDS_MORE.items():
+        if line.startswith(f"{beginning} "):
+            return reason
+    if any(option == "--target" and OTHER_TARGETS.match(value) for option, value in pairwise(words)):
+        return "needs another target than a lab or a simulation"
+    if "--workload" in words:
+        return "runs a program on a disk"
+    return ""
+
+
+def as_simulated(words: tuple[str, ...]) -> list[str]:
+    """The command with simulated clusters in place of labs, and without placeholders."""
+    found = [PLACEHOLDERS.get(word, word) for word in words]
+    for place, option in enumerate(found[:-1]):
+        if option == "--target":
+            found[place + 1] = re.sub(
+                r"^lab(:.*)?", lambda name: f"sim:seed={len(name[1] or '') + 1}", found[place + 1]
+            )
+    return found
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that the commands read: a measured sweep, profiles, traces, scrapes, folders of the repository."""
+    folder = tmp_path_factory.mktemp("prepared")
+    for name in ("docs", "benchmarks", "sweeps"):
+        (folder / name).symlink_to(ROOT / name)
+    _write_trace(folder)
+    _write_scrapes(folder)
+    columns = re.search(r"--columns (\S+)", TUTORIAL)
+    assert columns is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        call(
+            ["trace", "profile", "database.csv", "--columns", columns[1], "--name", "myapp", "-o", "profile.json"]
+        )
+        call(["sweep", "run", "quick", "--target", "sim", "--store", "results.sqlite"])
+        call(["map", "profile.json", "--baselines", "results.sqlite"])
+    for name in ("myapp", "batch", "workload", "pgbench"):
+        shutil.copy(folder / "profile.json", folder / f"{name}.json")
+    shutil.copy(DOCS / "examples" / "profiles" / "postmark.json", folder)
+    for name in ("trace", "pgbench"):
+        (folder / name).mkdir()
+        shutil.copy(ROOT / "tests" / "traces" / "golden" / "guest.blktrace.0", folder / name)
+    return folder
+
+
+def _write_trace(folder: Path) -> None:
+    """Run the program of the tutorial, which writes a trace."""
+    program = re.search(r"^```python\n(.*?)^```", TUTORIAL, re.MULTILINE | re.DOTALL)
+    assert program is not None
+    (folder / "make_trace.py").write_text(program[1])
+    subprocess.run([sys.executable, "make_trace.py"], cwd=folder, check=True)
+
+
+def _write_scrapes(folder: Path) -> None:
+    """Write two scrapes of a fleet, ten minutes apart."""
+    images = {image.name: image.counts for image in fleet().images}
+    (folder / "1.prom").write_text(scrape(dict.fromkeys(images, IoCounts(0, 0, 0, 0, 0, 0))))
+    (folder / "2.prom").write_text(scrape(images))
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name not in ELSEWHERE])
+def test_commands_of_the_documents_run(
+    document: str, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shutil.copytree(prepared, tmp_path / "folder", symlinks=True))
+    for words in commands_of(ROOT / document):
+        if not reason_not_to_run(words):
+            call(as_simulated(words))
+
+
+def test_what_does_not_run_here_has_a_reason_that_is_used() -> None:
+    for document, test in ELSEWHERE.items():
+        assert Path(document).name in (ROOT / test).read_text()
+    lines = [" ".join(words) for name in DOCUMENTS for words in commands_of(ROOT / name)]
+    assert [word for word in NEEDS_MORE if not any(line.startswith(f"{word} ") for line in lines)] == []
+
+
+def test_the_tutorial_runs_and_prints_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _write_trace(tmp_path)
+    n_commands, begin = 0, time.monotonic()
+    for block in CONSOLE.findall(TUTORIAL):
+        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
+            program, *words = shlex.split(command)
+            if program == "cephfit":
+                printed = call(words)
+                wanted = ".*".join(re.escape(part) for part in shown.split(OMITTED))
+                assert re.fullmatch(wanted, printed, re.DOTALL), f"{command}:\n{printed}"
+                n_commands += 1
+            else:
+                assert command == "python3 make_trace.py"
+    assert n_commands == len(commands_of(DOCS / "tutorial.md")) >= 7
+    with capsys.disabled():
+        print(f"\nthe tutorial's {n_commands} commands took {time.monotonic() - begin:.1f} s")
