@@ -56,8 +56,8 @@ docs-reference: $(VENV)/ready ## write the pages that come from the program: com
 	$(BIN)/python docs/make_commands.py
 	$(BIN)/python docs/make_reference.py
 
-docs-pictures: packages test-packages $(VENV)/ready ## the pictures of the documents, from real runs on the lab; about an hour
-	$(BIN)/python docs/make_pictures.py $(PICTURE_STORES)
+docs-pictures: packages test-packages $(VENV)/ready-dev ## the pictures of the documents, from real runs on the lab; about an hour
+	$(BIN)/python docs/make_pictures.py $(PICTURE_OPTIONS)
 
 setup: packages $(VENV)/ready ## install what `cephfit` and the lab need
 
