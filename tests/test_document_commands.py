@@ -1,11 +1,13 @@
 """The commands of the documents run: the tutorial as it is written, and all others that need no cluster."""
 
+import gzip
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 import time
+import zlib
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,6 +31,7 @@ ELSEWHERE = {
     "docs/how-to-import.md": "tests/cli/test_import.py",
     "docs/how-to-pools.md": "tests/cli/test_how_to_pools.py",
     "docs/how-to-serve.md": "tests/server/test_how_to_serve.py",
+    "docs/evidence.md": "tests/mapper/test_evaluation_data.py",
 }
 """Documents whose commands another test runs."""
 NEEDS_MORE = {
@@ -47,7 +50,7 @@ PLACEHOLDERS = {
     "CONFIGURATION": "ssd",
     "STORE": "results.sqlite",
     "FILE": "file.yaml",
-    "FILE...": "database.parquet",
+    "FILE...": "trace/guest.blktrace.0",
     "quick-20261121": "latest",
     "quick-20261121T101500-3f9a": "latest",
 }
@@ -62,7 +65,7 @@ pytestmark = [pytest.mark.takes(seconds=40), pytest.mark.xdist_group("documents"
 
 
 def call(words: list[str]) -> str:
-    result = CliRunner().invoke(cephfit, words)
+    result = CliRunner().invoke(cephfit, words, input="y\n")
     assert result.exit_code == 0, f"{shlex.join(words)}: {result.output}{result.exception}"
     return result.output
 
@@ -83,11 +86,12 @@ def reason_not_to_run(words: tuple[str, ...]) -> str:
 def as_simulated(words: tuple[str, ...]) -> list[str]:
     """The command with simulated clusters in place of labs, and without placeholders."""
     found = [PLACEHOLDERS.get(word, word) for word in words]
-    for place, option in enumerate(found[:-1]):
-        if option == "--target":
-            found[place + 1] = re.sub(
-                r"^lab(:.*)?", lambda name: f"sim:seed={len(name[1] or '') + 1}", found[place + 1]
-            )
+    if words[0] == "trace" and words[-1] == "FILE":
+        found[-1] = "trace.tsv"
+    for place, option in enumerate(words[:-1]):
+        if option == "--target" and words[place + 1].startswith("lab"):
+            _, _, name = words[place + 1].partition(":")
+            found[place + 1] = f"sim:seed={zlib.crc32(name.encode())}" if name else "sim"
     return found
 
 
@@ -97,23 +101,27 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prepared")
     for name in ("docs", "benchmarks", "sweeps"):
         (folder / name).symlink_to(ROOT / name)
-    _write_trace(folder)
+    rows = [f"{20_000 * n}\tdisk\t{n % 2}\t{4096 * (n * 7919 % 99_991)}\t4096\t{15_000}\n" for n in range(3000)]
+    (folder / "random.tsv").write_text("".join(rows))
+    (folder / "trace.tsv").write_text("".join(row.rpartition("\t")[0] + "\n" for row in rows))
+    shutil.copy(ROOT / "sweeps" / "quick.yaml", folder / "file.yaml")
     _write_scrapes(folder)
-    columns = re.search(r"--columns (\S+)", TUTORIAL)
-    assert columns is not None
+    columns = "time:us,disk,op:0/1,offset:bytes,length:bytes,latency:us,sep=tab"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        call(
-            ["trace", "profile", "database.csv", "--columns", columns[1], "--name", "myapp", "-o", "profile.json"]
-        )
+        call(["trace", "profile", "random.tsv", "--columns", columns, "--name", "myapp", "-o", "profile.json"])
         call(["sweep", "run", "quick", "--target", "sim", "--store", "results.sqlite"])
         call(["map", "profile.json", "--baselines", "results.sqlite"])
-    for name in ("myapp", "batch", "workload", "pgbench"):
+    for name in ("myapp", "batch", "workload"):
         shutil.copy(folder / "profile.json", folder / f"{name}.json")
+    for name in ("own", "laptop"):
+        shutil.copy(folder / "results.sqlite", folder / f"{name}.sqlite")
     shutil.copy(DOCS / "examples" / "profiles" / "postmark.json", folder)
+    recorded = (ROOT / "tests" / "traces" / "golden" / "guest.blktrace.0").read_bytes()
     for name in ("trace", "pgbench"):
         (folder / name).mkdir()
-        shutil.copy(ROOT / "tests" / "traces" / "golden" / "guest.blktrace.0", folder / name)
+        (folder / name / "guest.blktrace.0").write_bytes(recorded)
+    (folder / "trace" / "c0.events.gz").write_bytes(gzip.compress(recorded))
     return folder
 
 
