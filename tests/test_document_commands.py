@@ -122,7 +122,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [f"{20_000 * n}\tdisk\t{n % 2}\t{4096 * (n * 7919 % 99_991)}\t4096\t{15_000}\n" for n in range(3000)]
     (folder / "random.tsv").write_text("".join(rows))
     (folder / "trace.tsv").write_text("".join(row.rpartition("\t")[0] + "\n" for row in rows))
-    shutil.copy(ROOT / "sweeps" / "quick.yaml", folder / "file.yaml")
+    (folder / "file.yaml").write_text(_block(DOCS / "sweep-file.md", "yaml"))
     (folder / "tune.yaml").write_text(TUNE)
     _write_scrapes(folder)
     columns = "time:us,disk,op:0/1,offset:bytes,length:bytes,latency:us,sep=tab"
@@ -144,11 +144,16 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def _block(document: Path, language: str) -> str:
+    """The first code block of a language in a document."""
+    found = re.search(rf"^```{language}\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
 def _write_trace(folder: Path) -> None:
     """Run the program of the tutorial, which writes a trace."""
-    program = re.search(r"^```python\n(.*?)^```", TUTORIAL, re.MULTILINE | re.DOTALL)
-    assert program is not None
-    (folder / "make_trace.py").write_text(program[1])
+    (folder / "make_trace.py").write_text(_block(DOCS / "tutorial.md", "python"))
     subprocess.run([sys.executable, "make_trace.py"], cwd=folder, check=True)
 
 
