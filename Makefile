@@ -17,7 +17,7 @@ OPENSTACK_LABS := $(if $(CEPHFIT_TEST_OPENSTACK_LAB),1,2)
 OPENSTACK_OUTPUT := --verbose --durations=25 -p no:warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help demo evaluate evaluation-packages test test-all test-openstack test-openstack-core check setup setup-openstack packages packages-backends packages-openstack setup-backends test-packages clean
+.PHONY: help docs docs-reference docs-pictures demo evaluate evaluation-packages test test-all test-openstack test-openstack-core check setup setup-openstack packages packages-backends packages-openstack setup-backends test-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,16 @@ check: $(VENV)/ready-dev ## ruff, and mypy --strict on the built package
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	tests/check_types.sh $(BIN)
+
+docs: $(VENV)/ready-docs ## the documentation as a site, in the folder site
+	$(BIN)/python -m mkdocs build --strict
+
+docs-reference: $(VENV)/ready ## write the pages that come from the program: commands, Python API, tables of the store
+	$(BIN)/python docs/make_commands.py
+	$(BIN)/python docs/make_reference.py
+
+docs-pictures: packages test-packages $(VENV)/ready-dev ## the pictures of the documents, from real runs on the lab; about an hour
+	$(BIN)/python docs/make_pictures.py $(PICTURE_OPTIONS)
 
 setup: packages $(VENV)/ready ## install what `cephfit` and the lab need
 
@@ -80,9 +90,13 @@ $(VENV)/ready-openstack: $(VENV)/ready | packages-openstack
 	$(BIN)/python -m pip install -qq --editable '.[openstack]'
 	@touch $@
 
+$(VENV)/ready-docs: $(VENV)/ready
+	$(BIN)/python -m pip install -qq --editable '.[docs]'
+	@touch $@
+
 $(VENV)/ready-dev: $(VENV)/ready
 	$(BIN)/python -m pip install -qq --editable '.[dev]'
 	@touch $@
 
 clean: ## remove the virtual environment and build files
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

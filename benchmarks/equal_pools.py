@@ -1,4 +1,4 @@
-"""How often one of several equal pools is called slower than the fastest: a table of docs/method.md, as Markdown.
+"""How often one of several equal pools is called slower than the fastest: a table of docs/evidence.md.
 
 Known truth: seven configurations that are alike, `time`, the many-cell workload. The one that came out fastest is
 chosen by the same samples that they are compared with, so that the level of comparisons with a given

@@ -203,7 +203,7 @@ class MixPredictor:
         The rate of a cell is the mean IOPS over its repeats. Where not all configurations have the same rounds, it
         is the default's mean times the ratio to it within rounds. A configuration that lacks a cell, or was
         measured with another number of clients, is omitted; a note names it with the reason. Where several loads
-        were measured, it is predicted from the cells that it has. docs/method.md describes the intervals.
+        were measured, it is predicted from the cells that it has. docs/mathematics.md describes the intervals.
 
         Raises:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.

@@ -1,16 +1,13 @@
 """The documents: links, paths in backticks, commands and their options exist."""
 
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
-
-from cephfit.cli.main import cephfit
+from document_commands import commands_of, fault_of, inline_commands_of
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
@@ -25,10 +22,6 @@ PATH = re.compile(r"`([\w.-]+/[\w./-]*)`")
 PATH_ENDS = (".py", ".md", ".yaml", ".cfg", "/")
 NO_PATHS = {"cephfit/lock/"}
 """A prefix of keys in the monitors' store."""
-
-
-CODE = re.compile(r"^```\w*\n(.*?)^```|^ {4}(.*?\n)", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"^(?:sudo )?cephfit (.*?)(?:;|&&|\||\s#|$)", re.MULTILINE)
 
 
 def names_of(documents: list[Path]) -> list[str]:
@@ -64,23 +57,11 @@ def missing_paths(document: Path) -> Iterator[str]:
 
 
 def wrong_commands(document: Path) -> Iterator[str]:
-    """Commands in code blocks that name a command or an option that does not exist."""
-    code = "".join("".join(parts) for parts in CODE.findall(document.read_text())).replace("\\\n", " ")
-    for line in COMMAND.findall(code):
-        words = shlex.split(line)
-        command: click.Command = cephfit
-        context = click.Context(command, info_name="cephfit", help_option_names=["-h", "--help"])
-        while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-            found = command.get_command(context, words.pop(0))
-            if found is None:
-                yield line
-                break
-            command = found
-        else:
-            known = {name for parameter in command.get_params(context) for name in parameter.opts}
-            asked = {word.split("=")[0] for word in words if re.match(r"-[a-z-]", word)}
-            if not asked <= known:
-                yield f"{line}: {sorted(asked - known)}"
+    """Commands in code blocks that the command line refuses, and those in prose that do not exist."""
+    for is_whole, commands in ((True, commands_of(document)), (False, inline_commands_of(document))):
+        for words in commands:
+            if fault := fault_of(words, is_whole=is_whole):
+                yield f"{' '.join(words)}: {fault}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=names_of(DOCUMENTS))
@@ -124,7 +105,21 @@ def test_what_is_broken_is_found(tmp_path: Path) -> None:
 def test_wrong_commands_are_found(tmp_path: Path) -> None:
     document = tmp_path / "page.md"
     document.write_text(
-        "cephfit is a word here\n```\ncephfit sweep ran quick\nsudo cephfit map p.json --nope 1 && true\n```\n\n"
+        "cephfit is a word here, `cephfit map --next` an option, `cephfit map --nest` and `cephfit mop` are not\n"
+        "```\ncephfit sweep ran quick\nsudo cephfit map p.json --baselines s --nope 1 && true\n$ cephfit map\n"
+        'C=(--store s --load 1)\ntrue; .venv/bin/cephfit sweep status "${C[@]}" > out  # wrong\n'
+        "cephfit map p.json --baselines s --confidence high\ncephfit map p.json \\\n    --baselines\n"
+        "cephfit sweep list one\n```\n\n"
         "    cephfit sweep run quick --target sim   # it is right\n"
     )
-    assert list(wrong_commands(document)) == ["sweep ran quick", "map p.json --nope 1 : ['--nope']"]
+    assert [line.partition(": ")[0] for line in wrong_commands(document)] == [
+        "sweep ran quick",
+        "map p.json --baselines s --nope 1",
+        "map",
+        "sweep status --store s --load 1",
+        "map p.json --baselines s --confidence high",
+        "map p.json --baselines",
+        "sweep list one",
+        "map --nest",
+        "mop",
+    ]

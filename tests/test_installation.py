@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_SOURCE = (".*", "build", "dist", "*.egg-info", "__pycache__")
-NO_ROOMS = ("benchmarks", "build", "dist", "docs", "tests")
+NO_ROOMS = ("benchmarks", "build", "dist", "docs", "site", "tests")
 DATA = (".csv", ".css", ".gz", ".j2", ".json", ".yaml")
 GOLDEN = ROOT / "tests/traces/golden"
 BINDINGS = "apt install python3-rados python3-rbd"

@@ -1,7 +1,7 @@
 """Intervals of single cells, with variances moderated over configurations as in predictions.
 
 A scatter that is only pooled over configurations finds false differences in noisy configurations and hides the
-effects of stable ones; docs/method.md has figures.
+effects of stable ones; docs/evidence.md has figures.
 """
 
 import math

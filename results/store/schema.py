@@ -41,80 +41,106 @@ SAME_TABLES_SINCE = 2
 
 TABLES = MetaData()
 
+DESCRIPTION = "description"
+"""Key of a table's ``info`` with one sentence for docs/store.md. A column has its text in ``doc``."""
+
 schema_version = Table(
     "cephfit_schema_version",
     TABLES,
-    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1: there is one version
-    Column("version", Integer, nullable=False),
+    Column("id", Integer, primary_key=True, autoincrement=False, doc="always 1"),
+    Column("version", Integer, nullable=False, doc="of the tables"),
+    info={DESCRIPTION: "The version of the tables, in one row."},
 )
 
 runs = Table(
     "cephfit_runs",
     TABLES,
-    Column("id", Integer, primary_key=True),  # order of insertion, which the clock does not guarantee
-    Column("run_id", String(200), nullable=False, unique=True),
-    Column("sweep_name", Text, nullable=False),
-    Column("sweep_text", Text, nullable=False),
-    Column("sweep_digest", String(64), nullable=False, index=True),
-    Column("target", Text, nullable=False),
-    Column("seed", BigInteger, nullable=False),
-    Column("created_ns", BigInteger, nullable=False),
-    Column("facts", JSON, nullable=False),
-    Column("finished", Boolean, nullable=False),
+    Column("id", Integer, primary_key=True, doc="order of insertion, which the clock does not guarantee"),
+    Column(
+        "run_id",
+        String(200),
+        nullable=False,
+        unique=True,
+        doc="name of the run, such as `quick-20261121T101500-3f9a`",
+    ),
+    Column("sweep_name", Text, nullable=False, doc="name in the sweep file"),
+    Column("sweep_text", Text, nullable=False, doc="the sweep file, unchanged"),
+    Column("sweep_digest", String(64), nullable=False, index=True, doc="SHA-256 of the file's meaning, hex"),
+    Column("target", Text, nullable=False, doc="such as `lab:default`"),
+    Column("seed", BigInteger, nullable=False, doc="of the order of measuring"),
+    Column("created_ns", BigInteger, nullable=False, doc="wall clock, ns since the epoch"),
+    Column("facts", JSON, nullable=False, doc="versions, machine, layout of the cluster, clocks"),
+    Column("finished", Boolean, nullable=False, doc="whether every planned sample is in a terminal state"),
+    info={DESCRIPTION: "One measurement of a sweep on one target."},
 )
 
 
 def _run_id() -> Column[str]:
-    return Column("run_id", String(200), ForeignKey("cephfit_runs.run_id"), nullable=False, index=True)
+    return Column(
+        "run_id", String(200), ForeignKey("cephfit_runs.run_id"), nullable=False, index=True, doc="of the run"
+    )
 
 
 applied = Table(
     "cephfit_applied",
     TABLES,
-    Column("id", Integer, primary_key=True),
+    Column("id", Integer, primary_key=True, doc="row"),
     _run_id(),
-    Column("configuration", String(200), nullable=False),
-    Column("repeat", Integer, nullable=False),
-    Column("at_ns", BigInteger, nullable=False),
-    Column("ok", Boolean, nullable=False),
-    Column("mismatches", JSON, nullable=False),
-    Column("read_back", JSON, nullable=False),
-    Column("restarted", JSON, nullable=False),
-    Column("seconds", Float, nullable=False),
+    Column("configuration", String(200), nullable=False, doc="name"),
+    Column("repeat", Integer, nullable=False, doc="round, from 0"),
+    Column("at_ns", BigInteger, nullable=False, doc="wall clock, ns since the epoch"),
+    Column("ok", Boolean, nullable=False, doc="whether every setting took effect"),
+    Column("mismatches", JSON, nullable=False, doc="list of texts: settings that did not"),
+    Column("read_back", JSON, nullable=False, doc="values by daemon and option"),
+    Column("restarted", JSON, nullable=False, doc="list of the daemons that were restarted"),
+    Column("seconds", Float, nullable=False, doc="how long it took"),
+    info={DESCRIPTION: "Each time that a configuration was applied, and what was read back."},
 )
 
 fio_runs = Table(
     "cephfit_fio_runs",
     TABLES,
-    Column("id", Integer, primary_key=True),
+    Column("id", Integer, primary_key=True, doc="row"),
     _run_id(),
-    Column("json_zlib", LargeBinary, nullable=False),  # one fio process serves all clients: kept once
+    Column("json_zlib", LargeBinary, nullable=False, doc="the JSON text, compressed with zlib"),
+    info={DESCRIPTION: "Complete outputs of fio or of another engine. One output serves all clients of a run."},
 )
 
 samples = Table(
     "cephfit_samples",
     TABLES,
-    Column("id", Integer, primary_key=True),
+    Column("id", Integer, primary_key=True, doc="row, in the order of measuring"),
     _run_id(),
-    Column("fio_run", Integer, ForeignKey("cephfit_fio_runs.id")),
-    Column("configuration", String(200), nullable=False),
-    Column("size", String(16), nullable=False),
-    Column("pattern", String(16), nullable=False),
-    Column("client", String(200), nullable=False),
-    Column("repeat", Integer, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("load", String(200), nullable=False, server_default=""),  # since version 2
-    Column("state", String(16), nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("iops", Float),  # the metrics are null together: without a result there are none
-    Column("nbytes_per_s", Float),
-    Column("n_ios", BigInteger),
-    Column("runtime_ns", BigInteger),
-    Column("latency_mean_ns", Float),
-    Column("latency_percentiles_ns", JSON(none_as_null=True)),
-    Column("started_ns", BigInteger, nullable=False),
-    Column("finished_ns", BigInteger, nullable=False),
-    Column("evidence", JSON, nullable=False),
+    Column(
+        "fio_run",
+        Integer,
+        ForeignKey("cephfit_fio_runs.id"),
+        doc="the output in `cephfit_fio_runs`; null without one",
+    ),
+    Column("configuration", String(200), nullable=False, doc="name"),
+    Column("size", String(16), nullable=False, doc="size bin or block size, such as `4K`"),
+    Column("pattern", String(16), nullable=False, doc="`read`, `write`, `randread` or `randwrite`"),
+    Column("client", String(200), nullable=False, doc="name, such as `c0`"),
+    Column("repeat", Integer, nullable=False, doc="round, from 0"),
+    Column("attempt", Integer, nullable=False, doc="which try of this repeat, from 0"),
+    Column(
+        "load",
+        String(200),
+        nullable=False,
+        server_default="",
+        doc="name of the load; empty for the measurement's own",
+    ),  # since version 2
+    Column("state", String(16), nullable=False, doc="`ok`, `failed`, `invalid` or `skipped`"),
+    Column("reason", Text, nullable=False, doc="why it is not `ok`; empty if it is"),
+    Column("iops", Float, doc="I/Os per second; the metrics are null together"),
+    Column("nbytes_per_s", Float, doc="bytes per second"),
+    Column("n_ios", BigInteger, doc="completed I/Os"),
+    Column("runtime_ns", BigInteger, doc="measured time, ns"),
+    Column("latency_mean_ns", Float, doc="mean completion latency, ns"),
+    Column("latency_percentiles_ns", JSON(none_as_null=True), doc="percentile to latency in ns"),
+    Column("started_ns", BigInteger, nullable=False, doc="wall clock, ns since the epoch"),
+    Column("finished_ns", BigInteger, nullable=False, doc="wall clock, ns since the epoch"),
+    Column("evidence", JSON, nullable=False, doc="load, health, counters, checks"),
     UniqueConstraint(
         "run_id",
         "configuration",
@@ -127,37 +153,40 @@ samples = Table(
         name="cephfit_each_sample_once",
     ),
     Index("ix_cephfit_samples_progress", "run_id", "configuration", "state", "attempt"),  # since version 3
+    info={DESCRIPTION: "One run of one cell under one load on one client, written once, in a terminal state."},
 )
 
 workload_samples = Table(
     "cephfit_workload_samples",
     TABLES,
-    Column("id", Integer, primary_key=True),
+    Column("id", Integer, primary_key=True, doc="row"),
     _run_id(),
-    Column("workload", String(200), nullable=False),
-    Column("configuration", String(200), nullable=False),
-    Column("repeat", Integer, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("metric", String(200), nullable=False),
-    Column("value", Float),
-    Column("reason", Text, nullable=False),
-    Column("started_ns", BigInteger, nullable=False),
-    Column("finished_ns", BigInteger, nullable=False),
-    Column("evidence", JSON, nullable=False),
+    Column("workload", String(200), nullable=False, doc="name"),
+    Column("configuration", String(200), nullable=False, doc="name"),
+    Column("repeat", Integer, nullable=False, doc="round, from 0"),
+    Column("attempt", Integer, nullable=False, doc="which try of this repeat, from 0"),
+    Column("state", String(16), nullable=False, doc="as of samples"),
+    Column("metric", String(200), nullable=False, doc="what the value is, such as `tps`"),
+    Column("value", Float, doc="more is better; null without a result"),
+    Column("reason", Text, nullable=False, doc="why it is not `ok`; empty if it is"),
+    Column("started_ns", BigInteger, nullable=False, doc="wall clock, ns since the epoch"),
+    Column("finished_ns", BigInteger, nullable=False, doc="wall clock, ns since the epoch"),
+    Column("evidence", JSON, nullable=False, doc="output of the program, clients, checks"),
     UniqueConstraint(
         "run_id", "workload", "configuration", "repeat", "attempt", name="cephfit_each_workload_sample_once"
     ),
+    info={DESCRIPTION: "One run of a real workload on one configuration, by `verify`, `evaluate` or `probe`."},
 )
 
 documents = Table(
     "cephfit_documents",
     TABLES,
-    Column("id", Integer, primary_key=True),
+    Column("id", Integer, primary_key=True, doc="row"),
     _run_id(),
-    Column("kind", String(64), nullable=False),
-    Column("at_ns", BigInteger, nullable=False),
-    Column("document", JSON, nullable=False),
+    Column("kind", String(64), nullable=False, doc="of the document, such as `predictions`"),
+    Column("at_ns", BigInteger, nullable=False, doc="wall clock, ns since the epoch"),
+    Column("document", JSON, nullable=False, doc="the content"),
+    info={DESCRIPTION: "What commands concluded about a run, such as predictions, at the time."},
 )
 
 Row = Mapping[str, Any]

@@ -1,6 +1,6 @@
 """A race of configurations: which of them can still be the best or the worst.
 
-docs/method.md ("As few repeats as the decision needs") has the mathematics and the measured error rates.
+docs/mathematics.md ("Races") has the mathematics, docs/evidence.md the measured error rates.
 """
 
 import math

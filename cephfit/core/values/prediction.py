@@ -20,7 +20,14 @@ PREDICTIONS_SCHEMA_VERSION = 1
 
 
 class Verdict(StrEnum):
-    """The conclusion that the interval allows about the difference from the default."""
+    """The conclusion that the interval allows about the difference from the default.
+
+    Attributes:
+        BETTER: the whole interval is above 100.
+        WORSE: the whole interval is below 100.
+        INDISTINGUISHABLE: the interval contains 100, or there is none.
+        DEFAULT: of the default itself.
+    """
 
     BETTER = "better"
     WORSE = "worse"
@@ -106,15 +113,15 @@ class PredictionSet(Tabular):
             samples allow: 100 * (1 - exp(-w)), with w the half width of the log interval (Student's quantile times
             the standard error) of a configuration with the default's rates; the minimum over the compared
             configurations, or the smallest difference that was significant, if less. Infinite without spread. For
-            the probability to find an effect of a given size see docs/method.md, "Power".
+            the probability to find an effect of a given size see docs/evidence.md, "Power".
         notes: caveats for the reader, such as cells without spread.
         as_good: configurations other than the default whose difference from ``best`` is not significant; empty if
             ``best`` is the default. Models that add time (``Model.adds_time``) compare them with ``best``
             directly, jointly at ``confidence``. In Formula 2.1 (``meyer`` and its readings) the ratio of two
             configurations depends on the default, so that only the intervals relative to the default can be used:
             all configurations whose interval overlaps that of ``best`` are named. This is conservative: both
-            intervals contain the noise of the default, so that some named ones may differ (docs/method.md, "The
-            best against the next").
+            intervals contain the noise of the default, so that some named ones may differ
+            (docs/mathematics.md, "The best compared with the next").
     """
 
     model: str
@@ -129,6 +136,11 @@ class PredictionSet(Tabular):
     as_good: tuple[str, ...] = ()
 
     def of(self, configuration: str) -> Prediction:
+        """Return the prediction of a configuration.
+
+        Raises:
+            StopIteration: there is none.
+        """
         return next(p for p in self.predictions if p.configuration == configuration)
 
     def _table(self) -> Table:

@@ -91,6 +91,7 @@ class Profile(Tabular):
 
     @property
     def n_accesses(self) -> int:
+        """Number of all accesses."""
         return sum(sum(counts.values()) for counts in self.accesses.values())
 
     def random_share(self, op: Op) -> float | None:
@@ -202,12 +203,15 @@ class Profile(Tabular):
         )
 
     def dumps(self) -> str:
+        """Return the text of the profile file."""
         return json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
 
     @classmethod
     def loads(cls, text: str, *, where: str = "profile") -> "Profile":
-        """Raises:
-        InputError: not JSON, or not a profile.
+        """Read the text of a profile file.
+
+        Raises:
+            InputError: not JSON, or not a profile.
         """
         remedy = "create a profile with `cephfit trace profile TRACE -o profile.json`"
         try:
