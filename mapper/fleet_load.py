@@ -1,18 +1,20 @@
 """The largest multiple of a fleet of virtual machines that a pool serves within a latency limit. Pure.
 
-Machines ask for a known rate of accesses, and wait for those outstanding before the next ones. Samples say how long
-an access takes with n I/Os in flight at full speed. The number of busy machines, k, is a Markov chain: each idle
-machine becomes busy at the same rate, and the pool serves as many accesses per second as were measured with the I/Os
-of k machines in flight (the machine-repair model with a flow-equivalent server: K. M. Chandy, U. Herzog and L. Woo,
-"Parametric analysis of queuing networks", IBM J. Res. Dev. 19 (1), 1975). An access finds the other machines as they
-are at a random moment without its own one (the arrival theorem), and has the latency that was measured with the I/Os
-that are then in flight, its machine's own ones included. This is exact for M/M/1, M/M/c and machine-repair queues.
+Machines ask for a known rate of accesses, and wait for those outstanding before the next ones. Samples show how
+long an access takes with n I/Os in flight at full speed. The number of busy machines, k, is a Markov chain: each
+idle machine becomes busy at the same rate, and the pool serves as many accesses per second as were measured with
+the I/Os of k machines in flight. This is the machine-repair model with a flow-equivalent server (K. M. Chandy,
+U. Herzog and L. Woo, "Parametric analysis of queuing networks", IBM J. Res. Dev. 19 (1), 1975). An access finds the
+other machines as they are at a random moment without its own one (the arrival theorem). Its latency is the one
+measured with the I/Os that are then in flight, those of its own machine included. This is exact for M/M/1, M/M/c
+and machine-repair queues.
 
 Machines that do not wait (``is_open``) begin at random times, whatever is outstanding: a Poisson process. The open
 fleet has the longer queues, and needs no depths.
 
-Accesses of several kinds wait for each other: in addition to its latency among the I/Os of its own machine, an access
-waits as much longer as the others lengthen the time of the mix. The measured distribution with that mean counts.
+Accesses of several kinds wait for each other: in addition to its latency among the I/Os of its own machine, an
+access waits as much longer as the others lengthen the time of the mix. The measured distribution with that mean
+counts.
 """
 
 import math
@@ -195,7 +197,7 @@ class FleetLoad:
         return found
 
     def _by_others(self, part: FleetPart, seconds: Floats, times: Floats) -> list[Floats]:
-        """Return the excess of each demand's accesses by others' I/Os in flight, shape (D, 1 + F), of each limit."""
+        """Return the excess of each demand by others' I/Os in flight, shape (D, 1 + F), for each limit."""
         depths = part.curve.depths
         wait = np.interp(depths[:, None] + self._others, self._loads, self._mix)
         wait -= wait[:, :1]

@@ -1,4 +1,4 @@
-"""The headroom of a fleet on a pool by one set of measured figures, and its interval from the scatter of repeats."""
+"""The headroom of a fleet on a pool, and its interval from the scatter of repeats."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -159,9 +159,9 @@ class Snapshot:
             yield from (f"{c.name}: {note}" for note in mix.notes)
             if curve.extrapolated:
                 kinds = ", ".join(map(str, curve.extrapolated))
-                yield f"{c.name}: extrapolated to loads above their own, as plain accesses grow or for a small part: {kinds}"
+                yield f"{c.name}: extrapolated beyond their largest load, like plain accesses or a small part: {kinds}"
             if not curve.knows_depths:
-                yield f"{c.name}: its outstanding I/Os are unknown, so its accesses count as independent of each other"
+                yield f"{c.name}: its outstanding I/Os are unknown: its accesses count as random arrivals"
             if not curve.is_reached(self.asked.limit):
                 yield (
                     f"{c.name}: not even {curve.in_flight[0]:g} in flight, the smallest measured load, is within "
@@ -170,8 +170,8 @@ class Snapshot:
             elif not self.of_class(c).headroom:
                 deepest = float(curve.depths.max())
                 yield (
-                    f"{c.name}: the bursts of one virtual machine alone, with up to {deepest:.0f} I/Os outstanding, "
-                    "exceed the limit: none fits"
+                    f"{c.name}: the bursts of one virtual machine alone, with up to {deepest:.0f} I/Os "
+                    "outstanding, exceed the limit"
                 )
         if self.is_bound:
             measured = min(float(curve.in_flight[-1]) for curve in self.curves.values())
@@ -205,9 +205,9 @@ def _mean(figures: Iterable[LevelFigures]) -> LevelFigures:
 class HeadroomScatter:
     """Intervals from the scatter of repeats.
 
-    Every figure of a kind at a load scatters by itself, all of a pool alike: the headroom is computed with one figure
-    slower, and faster, by its standard error, and the squared changes to either side add up. Whole repeats also
-    differ in speed together; the change by the standard error of the common speed is added.
+    Every figure of a kind at a load scatters by itself, all of a pool alike: the headroom is computed with one
+    figure slower, and faster, by its standard error, and the squared changes to either side add up. Whole repeats
+    also differ in speed together; the change by the standard error of the common speed is added.
     """
 
     def __init__(self, means: Mapping[str, Snapshot], levels: MeasuredLevels, confidence: float) -> None:

@@ -1,7 +1,7 @@
 """Rate and latency of each kind of access over the I/Os in flight, from the samples of a run. Pure."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np

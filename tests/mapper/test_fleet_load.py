@@ -10,9 +10,9 @@ from queue_samples import PERCENTILES, sustainable
 from scipy.optimize import brentq
 from scipy.special import gammaincinv
 
+from cephfit.core.values.cells import LoadedCell, Pattern
 from cephfit.core.values.load_level import LevelFigures
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.cells import LoadedCell, Pattern
 from cephfit.mapper.fleet_load import FleetLoad, FleetPart
 from cephfit.mapper.load_curve import Limit, LoadCurve, WorkloadMix
 
@@ -193,8 +193,8 @@ def test_kinds_on_one_server_wait_for_each_other(reads: float) -> None:
     levels = {READ: served_in_turn(1000.0), WRITE: served_in_turn(250.0)}
     parts = [part(workload(reads=1), levels, 1, reads), part(workload(writes=1), levels, 1, 1 - reads)]
     alone = FleetLoad(parts, Limit(p99_seconds=of_reads), is_open=True).most * mean
-    # The writes reach the limit a little earlier than the reads. A queue of unlike services is longer than one with
-    # the mean service, which the measured times of single kinds do not show: the utilization is too high by a tenth.
+    # The writes reach the limit a little earlier than the reads. A queue of unlike services is longer than one
+    # with the mean service, which the measured times of single kinds do not show.
     assert 0.8 < alone < 0.95
 
 

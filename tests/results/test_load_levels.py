@@ -3,13 +3,12 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from queue_samples import queue_samples
 
 from cephfit.core.values.cells import LoadedCell, Pattern
 from cephfit.core.values.sample import State
-from cephfit.results.statistics.load_levels import interval_factors, levels_of
+from cephfit.results.statistics.load_levels import levels_of
 
 KIND = LoadedCell.measured(4096, Pattern.RANDREAD)
 
@@ -53,23 +52,3 @@ def test_only_percentiles_that_all_samples_have_are_used() -> None:
     none = list(queue_samples({"C": {"4K-randread": 1000.0}}, percentiles=()))
     assert levels_of(one + other).percentiles == (50.0, 99.0)
     assert levels_of(one + none).percentiles == ()
-
-
-def test_intervals_contain_the_truth_as_often_as_they_say_also_when_rounds_drift() -> None:
-    dice = np.random.default_rng(4)
-    n, inside, runs = 0, 0, 400
-    for _ in range(runs):
-        drift = dice.normal(0, 0.03, 4)
-        values = {
-            name: {r: math.exp(drift[r] + dice.normal(0, 0.05)) for r in range(4)} for name in ("A", "B", "C", "D")
-        }
-        factors = interval_factors(values, 0.95)
-        for name, found in values.items():
-            n += 1
-            inside += abs(math.log(sum(found.values()) / 4)) <= math.log(factors[name])
-    assert 0.93 <= inside / n <= 1
-
-
-def test_one_repeat_has_no_interval() -> None:
-    assert interval_factors({"A": {0: 5.0}, "B": {0: 4.0}}, 0.95) == {}
-    assert interval_factors({"A": {}}, 0.95) == {}

@@ -1,8 +1,8 @@
 """Samples of a storage that is one queue with known service rates, so that the crossing of a limit is known.
 
-One server takes accesses in turn, each for an exponential time with a mean of 1 / m, for a service rate of m. With N
-I/Os always in flight its rate is m, and an access waits for the N - 1 before it: its latency is the sum of N exponential
-times (an Erlang distribution).
+One server takes accesses in turn, each for an exponential time with a mean of 1 / m, for a service rate of m. With
+N I/Os always in flight its rate is m, and an access waits for the N - 1 before it: its latency is the sum of N
+exponential times (an Erlang distribution).
 """
 
 import math

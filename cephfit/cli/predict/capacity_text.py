@@ -21,6 +21,9 @@ def summary_of(judged: Sequence[PoolCapacity], asked: PlanInput, today: date) ->
     limit = limit_text(asked)
     if pool.is_unknown:
         iops = pool.headroom[IOPS]
+        if not iops.value:
+            why = "the bursts of one VM alone are larger than any measured load, and expected to exceed the limit"
+            return f"unknown: {fleet} on {pool.pool} at {limit}: {why}"
         least = f"at least {plain_figure(iops.value)} times{_interval(iops)} by {IOPS}"
         return f"unknown: {fleet} on {pool.pool} at {limit}: headroom {least}, so it may fit: measure larger loads"
     is_open = pool.least.low == 0 and math.isinf(pool.least.high)
