@@ -60,7 +60,7 @@ def main() -> None:
     target = LabTarget(Lab.open(chosen.lab))
     chosen.folder.mkdir(parents=True, exist_ok=True)
     print(
-        "program          pool  pace/s  accesses/s  predicted (interval)  measured  by clients: p99 in ms, pace kept"
+        "program          pool  pace/s  accesses/s  predicted (interval)  measured  clients: p99 in ms, pace"
     )
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -4,10 +4,10 @@ Machines ask for a known rate of accesses, and wait for those outstanding before
 long an access takes with n I/Os in flight at full speed. The number of busy machines, k, is a Markov chain: each
 idle machine becomes busy at the same rate, and the pool serves as many accesses per second as were measured with
 the I/Os of k machines in flight. This is the machine-repair model with a flow-equivalent server (K. M. Chandy,
-U. Herzog and L. Woo, "Parametric analysis of queuing networks", IBM J. Res. Dev. 19 (1), 1975). An access finds the
-other machines as they are at a random moment without its own one (the arrival theorem). Its latency is the one
-measured with the I/Os that are then in flight, those of its own machine included. This is exact for M/M/1, M/M/c
-and machine-repair queues.
+U. Herzog and L. Woo, "Parametric analysis of queuing networks", IBM J. Res. Dev. 19 (1), 1975). An access finds
+the other machines as they are at a random moment without its own one (the arrival theorem). Its latency is the
+one measured with the I/Os that are then in flight, those of its own machine included. This is exact for M/M/1,
+M/M/c and machine-repair queues.
 
 Machines that do not wait (``is_open``) begin at random times, whatever is outstanding: a Poisson process. The open
 fleet has the longer queues, and needs no depths.

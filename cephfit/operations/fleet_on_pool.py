@@ -159,7 +159,7 @@ class Snapshot:
             yield from (f"{c.name}: {note}" for note in mix.notes)
             if curve.extrapolated:
                 kinds = ", ".join(map(str, curve.extrapolated))
-                yield f"{c.name}: extrapolated beyond their largest load, like plain accesses or a small part: {kinds}"
+                yield f"{c.name}: extrapolated beyond the largest load of {kinds}"
             if not curve.knows_depths:
                 yield f"{c.name}: its outstanding I/Os are unknown: its accesses count as random arrivals"
             if not curve.is_reached(self.asked.limit):

@@ -429,7 +429,7 @@ def test_shares_of_a_lower_bound_are_upper_bounds(make_store: MakeStore, reader:
     done = call(reader, "--baselines", store, "--p99-ms", 1000, "--csv", table, "--report", page)
     assert "<= 3 %" in done.stdout, "30 of 1000 accesses a second"
     assert [row["share_is_bound"] for row in csv.DictReader(table.open())] == ["true", "true"]
-    assert "at most 3 %" in page.read_text()
+    assert "at most 3.0 %" in page.read_text()
     assert "at least 32</td>" in page.read_text(), "virtual machines are whole"
 
 
