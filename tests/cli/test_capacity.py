@@ -3,8 +3,9 @@
 import csv
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from cephfit.cli.predict.capacity_command import parse_growth
 from cephfit.cli.predict.capacity_text import month_after, plain_figure, summary_of
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Pattern
+from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.run import Run
 from cephfit.core.values.supply import Estimate
 from cephfit.mapper.load_curve import Limit
@@ -362,10 +364,12 @@ def test_samples_without_percentiles_need_a_limit_of_the_mean(make_store: MakeSt
     assert of(found, "A", "reader")["sustainable_per_s"]["value"] == pytest.approx(800, rel=1e-4)
 
 
-def test_the_capacity_sweep_on_the_simulated_cluster_finds_its_true_rate(tmp_path: Path, writer: Path) -> None:
+def test_the_capacity_sweep_on_the_simulated_cluster_finds_its_true_rates(tmp_path: Path) -> None:
+    """Two pools, three mixes and two limits: the true rates of the simulation give the true answer."""
     store = tmp_path / "sim.sqlite"
     text = Path("sweeps/capacity.yaml").read_text().replace("[4K, 32K, 128K, 1M, 32M]", "[4K]")
     text = text.replace("[4K, 32K, 128K, 1M]", "[4K]").replace("[4K, 32K, 128K]", "[4K]")
+    text = text.replace("patterns: [read, write, randread, randwrite]", "patterns: [randread, randwrite]")
     text = "\n".join(line for line in text.splitlines() if "unaligned" not in line)
     sweep_file = tmp_path / "small.yaml"
     sweep_file.write_text(text)
@@ -373,21 +377,33 @@ def test_the_capacity_sweep_on_the_simulated_cluster_finds_its_true_rate(tmp_pat
         cephfit, ["sweep", "run", str(sweep_file), "--target", "sim:seed=5,noise=0.02", "--store", str(store)]
     )
     assert done.exit_code == 0, done.output
-    found = plan(writer, "--baselines", store, "--mean-ms", 60)
-    rate = of(found, "A", "writer")["sustainable_per_s"]
-    default = parse_sweep(text, file="small.yaml").configurations[0]
+    for configuration in parse_sweep(text, file="small.yaml").configurations:
+        for reads in (0, 600, 1200):
+            accesses = {"read": {"4K": reads}, "write": {"4K": 1200 - reads}}
+            mixed = write_profile(tmp_path, f"reads-{reads}", accesses, seconds=60)
+            times = [_true_seconds(configuration, reads / 1200, n) for n in range(1, 400)]
+            for factor in (1.8, 4.0):
+                limit = factor * times[0]
+                found = plan(mixed, "--baselines", store, "--mean-ms", 1000 * limit)
+                rate = of(found, configuration.name, mixed.stem)["sustainable_per_s"]
+                true = brentq(partial(_excess_seconds, times, limit), 0.1 / times[0], 0.99 * 399 / times[-1])
+                assert rate["value"] == pytest.approx(true, rel=0.05)
+                assert rate["low"] <= true <= rate["high"]
 
-    access = Access(4096, Pattern.RANDWRITE, 1, 0, "")
-    speeds = [n * iops(default, access, n_clients=n, window_seconds=(0.3, 1.5)) for n in range(1, 400)]
 
-    def mean_latency(arrivals: float) -> float:
-        """Of random arrivals at a server with these speeds: the mean number there over the arrivals per second."""
-        weights = np.exp(np.concatenate([[0.0], np.cumsum(np.log(arrivals / np.array(speeds)))]))
-        return float(weights @ np.arange(len(weights)) / weights.sum()) / arrivals
+def _true_seconds(configuration: Configuration, reads: float, n: int) -> float:
+    """The time of an access of the mix with n in flight."""
+    shares = {Pattern.RANDREAD: reads, Pattern.RANDWRITE: 1 - reads}
+    return math.fsum(
+        share / iops(configuration, Access(4096, pattern, 1, 0, ""), n_clients=n, window_seconds=(0.3, 1.5))
+        for pattern, share in shares.items()
+    )
 
-    true = brentq(lambda arrivals: mean_latency(arrivals) - 0.06, 1.0, 0.99 * max(speeds))
-    assert rate["low"] <= true <= rate["high"]
-    assert rate["value"] == pytest.approx(true, rel=0.05)
+
+def _excess_seconds(times: Sequence[float], limit: float, arrivals: float) -> float:
+    """The mean latency of random arrivals (the mean number there over the arrivals per second) above a limit."""
+    weights = np.exp(np.concatenate([[0.0], np.cumsum(np.log(arrivals * np.array(times) / np.arange(1, 400)))]))
+    return float(weights @ np.arange(400) / weights.sum()) / arrivals - limit
 
 
 def test_a_lower_bound_below_the_demand_leaves_the_answer_open(
