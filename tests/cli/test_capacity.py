@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
@@ -135,16 +136,16 @@ def test_two_classes_of_one_workload_are_one_class(make_store: MakeStore, reader
 def test_intervals_contain_the_truth_and_narrow_with_steadier_figures(make_store: MakeStore, reader: Path) -> None:
     true, widths = sustainable(1000, 0.02), []
     for noise in (0.05, 0.005):
-        inside = 0
+        inside, found = 0, []
         for seed in range(12):
             store = make_store(
                 noise=noise, drift=noise, seed=seed, repeats=3, rates={"A": {"4K-randread": 1000.0}}
             )
-            found = plan(reader, "--baselines", store)
-            rate = of(found, "A", "reader")["sustainable_per_s"]
+            rate = of(plan(reader, "--baselines", store), "A", "reader")["sustainable_per_s"]
             inside += rate["low"] <= true <= rate["high"]
+            found.append(rate["high"] / rate["low"])
         assert inside >= 10
-        widths.append(rate["high"] / rate["low"])
+        widths.append(statistics.median(found))
     assert widths[1] < 1.1 < widths[0]
 
 
@@ -388,7 +389,7 @@ def test_the_capacity_sweep_on_the_simulated_cluster_finds_its_true_rates(tmp_pa
                 rate = of(found, configuration.name, mixed.stem)["sustainable_per_s"]
                 true = brentq(partial(_excess_seconds, times, limit), 0.1 / times[0], 0.99 * 399 / times[-1])
                 assert rate["value"] == pytest.approx(true, rel=0.05)
-                assert rate["low"] <= true <= rate["high"]
+                assert rate["low"] <= true <= (rate["high"] or math.inf)
 
 
 def _true_seconds(configuration: Configuration, reads: float, n: int) -> float:
