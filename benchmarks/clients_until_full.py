@@ -15,13 +15,15 @@ profiles and the answers.
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
+from cephfit.cli.main import cephfit
 from cephfit.cli.options.workload_choice import trial_of
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration
@@ -59,9 +61,7 @@ def main() -> None:
     sweep = parse_sweep((PROGRAMS.parents[2] / "sweeps/capacity.yaml").read_text(), file="capacity.yaml")
     target = LabTarget(Lab.open(chosen.lab))
     chosen.folder.mkdir(parents=True, exist_ok=True)
-    print(
-        "program          pool  pace/s  accesses/s  predicted (interval)  measured  clients: p99 in ms, pace"
-    )
+    print("program          pool  pace/s  accesses/s  predicted (interval)  measured  clients: p99 in ms, pace")
     try:
         with tempfile.TemporaryDirectory() as folder:
             os.environ["CEPHFIT_IMAGES"] = folder
@@ -139,10 +139,9 @@ class _Case:
 
 def _cephfit(*arguments: str) -> dict[str, Any]:
     """Return the JSON document that a command prints; 1 is the exit code of a fleet that does not fit."""
-    command = [sys.executable, "-m", "cephfit.cli.main", *arguments, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 1):
-        sys.exit(done.stderr)
+    done = CliRunner().invoke(cephfit, [*arguments, "--json"])
+    if done.exit_code not in (0, 1) or not done.stdout:
+        sys.exit(f"cephfit {arguments[0]}: {done.exception or done.stderr}")
     return dict(json.loads(done.stdout))
 
 

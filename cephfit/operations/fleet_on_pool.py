@@ -219,19 +219,27 @@ class HeadroomScatter:
         self._means = means
         self._levels = levels
         self._confidence = confidence
+        self._found: dict[tuple[str, str], tuple[float, float]] = {}
+        self._scatters = {
+            pool: _Scatter.of([list(f.values()) for (name, _, _), f in levels.figures.items() if name == pool])
+            for pool in means
+        }
 
     def headroom(self, pool: str) -> Estimate:
         """Return how many times the fleet fits."""
         return self._estimate(self._means[pool])
 
     def alone(self, pool: str, c: WorkloadClass) -> Estimate:
-        """Return the sustainable accesses per second of a class without the others."""
+        """Return the sustainable accesses per second of a class without the others.
+
+        The interval is as wide as that of the fleet's headroom, if the fleet has any.
+        """
         return self._estimate(self._means[pool].of_class(c)).scaled(c.demand)
 
     def bandwidth(self, pool: str) -> Estimate:
         """Return how many times the fleet fits by the highest measured bandwidths."""
         value = self._means[pool].bandwidth_headroom
-        places = self._places(pool)
+        places = self._scatters[pool]
         error = _Variance(places.rate**2 / places.repeats, places.freedom)
         factor = error.plus(self._common).factor(self._confidence)
         return Estimate(value, value / factor, value * factor)
@@ -240,27 +248,33 @@ class HeadroomScatter:
         """Return the headroom; the lower end is that of machines that do not wait, with its scatter."""
         if not mean.headroom:
             return Estimate(0.0, 0.0, self._high_of_none(mean))
-        below, above = (self._variance(mean, sign).factor(self._confidence) for sign in (-1, 1))
+        below, above = self._factors(mean)
         high = math.inf if mean.is_bound else mean.headroom * above
         return Estimate(mean.headroom, min(mean.headroom, mean.headroom_without_waiting) / below, high)
+
+    def _factors(self, mean: Snapshot) -> tuple[float, float]:
+        """Return by how much the lower and the upper end may differ from a headroom on a pool."""
+        whole = self._means[mean.pool]
+        judged = whole if whole.headroom else mean
+        key = mean.pool, "" if judged is whole else mean.asked.classes[0].name
+        if key not in self._found:
+            below, above = (self._variance(judged, sign).factor(self._confidence) for sign in (-1, 1))
+            self._found[key] = below, above
+        return self._found[key]
 
     def _variance(self, mean: Snapshot, sign: int) -> "_Variance":
         """Return the variance of the headroom's logarithm, from figures that are slower (-1) or faster (1)."""
         kinds = {kind for mix in mean.mixes.values() for kind in mix.kinds}
         used = kinds | {plain_kind(kind) for kind in kinds}
-        places = self._places(mean.pool)
+        places = self._scatters[mean.pool]
         total = 0.0
-        for kind in used & set(mean.figures):
+        for kind in sorted(used & set(mean.figures)):
             for in_flight, figures in mean.figures[kind].items():
                 root = math.sqrt(len(self._levels.figures[mean.pool, kind, in_flight]))
                 changed = _faster(figures, sign * places.rate / root, sign * places.time / root)
                 total += self._change(mean, {kind: {in_flight: changed}}) ** 2
         error = math.sqrt(self._common.value)
-        every = {
-            kind: {n: _faster(f, sign * error, sign * error) for n, f in of.items()}
-            for kind, of in mean.figures.items()
-        }
-        common = self._change(mean, every) ** 2 if error else 0.0
+        common = self._change(mean, _all_faster(mean.figures, sign * error)) ** 2 if error else 0.0
         return _Variance(total, places.freedom).plus(_Variance(common, self._common.freedom))
 
     def _change(self, mean: Snapshot, figures: Figures) -> float:
@@ -272,25 +286,12 @@ class HeadroomScatter:
         What smaller loads than the smallest measured one give is not known, unless that is one I/O in flight.
         """
         is_smallest = all(curve.in_flight[0] <= 1 for curve in mean.curves.values())
-        places = self._places(mean.pool)
+        places = self._scatters[mean.pool]
         if not is_smallest or mean.is_bound or not places.freedom:
             return math.inf
         times = _Variance(places.time**2 / places.repeats, places.freedom).plus(self._common)
         error = math.log(times.factor(self._confidence))
-        every = {kind: {n: _faster(f, error, error) for n, f in of.items()} for kind, of in mean.figures.items()}
-        return mean.replaced(every).headroom
-
-    def _places(self, pool: str) -> "_Scatter":
-        if pool not in self._scatters:
-            of_pool = [
-                list(found.values()) for (name, _, _), found in self._levels.figures.items() if name == pool
-            ]
-            self._scatters[pool] = _Scatter.of(of_pool)
-        return self._scatters[pool]
-
-    @cached_property
-    def _scatters(self) -> dict[str, "_Scatter"]:
-        return {}
+        return mean.replaced(_all_faster(mean.figures, error)).headroom
 
     @cached_property
     def _common(self) -> "_Variance":
@@ -368,6 +369,10 @@ def _squares(values: Sequence[float]) -> float:
     logs = [math.log(value) for value in values]
     centre = math.fsum(logs) / len(logs)
     return math.fsum((log - centre) ** 2 for log in logs)
+
+
+def _all_faster(figures: Figures, by: float) -> Figures:
+    return {kind: {n: _faster(f, by, by) for n, f in of.items()} for kind, of in figures.items()}
 
 
 def _faster(figures: LevelFigures, by_rate: float, by_time: float) -> LevelFigures:
