@@ -314,7 +314,7 @@ def _between(nbytes: Floats, sizes: Floats) -> Floats:
     Returns:
         Shape (n, sizes); at most two of each row are not 0.
     """
-    shares = _neighbours(np.clip(nbytes, sizes[0], sizes[-1]), sizes)
+    shares = neighbours(np.clip(nbytes, sizes[0], sizes[-1]), sizes)
     shares[:, -1] *= np.maximum(nbytes / sizes[-1], 1.0)
     return shares
 
@@ -338,10 +338,10 @@ def _over_depth(depth: Floats, depths: Floats) -> Floats:
     """
     held = np.clip(np.where(np.isnan(depth), depths[0], depth), depths[0], depths[-1])
     # Residence times are interpolated: depth x time = (1 - share) x low x its time + share x high x its time.
-    return np.asarray(_neighbours(held, depths) * depths / held[:, None])
+    return np.asarray(neighbours(held, depths) * depths / held[:, None])
 
 
-def _neighbours(values: Floats, nodes: Floats) -> Floats:
+def neighbours(values: Floats, nodes: Floats) -> Floats:
     """Return the weights of linear interpolation between ascending nodes, shape (values, nodes)."""
     found = np.zeros((len(values), len(nodes)))
     if len(nodes) == 1:

@@ -1,7 +1,7 @@
-"""Rate and latency of a workload's mix over the I/Os in flight, and the highest rate within a latency limit. Pure.
+"""Rate and latency of each demand of a workload over the I/Os in flight. Pure.
 
 With N I/Os in flight, an access of kind k spends N / rate_k(N) seconds in the storage (Little's law). The mix adds
-up as time: its access spends the mean of these. Its latency distribution is the mixture of those of its kinds.
+up as time: its access spends the mean of these. ``fleet_load`` says what a number of machines experiences.
 
 Between measured loads, the time of an access is linear in N. That is exact while servers are free (constant), when
 all are busy (proportional), and for an M/M/1 queue, where it is (1 + N) / service rate.
@@ -20,9 +20,11 @@ from cephfit.core.values.cells import LoadedCell
 from cephfit.core.values.load_level import LevelFigures
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import Floats
-from cephfit.mapper.access_weights import AccessWeights, counted_demands
+from cephfit.mapper.access_weights import AccessWeights, counted_demands, neighbours
 
 P99 = 99.0
+Levels = Mapping[int, LevelFigures]
+"""Figures by I/Os in flight."""
 _MINOR_SHARE = 0.05
 """Kinds that take up to this share of the time together may be extrapolated over the load."""
 _FALL = 0.25
@@ -50,12 +52,16 @@ class WorkloadMix:
         kinds: measured, K of them, all with a weight.
         weights: of the time of each kind in the time of each demand, shape (D, K).
         shares: of the accesses in each demand, shape (D,); the sum is 1.
+        depths: I/Os outstanding of one client while those of a demand are, shape (D,); 1 where unknown.
+        knows_depths: whether the profile has the depth of every demand.
         notes: what was not measured and matters.
     """
 
     kinds: tuple[LoadedCell, ...]
     weights: Floats
     shares: Floats
+    depths: Floats
+    knows_depths: bool
     notes: tuple[str, ...]
 
     @classmethod
@@ -71,37 +77,51 @@ class WorkloadMix:
             InputError: no rate was measured for an op of the workload, or accesses are far larger than measured.
         """
         # The load decides how many I/Os are in flight, not the depth of one client.
-        demands = [replace(demand, depth=None) for demand in profile.demands or counted_demands(profile)]
+        known = profile.demands or counted_demands(profile)
+        demands = [replace(demand, depth=None) for demand in known]
         access = AccessWeights.of(demands, measured, profile.commits, where=where)
         counts = np.array([demand.accesses for demand in demands], dtype=np.float64)
         shares = counts / counts.sum()
         access.refuse_unmeasured(shares, where=where)
-        return cls(access.cells, access.weights, shares, tuple(access.notes(shares)))
+        return cls(
+            access.cells,
+            access.weights,
+            shares,
+            np.array([demand.depth or 1.0 for demand in known]),
+            all(demand.depth is not None for demand in known),
+            tuple(access.notes(shares)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class LoadCurve:
-    """A mix on one configuration under growing load.
+    """A mix of D demands on one configuration, each by itself, under growing load.
 
     Attributes:
-        in_flight: I/Os in flight, ascending, shape (G,).
-        seconds: time of an access of the mix, ``in_flight`` over its rate, shape (G,); see ``_without_scatter``.
-        mean_seconds: mean measured latency, not falling, shape (G,).
-        p99_seconds: 99th percentile of the mixture, not falling, shape (G,); None without percentiles.
-        extrapolated: kinds with a small share of the time that were measured only at smaller loads.
+        in_flight: I/Os in flight at which all major kinds were measured, ascending, shape (G,).
+        shares: of the accesses in each demand, shape (D,); the sum is 1.
+        depths: I/Os outstanding of one client while those of a demand are, shape (D,); 1 where unknown.
+        knows_depths: whether the profile has them.
+        percentiles: of the latency, P of them.
+        times: seconds of an access of each demand (``in_flight`` over its rate), its mean latency, and its
+            percentiles, all in seconds and not falling with the load, shape (D, G, 2 + P).
+        extrapolated: kinds that were measured only at smaller loads: with a small share of the time, or taken to
+            grow like plain accesses of their size.
     """
 
     in_flight: Floats
-    seconds: Floats
-    mean_seconds: Floats
-    p99_seconds: Floats | None
+    shares: Floats
+    depths: Floats
+    knows_depths: bool
+    percentiles: tuple[float, ...]
+    times: Floats
     extrapolated: tuple[LoadedCell, ...] = ()
 
     @classmethod
     def of(
         cls,
         mix: WorkloadMix,
-        levels: Mapping[LoadedCell, Mapping[int, LevelFigures]],
+        levels: Mapping[LoadedCell, Levels],
         percentiles: Sequence[float],
         *,
         where: str,
@@ -117,7 +137,8 @@ class LoadCurve:
         Raises:
             InputError: the kinds that matter were not measured under a common range of loads.
         """
-        curves = [_Kind.of(levels[kind]) for kind in mix.kinds]
+        grown = with_larger_loads(levels)
+        curves = [_Kind.of(grown[kind]) for kind in mix.kinds]
         minor = _minor(mix, curves)
         major = [curve for curve, is_minor in zip(curves, minor, strict=True) if not is_minor]
         low, high = max(curve.nodes[0] for curve in major), min(curve.nodes[-1] for curve in major)
@@ -129,52 +150,49 @@ class LoadCurve:
                 remedy="measure all cells under the same loads, as sweeps/capacity.yaml does",
             )
         figures = np.stack([curve.at(grid) for curve in curves])  # (K, G, 2 + P)
-        of_demands = np.einsum("dk,kgf->dgf", mix.weights, figures)
-        seconds, means = (mix.shares @ of_demands[:, :, column] for column in (0, 1))
-        p99 = None
-        if P99 in percentiles:
-            p99 = np.array(
-                [
-                    mixed_percentiles(of_demands[:, g, 2:], mix.shares, percentiles, (P99,))[0]
-                    for g in range(len(grid))
-                ]
-            )
         return cls(
             grid,
-            grid / _without_scatter(grid / seconds),
-            isotonic_regression(means).x,
-            None if p99 is None else isotonic_regression(p99).x,
+            mix.shares,
+            mix.depths,
+            mix.knows_depths,
+            tuple(percentiles),
+            np.einsum("dk,kgf->dgf", mix.weights, figures),
             tuple(
                 k
                 for k, c, is_minor in zip(mix.kinds, curves, minor, strict=True)
-                if is_minor and c.nodes[-1] < high
+                if max(levels[k]) < high and (is_minor or c.nodes[-1] >= high)
             ),
         )
 
+    @property
+    def least_mean_seconds(self) -> float:
+        """The mean latency of the mix at the smallest measured load."""
+        return float(self.shares @ self.times[:, 0, 1])
+
+    @property
+    def least_p99_seconds(self) -> float:
+        """The 99th percentile of the mix at the smallest measured load; it must have been measured."""
+        return float(mixed_percentiles(self.times[:, 0, 2:], self.shares, self.percentiles, (P99,))[0])
+
+    def is_reached(self, limit: Limit) -> bool:
+        """Return whether the smallest measured load is within a limit."""
+        p99, mean = limit.p99_seconds, limit.mean_seconds
+        return (p99 is None or self.least_p99_seconds <= p99) and (mean is None or self.least_mean_seconds <= mean)
+
     def rate_at(self, in_flight: float) -> float:
-        """Return the highest rate in accesses per second with at most this many I/Os in flight."""
-        nodes = [n for n in self.in_flight.tolist() if n < in_flight] + [in_flight]
-        return float(max(n / np.interp(n, self.in_flight, self.seconds) for n in nodes))
+        """Return the highest accesses per second with at most this many I/Os in flight."""
+        loads = np.append(self.in_flight[self.in_flight < in_flight], in_flight)
+        return float((loads / (self.shares @ self.at(loads)[:, :, 0])).max())
 
-    def p99_at(self, in_flight: float) -> float | None:
-        """Return the 99th percentile in seconds; that of the largest measured load beyond it."""
-        return None if self.p99_seconds is None else float(np.interp(in_flight, self.in_flight, self.p99_seconds))
+    def at(self, in_flight: Floats) -> Floats:
+        """Return ``times`` at any loads, shape (D, F, 2 + P).
 
-    def most_in_flight(self, limit: Limit) -> float:
-        """Return how many I/Os may be in flight within a limit.
-
-        Returns:
-            0 if the smallest measured load exceeds the limit; at most the largest measured load.
+        Below the smallest measured load they stay, above the largest one they grow in proportion to the load: the
+        storage serves no more.
         """
-        most = float(self.in_flight[-1])
-        for values, bound in ((self.p99_seconds, limit.p99_seconds), (self.mean_seconds, limit.mean_seconds)):
-            if bound is not None and values is not None:
-                most = min(most, _crossing(self.in_flight, values, bound))
-        return most
-
-    def is_bound(self, in_flight: float) -> bool:
-        """Return whether no larger load was measured."""
-        return bool(in_flight >= self.in_flight[-1])
+        held = np.clip(in_flight, self.in_flight[0], self.in_flight[-1])
+        shares = neighbours(held, self.in_flight) * np.maximum(in_flight / self.in_flight[-1], 1.0)[:, None]
+        return np.asarray(np.einsum("fg,dgc->dfc", shares, self.times))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +208,16 @@ class _Kind:
     values: Floats
 
     @classmethod
-    def of(cls, levels: Mapping[int, LevelFigures]) -> "_Kind":
+    def of(cls, levels: Levels) -> "_Kind":
         nodes = sorted(levels)
         rows = [
             (n / f.iops, f.mean_ns / NS_PER_S, *(q / NS_PER_S for q in f.quantiles_ns))
             for n, f in ((n, levels[n]) for n in nodes)
         ]
-        return cls(np.array(nodes, dtype=np.float64), np.array(rows))
+        of_loads = np.array(nodes, dtype=np.float64)
+        values = np.array(rows)
+        values[:, 0] = of_loads / _without_scatter(of_loads / values[:, 0])
+        return cls(of_loads, np.column_stack([_not_falling(column) for column in values.T]))
 
     def at(self, grid: Floats) -> Floats:
         """Return the values at each load, shape (G, 2 + P).
@@ -214,6 +235,36 @@ class _Kind:
         return found
 
 
+def plain_kind(kind: LoadedCell) -> LoadedCell:
+    """Return the kind of the same size and pattern, aligned to its size and without flushes."""
+    return LoadedCell(kind.nbytes, kind.pattern)
+
+
+def with_larger_loads(levels: Mapping[LoadedCell, Levels]) -> dict[LoadedCell, Levels]:
+    """Return levels in which unaligned and flushed accesses have the loads of the plain ones of the same kind.
+
+    Sweeps measure them under few loads. Above their largest one, they grow as the plain ones do from there.
+    """
+    found = dict(levels)
+    for kind, own in levels.items():
+        plain, last = levels.get(plain_kind(kind), {}), max(own)
+        if last in plain:
+            more = {n: _grown(own[last], plain[last], of) for n, of in plain.items() if n > last}
+            found[kind] = {**own, **more}
+    return found
+
+
+def _grown(own: LevelFigures, plain: LevelFigures, larger: LevelFigures) -> LevelFigures:
+    return LevelFigures(
+        own.iops * larger.iops / plain.iops,
+        own.mean_ns * larger.mean_ns / plain.mean_ns,
+        tuple(
+            q * more / less
+            for q, less, more in zip(own.quantiles_ns, plain.quantiles_ns, larger.quantiles_ns, strict=True)
+        ),
+    )
+
+
 def _without_scatter(rates: Floats) -> Floats:
     """Return the rates over the load such that they do not fall, except where the storage clearly slows down.
 
@@ -226,7 +277,12 @@ def _without_scatter(rates: Floats) -> Floats:
         rates: per second, by ascending load, shape (G,).
     """
     last = int(np.flatnonzero(rates >= (1 - _FALL) * rates.max())[-1])
-    return np.concatenate([isotonic_regression(rates[: last + 1]).x, rates[last + 1 :]])
+    return np.concatenate([_not_falling(rates[: last + 1]), rates[last + 1 :]])
+
+
+def _not_falling(values: Floats) -> Floats:
+    """Return the isotonic regression; values that do not fall are their own."""
+    return values if np.all(values[1:] >= values[:-1]) else np.asarray(isotonic_regression(values).x)
 
 
 def _minor(mix: WorkloadMix, curves: Sequence[_Kind]) -> list[bool]:
@@ -237,15 +293,3 @@ def _minor(mix: WorkloadMix, curves: Sequence[_Kind]) -> list[bool]:
     is_minor = np.zeros(len(times), dtype=np.bool_)
     is_minor[order] = np.cumsum(times[order]) <= _MINOR_SHARE * times.sum()
     return is_minor.tolist()
-
-
-def _crossing(in_flight: Floats, values: Floats, bound: float) -> float:
-    """Return where values that do not fall reach a bound; 0 if the first is above it."""
-    if values[0] > bound:
-        return 0.0
-    above = np.flatnonzero(values > bound)
-    if not len(above):
-        return float(in_flight[-1])
-    i = int(above[0])
-    share = (bound - values[i - 1]) / (values[i] - values[i - 1])
-    return float(in_flight[i - 1] + share * (in_flight[i] - in_flight[i - 1]))

@@ -124,6 +124,13 @@ class ClassCapacity:
     share: float
     more: Estimate
 
+    @property
+    def vms_alone(self) -> Estimate:
+        """How many of its virtual machines fit by IOPS without the other classes, whole."""
+        ends = (self.sustainable.value, self.sustainable.low, self.sustainable.high)
+        value, low, high = (_whole(rate / self.of.accesses_per_s) for rate in ends)
+        return Estimate(value, low, high)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "class": self.of.name,
@@ -134,7 +141,12 @@ class ClassCapacity:
             "sustainable_is_bound": self.is_bound,
             "share": self.share if math.isfinite(self.share) else None,
             "more_vms": None if math.isinf(self.more.value) else self.more.to_json(),
+            "vms_alone": self.vms_alone.to_json(),
         }
+
+
+def _whole(times: float) -> float:
+    return times if math.isinf(times) else float(math.floor(times * (1 + 1e-9)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,16 @@
-"""Rate and latency of a mix over the load, on queues whose crossing of a latency limit is known."""
+"""Rate and latency of a mix over the load, on queues with known service rates."""
 
 import math
 
 import numpy as np
 import pytest
-from queue_samples import PERCENTILES, queue_samples, sustainable
+from queue_samples import PERCENTILES, queue_samples
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import LoadedCell, Pattern
 from cephfit.core.values.load_level import LevelFigures
 from cephfit.core.values.profile import Profile
-from cephfit.mapper.load_curve import Limit, LoadCurve, WorkloadMix
+from cephfit.mapper.load_curve import LoadCurve, WorkloadMix, with_larger_loads
 from cephfit.results.statistics.load_levels import levels_of
 
 Levels = dict[LoadedCell, dict[int, LevelFigures]]
@@ -39,31 +39,13 @@ def curve_of(workload: Profile, levels: Levels) -> LoadCurve:
     return LoadCurve.of(mix, levels, PERCENTILES, where="test")
 
 
-@pytest.mark.parametrize("limit_ms", [12, 20, 100, 400])
-def test_one_kind_of_access_crosses_the_limit_where_the_queue_does(limit_ms: float) -> None:
-    curve = curve_of(profile(read_4K=100), of_queue({"4K-randread": 1000.0}))
-    limit = Limit(p99_seconds=limit_ms / 1000)
-    found = curve.rate_at(curve.most_in_flight(limit))
-    assert found == pytest.approx(sustainable(1000.0, limit_ms / 1000), rel=1e-4)
-
-
-def test_the_mean_is_a_limit_too_and_the_stricter_one_counts() -> None:
-    curve = curve_of(profile(read_4K=100), of_queue({"4K-randread": 1000.0}))
-    # The mean of an M/M/1 queue is 1 / (service rate - rate).
-    by_mean = curve.rate_at(curve.most_in_flight(Limit(mean_seconds=0.005)))
-    assert by_mean == pytest.approx(1000 - 1 / 0.005, rel=1e-4)
-    assert curve.most_in_flight(Limit(1.0, 0.005)) == curve.most_in_flight(Limit(None, 0.005))
-    assert curve.most_in_flight(Limit(0.012, 0.005)) == curve.most_in_flight(Limit(0.012, None))
-
-
 def test_a_mix_adds_up_as_time_and_its_percentile_is_that_of_the_mixture() -> None:
     rates = {"4K-randread": 2000.0, "128K-randwrite": 200.0}
     curve = curve_of(profile(read_4K=80, write_128K=20), of_queue(rates))
-    assert curve.rate_at(8.0) == pytest.approx(8 / (0.8 * 9 / 2000 + 0.2 * 9 / 200), rel=1e-6)
-    p99 = curve.p99_at(8.0)
-    assert p99 is not None
-    above = 0.8 * math.exp(-p99 * 2000 / 9) + 0.2 * math.exp(-p99 * 200 / 9)
-    assert above == pytest.approx(0.01, rel=0.1)
+    assert curve.rate_at(8.0) == pytest.approx(8 / (0.8 * 8 / 2000 + 0.2 * 8 / 200), rel=1e-6)
+    p99 = curve.least_p99_seconds
+    assert 0.8 * math.exp(-p99 * 2000) + 0.2 * math.exp(-p99 * 200) == pytest.approx(0.01, rel=0.1)
+    assert curve.least_mean_seconds == pytest.approx(0.8 / 2000 + 0.2 / 200)
 
 
 def test_accesses_between_measured_sizes_take_times_between() -> None:
@@ -75,32 +57,21 @@ def test_accesses_between_measured_sizes_take_times_between() -> None:
         }
     }
     curve = curve_of(Profile.from_json(document), of_queue(rates))
-    assert curve.rate_at(4.0) == pytest.approx(4 / (0.5 * 5 / 2000 + 0.5 * 5 / 1000), rel=1e-6)
+    assert curve.rate_at(4.0) == pytest.approx(1 / (0.5 / 2000 + 0.5 / 1000), rel=1e-6)
 
 
-def test_a_limit_that_is_never_reached_gives_the_largest_measured_load() -> None:
-    curve = curve_of(profile(read_4K=100), of_queue({"4K-randread": 1000.0}))
-    most = curve.most_in_flight(Limit(p99_seconds=10.0))
-    assert most == 128 and curve.is_bound(most)
-
-
-def test_a_limit_below_the_smallest_load_allows_nothing() -> None:
-    curve = curve_of(profile(read_4K=100), of_queue({"4K-randread": 1000.0}))
-    assert curve.most_in_flight(Limit(p99_seconds=0.9 * math.log(100) * 2 / 1000)) == 0
-    assert curve.most_in_flight(Limit(p99_seconds=1.01 * math.log(100) * 2 / 1000)) > 0
-
-
-def test_a_rate_that_falls_under_load_counts_with_its_best() -> None:
-    kind = LoadedCell.measured(4096, Pattern.RANDREAD)
-    levels = {
-        kind: {
-            n: LevelFigures(rate, 1e9 * n / rate, tuple(1e9 * n / rate * q for q in (0.5, 2.0)))
-            for n, rate in {1: 100.0, 4: 300.0, 16: 200.0}.items()
-        }
+def test_unaligned_accesses_grow_above_their_loads_like_aligned_ones() -> None:
+    levels = of_queue({"4K-randwrite": 1000.0, "32K-randwrite": 500.0})
+    plain = next(kind for kind in levels if kind.nbytes == 32768)
+    unaligned = LoadedCell(plain.nbytes, plain.pattern, align_nbytes=4096)
+    half = {
+        n: LevelFigures(f.iops / 2, 2 * f.mean_ns, tuple(2 * q for q in f.quantiles_ns))
+        for n, f in levels[plain].items()
     }
-    mix = WorkloadMix.of(profile(read_4K=1), [kind], where="test")
-    curve = LoadCurve.of(mix, levels, (50.0, 99.0), where="test")
-    assert curve.rate_at(16.0) == pytest.approx(300.0)
+    found = with_larger_loads({**levels, unaligned: {n: half[n] for n in (1, 4)}})
+    assert set(found[unaligned]) == {1, 4, 8, 32, 128} and found[plain] == levels[plain]
+    assert found[unaligned][32].iops == pytest.approx(half[32].iops)
+    assert found[unaligned][32].quantiles_ns == pytest.approx(half[32].quantiles_ns)
 
 
 def saturated(noise: float, seed: int, loads: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)) -> LoadCurve:
@@ -138,7 +109,7 @@ def test_a_kind_with_little_of_the_time_is_extrapolated_and_named() -> None:
     curve = curve_of(profile(read_4K=9990, read_1M=10), levels)
     assert curve.in_flight[-1] == 128 and curve.extrapolated == (large,)
     # A queue is linear in the load, so its extrapolation is exact.
-    assert curve.rate_at(32.0) == pytest.approx(32 / (33 * (0.999 / 1000 + 0.001 / 100)), rel=1e-6)
+    assert curve.rate_at(32.0) == pytest.approx(1 / (0.999 / 1000 + 0.001 / 100), rel=1e-6)
     heavy = curve_of(profile(read_4K=1000, read_1M=1000), levels)
     assert heavy.in_flight[-1] == 2 and not heavy.extrapolated
 

@@ -1,14 +1,15 @@
 """Samples of a storage that is one queue with known service rates, so that the crossing of a limit is known.
 
-With N I/Os in flight, an access of a cell with service rate m takes (1 + N) / m seconds on average, exponentially
-distributed: an M/M/1 queue with a mean of N in the system. Its rate is m N / (1 + N), its 99th percentile
-ln(100) (1 + N) / m.
+One server takes accesses in turn, each for an exponential time with a mean of 1 / m, for a service rate of m. With
+N I/Os always in flight its rate is m, and an access waits for the N - 1 before it: its latency is the sum of N
+exponential times (an Erlang distribution).
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from scipy.special import gammaincinv
 
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
@@ -47,7 +48,7 @@ def queue_samples(
                 n = clients * depth
                 for text, rate in rates.items():
                     served = rate * math.exp(of_round + dice.normal(0, noise))
-                    seconds = (1 + n) / served
+                    seconds = n / served
                     for client in range(clients):
                         iops = n / seconds / clients
                         yield Sample(
@@ -59,7 +60,7 @@ def queue_samples(
                                 max(1, round(10 * iops)),
                                 10_000_000_000,
                                 1e9 * seconds,
-                                {p: -1e9 * seconds * math.log(1 - p / 100) for p in percentiles},
+                                {p: 1e9 * float(gammaincinv(n, p / 100)) / served for p in percentiles},
                             ),
                             0,
                             1,
@@ -68,5 +69,8 @@ def queue_samples(
 
 
 def sustainable(service_rate: float, limit_seconds: float, quantile: float = 0.99) -> float:
-    """The rate at which the percentile of the queue reaches a limit: rate = service rate - ln(100) / limit."""
+    """The rate of random arrivals at which the percentile of the queue reaches a limit.
+
+    The latency of an M/M/1 queue is exponential with a mean of 1 / (service rate - rate).
+    """
     return service_rate + math.log(1 - quantile) / limit_seconds

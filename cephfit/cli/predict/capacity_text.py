@@ -21,6 +21,9 @@ def summary_of(judged: Sequence[PoolCapacity], asked: PlanInput, today: date) ->
     limit = limit_text(asked)
     if pool.is_unknown:
         iops = pool.headroom[IOPS]
+        if not iops.value:
+            why = "the bursts of one VM alone are larger than any measured load, and expected to exceed the limit"
+            return f"unknown: {fleet} on {pool.pool} at {limit}: {why}"
         least = f"at least {plain_figure(iops.value)} times{_interval(iops)} by {IOPS}"
         return f"unknown: {fleet} on {pool.pool} at {limit}: headroom {least}, so it may fit: measure larger loads"
     is_open = pool.least.low == 0 and math.isinf(pool.least.high)
@@ -114,7 +117,7 @@ def print_plan(
     print_table(heads, rows)
     click.echo()
     print_table(
-        ("pool", "class", "VMs", "needs/s", "sustainable/s", "share", "more VMs"),
+        ("pool", "class", "VMs", "needs/s", "sustainable/s", "share", "more VMs", "fit alone"),
         [
             (
                 pool.pool,
@@ -124,6 +127,7 @@ def print_plan(
                 _rate(c.sustainable, c.is_bound),
                 _share(c.share, pool.is_bound),
                 _count(c.more, pool.is_bound),
+                _count(c.vms_alone, c.is_bound),
             )
             for pool in found
             for c in pool.classes
@@ -132,7 +136,7 @@ def print_plan(
     )
     click.echo(
         f"At {limit_text(asked)}. {level(asked.confidence)} intervals, each by itself, from the scatter over "
-        "repeats only. Headroom: how many times the fleet fits"
+        "repeats; the lower end is for VMs that do not wait for their I/O. Headroom: how many times the fleet fits"
     )
     for note in notes:
         click.echo(f"Note: {note}")
@@ -164,13 +168,15 @@ def _month(found: Estimate | None, today: date) -> str:
 
 def _rate(found: Estimate, is_bound: bool) -> str:
     if found.value == 0:
-        return "none"
+        return "unknown" if is_bound else "none"
     ends = "" if math.isinf(found.high) else f" ({compact(found.low)} to {compact(found.high)})"
     return f"{'>= ' if is_bound else ''}{compact(found.value)}{ends}"
 
 
 def _count(found: Estimate, is_bound: bool) -> str:
-    ends = "" if math.isinf(found.high) or found.low == found.high else f" ({found.low:,.0f} to {found.high:,.0f})"
+    ends = "" if found.low == found.high else f" ({found.low:,.0f} to {found.high:,.0f})"
+    if math.isinf(found.high):
+        ends = f" ({found.low:,.0f} or more)" if found.low < found.value else ""
     return f"{'>= ' if is_bound else ''}{found.value:,.0f}{ends}"
 
 
@@ -183,6 +189,9 @@ CSV_COLUMNS = (
         "more_vms",
         "more_vms_low",
         "more_vms_high",
+        "fit_alone",
+        "fit_alone_low",
+        "fit_alone_high",
         "fits",
         "scarcest",
     ),
@@ -203,5 +212,5 @@ def csv_rows(found: Sequence[PoolCapacity], today: date) -> list[tuple[object, .
             share = "" if math.isinf(c.share) else c.share
             own = (pool.pool, c.of.name, c.of.n_vms, c.of.demand, *ends(c.sustainable), str(c.is_bound).lower())
             of_pool = (fits, pool.scarcest, *ends(pool.least), *months)
-            rows.append((*own, share, str(pool.is_bound).lower(), *ends(c.more), *of_pool))
+            rows.append((*own, share, str(pool.is_bound).lower(), *ends(c.more), *ends(c.vms_alone), *of_pool))
     return rows
