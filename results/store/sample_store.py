@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cephfit.core.errors import StoreError
 from cephfit.core.protocols import Applied
+from cephfit.core.values.file_operations import FileCell
 from cephfit.core.values.run import IMPORTED_DOCUMENT, MEASURING_DOCUMENT, TARGETS_DOCUMENT, Run
 from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample
 from cephfit.results.store import database, schema
@@ -358,6 +359,17 @@ class Store:
             ) from error
 
     def samples(self, run_id: str) -> list[Sample]:
+        """Return the samples of a run in the 20 cells, in the order of measuring.
+
+        Operations on files are not among them, because no prediction uses them: see ``file_samples``.
+        """
+        return [sample for sample in self.every_sample(run_id) if not isinstance(sample.key.cell, FileCell)]
+
+    def file_samples(self, run_id: str) -> list[Sample]:
+        """Return the samples of operations on files of a run, in the order of measuring."""
+        return [sample for sample in self.every_sample(run_id) if isinstance(sample.key.cell, FileCell)]
+
+    def every_sample(self, run_id: str) -> list[Sample]:
         """Return all samples of a run, in the order of measuring."""
         return [schema.sample_of(row) for row in self._all(schema.samples, run_id)]
 

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from cephfit.core.protocols import Applied
-from cephfit.core.values.cells import Cell
+from cephfit.core.values.file_operations import FileCell, stored_cell
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
 
@@ -202,10 +202,11 @@ def applied_of(row: Row) -> Applied:
 
 def key_row(key: SampleKey) -> dict[str, Any]:
     """Return the columns that identify a sample in its run."""
+    cell = key.cell
     return {
         "configuration": key.configuration,
-        "size": key.cell.size.name,
-        "pattern": key.cell.pattern.value,
+        "size": cell.size.name,
+        "pattern": cell.operation.value if isinstance(cell, FileCell) else cell.pattern.value,
         "client": key.client,
         "repeat": key.repeat,
         "attempt": key.attempt,
@@ -246,7 +247,7 @@ def sample_of(row: Row) -> Sample:
         )
     key = SampleKey(
         row["configuration"],
-        Cell.parse(f"{row['size']}-{row['pattern']}", where="store of results"),
+        stored_cell(row["size"], row["pattern"], where="store of results"),
         row["client"],
         row["repeat"],
         row["attempt"],

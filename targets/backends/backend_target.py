@@ -24,7 +24,7 @@ from cephfit.core.protocols import Applied, Client, Health, Target
 from cephfit.core.target_lock import TargetLock
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.measure.counters.block_device import flush_buffers
-from cephfit.targets.abilities import JudgesConfigurations, MayKeepCaches
+from cephfit.targets.abilities import CountsTraffic, JudgesConfigurations, MayKeepCaches, TrafficCounter
 from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace
 from cephfit.targets.local import DiskQueues
 from cephfit.targets.volume_content import fill_with_random
@@ -32,7 +32,7 @@ from cephfit.targets.volume_content import fill_with_random
 _FILLED = "filled"
 
 
-class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
+class BackendTarget(Target, JudgesConfigurations, MayKeepCaches, CountsTraffic):
     """Base of the targets ``iscsi``, ``nfs`` and ``swift``.
 
     Settings are the scope of the protocol and ``client_disk``. Configurations share the volumes, unless their data
@@ -141,6 +141,9 @@ class BackendTarget(Target, JudgesConfigurations, MayKeepCaches):
 
     def clients(self) -> Sequence[Client]:
         return self._clients
+
+    def traffic_counter(self) -> TrafficCounter:
+        return self._server.traffic
 
     def drop_caches(self) -> None:
         for client in self._clients:

@@ -145,7 +145,7 @@ def _alignment_and_sync(load: Mapping[str, Any]) -> list[str]:
 def status_document(store: Store, run: Run) -> dict[str, Any]:
     """Return the progress of a run."""
     known = known_of(store, run)
-    samples = store.samples(run.run_id)
+    samples = store.every_sample(run.run_id)
     progresses = RunProgress(known.sweep, samples, stops=known.stops, rounds=known.rounds).all()
     reasons: dict[tuple[str, str, str], Counter[str]] = {}
     for s in samples:
