@@ -1,5 +1,7 @@
 """The files of a client, and timed operations on them. Used in a process of its own (``file_program``)."""
 
+from __future__ import annotations
+
 import mmap
 import os
 import random
