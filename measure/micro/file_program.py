@@ -26,7 +26,7 @@ from typing import Any
 
 from cephfit.core.values.file_operations import FileOperation, FileSet
 from cephfit.measure.micro.file_access import FileAccess, LocalFiles, NfsFileAccess
-from cephfit.measure.micro.file_places import NFS, VOLUME, FilePlace
+from cephfit.measure.micro.file_places import NFS, VOLUME, FilePlace, disk_below, traffic_of
 from cephfit.measure.micro.file_work import Done, Work, ensure, timed, walk
 from cephfit.measure.micro.nfs_session import NfsSession
 
@@ -179,6 +179,7 @@ def _run(request: FileRequest, access: FileAccess) -> dict[str, Any]:
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(request.n_threads + 1)
     threads: list[tuple[BaseProcess, Connection]] = []
+    before: dict[str, int] = {}
     try:
         for number in range(request.n_threads):
             ours, theirs = context.Pipe(duplex=False)
@@ -191,6 +192,7 @@ def _run(request: FileRequest, access: FileAccess) -> dict[str, Any]:
             _say(READY)
             if not sys.stdin.readline():
                 raise OSError("the run was cancelled")
+            before = _of_volume(request.place)
             barrier.wait(_OPENING_SECONDS)
         answers = [end.recv() for _, end in threads]
     except EOFError:
@@ -203,7 +205,17 @@ def _run(request: FileRequest, access: FileAccess) -> dict[str, Any]:
     if failures := [answer for answer in answers if isinstance(answer, str)]:
         raise OSError(next((why for why in failures if why), "the threads did not begin in time"))
     access.flush_all()
-    return figures(answers)
+    after = _of_volume(request.place)
+    return {**figures(answers), "volume": {op: after[op] - before[op] for op in after}}
+
+
+def _of_volume(place: FilePlace) -> dict[str, int]:
+    """Return the bytes that the mounted volume has read and written; empty where none is mounted."""
+    if place.kind != VOLUME:
+        return {}
+    device = disk_below(_ROOT)
+    moved = traffic_of(device, None)
+    return {"read_nbytes": moved.disk_read_nbytes or 0, "written_nbytes": moved.disk_written_nbytes or 0}
 
 
 def _thread(request: FileRequest, number: int, barrier: Barrier, end: Connection, parent: int) -> None:

@@ -19,7 +19,7 @@ from cephfit.core.child_process import end, find_guard, find_program, start
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client
 from cephfit.core.units import NS_PER_S
-from cephfit.core.values.cells import Cell
+from cephfit.core.values.cells import Cell, Op
 from cephfit.core.values.file_operations import FileCell, FileSet, require_file_cell
 from cephfit.core.values.measurement import MICRO, CacheCondition, Measurement
 from cephfit.core.values.sample import Metrics
@@ -211,12 +211,24 @@ def _outcome(said: Mapping[str, Any], run: CellRun, client: Client, request: Fil
         latency_mean_ns=result["latency_mean_ns"],
         latency_percentiles_ns={float(p): float(ns) for p, ns in result["percentiles_ns"].items()},
     )
-    asked: dict[str, Any] = {
+    evidence: dict[str, Any] = {
         ASKED: {"operations": result["n"], "nbytes": result["nbytes"], "place": request.place.kind}
     }
+    if result["volume"]:
+        evidence[VOLUME] = result["volume"]
     if result["flushes"]:
-        asked[FLUSHES] = {"n": result["flushes"], "latency_mean_ns": result["flush_mean_ns"]}
-    return ClientOutcome(metrics, uncounted=_UNCOUNTED, evidence=asked)
+        evidence[FLUSHES] = {"n": result["flushes"], "latency_mean_ns": result["flush_mean_ns"]}
+    return ClientOutcome(metrics, uncounted=_UNCOUNTED, doubt=_doubt(result, run), evidence=evidence)
+
+
+def _doubt(result: Mapping[str, Any], run: CellRun) -> str:
+    """Return why the bytes that the program reports cannot be right; empty if they can."""
+    if not result["volume"] or not run.measurement.direct:
+        return ""
+    moved = result["volume"]["read_nbytes" if run.cell.pattern.op is Op.READ else "written_nbytes"]
+    if moved >= result["nbytes"]:
+        return ""
+    return f"the program reports {result['nbytes']} bytes without the page cache, the volume moved only {moved}"
 
 
 def _with_traffic(outcomes: Mapping[str, ClientOutcome], moved: Traffic) -> dict[str, ClientOutcome]:
