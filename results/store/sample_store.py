@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, 
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError
 
-from cephfit.core.errors import StoreError
+from cephfit.core.errors import InputError, StoreError
 from cephfit.core.protocols import Applied
 from cephfit.core.values.file_operations import FileCell
 from cephfit.core.values.run import IMPORTED_DOCUMENT, MEASURING_DOCUMENT, TARGETS_DOCUMENT, Run
@@ -361,9 +361,17 @@ class Store:
     def samples(self, run_id: str) -> list[Sample]:
         """Return the samples of a run in the 20 cells, in the order of measuring.
 
-        Operations on files are not among them, because no prediction uses them: see ``file_samples``.
+        Raises:
+            InputError: the run measured operations on files, which no prediction uses: see ``file_samples``.
         """
-        return [sample for sample in self.every_sample(run_id) if not isinstance(sample.key.cell, FileCell)]
+        found = self.every_sample(run_id)
+        if any(isinstance(sample.key.cell, FileCell) for sample in found):
+            raise InputError(
+                f"run {run_id} measured operations on files, not accesses of block devices",
+                where=self.name,
+                remedy=f"see its rates with `cephfit report --run {run_id} -o FILE`, or choose another run with --run",
+            )
+        return found
 
     def file_samples(self, run_id: str) -> list[Sample]:
         """Return the samples of operations on files of a run, in the order of measuring."""

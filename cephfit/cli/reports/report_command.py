@@ -127,6 +127,10 @@ def _findings(
     pages: list[Findings] = []
     lost: list[Lost] = []
     for run in runs:
+        if store.file_samples(run.run_id):
+            why = "it measured operations on files: `cephfit report --run RUN -o FILE` shows them"
+            lost.append(Lost(f"run {run.run_id} on {run.target}", "", why))
+            continue
         names = names_of(store.samples(run.run_id)) if load is None else (load,)
         if not names:
             lost.append(Lost(f"run {run.run_id} on {run.target}", "", "no samples yet"))
