@@ -120,7 +120,7 @@ def _sent_nbytes(text: str) -> int:
 
 
 def disk_below(path: Path) -> Path | None:
-    """Return the block device of a device, or of the file system of a file; None where there is none, as in memory."""
+    """Return the block device of a device, or of the file system of a file; None for one in memory."""
     about = path.stat()
     number = about.st_rdev if stat.S_ISBLK(about.st_mode) else about.st_dev
     place = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
@@ -150,4 +150,3 @@ class ExportsFiles(Protocol):
     @abstractmethod
     def files_of(self, client: Client) -> FilePlace:
         """Return the place of a client's files; ``reset`` deletes it."""
-

@@ -1,8 +1,8 @@
 """Operations on the files of one client: ``python -m cephfit.measure.micro.file_program REQUEST``.
 
 The process has a mount namespace of its own, so that the kernel unmounts the client's volume when it ends, also
-after a kill. REQUEST is JSON: see ``FileRequest``. A run writes a line when it is ready, waits for a line, and writes
-its figures, or the reason of a failure. It ends when its input does.
+after a kill. REQUEST is JSON: see ``FileRequest``. A run writes a line when it is ready, waits for a line, and
+writes its figures, or the reason of a failure. It ends when its input does.
 """
 
 import ctypes

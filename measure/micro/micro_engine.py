@@ -1,8 +1,8 @@
 """The engine ``micro``: operations on files, one process per client, started together.
 
-fio measures blocks, and files that stay open. It lists and renames nothing, has no flush of names after a number of
-operations, and its clock of jobs counts whole milliseconds, in which a file system creates hundreds of files. Debian's
-fio has no NFS client either. So one program measures all operations on all targets, with this machine's clock in ns.
+fio measures blocks, and files that stay open. It lists and renames nothing, and has no flush of names after a
+number of operations. Its clock of jobs counts whole milliseconds, in which a file system creates several files.
+Debian's fio has no NFS client either. So one program measures all operations on all targets, in ns.
 """
 
 import json
@@ -81,15 +81,15 @@ class MicroEngine(Engine, PreparesCells, KnowsItsLimits):
         requests = {c.name: self._request(run, c, RUN) for c in run.clients}
         with _programs(requests, timeout_seconds=run.measurement.run_seconds + _GRACE_SECONDS) as programs:
             said = {name: _read(program) for name, program in programs.items()}
-            before = self._read_traffic()
-            ready = {name: programs[name] for name, first in said.items() if first == READY}
-            if len(ready) == len(programs):
-                for program in ready.values():
+            moved = Traffic()
+            if all(
+                answer == READY for answer in said.values()
+            ):  # otherwise the end of their input ends the others
+                before = self._read_traffic()
+                for program in programs.values():
                     _go_on(program)
-                said = {name: _read(program) for name, program in ready.items()}
-            moved = self._read_traffic().since(before)
-            for program in ready.values():
-                _go_on(program)
+                said = {name: _read(program) for name, program in programs.items()}
+                moved = self._read_traffic().since(before)
         outcomes = {c.name: _outcome(said[c.name], run, c, requests[c.name]) for c in run.clients}
         return CellOutcome(_with_traffic(outcomes, moved), json.dumps(said), program=MICRO)
 

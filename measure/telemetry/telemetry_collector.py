@@ -237,7 +237,7 @@ class ClusterTelemetryCollector:
         return {**used, "bottleneck": {"what": bottleneck.what, "sentence": bottleneck.sentence}}
 
     def traffic(self) -> Traffic:
-        """Return what all hosts have sent and what the OSDs' disks have moved. Hosts that cannot be read are missing.
+        """Return what all hosts have sent and what the OSDs' disks have moved; some hosts may be missing.
 
         Raises:
             HostError: no host can be read.

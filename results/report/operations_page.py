@@ -1,4 +1,4 @@
-"""The report of operations on files: rates, latencies and amplification of runs of engine ``micro``, side by side."""
+"""The report of operations on files: rates, latencies and amplification of runs of engine ``micro``."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ _HEADINGS = {
 
 @dataclass(frozen=True, slots=True)
 class MovedRow:
-    """What one contender moved for one operation: texts in the order of ``AMPLIFICATIONS``, empty if not counted."""
+    """What one contender moved for one operation; ``moved`` has the order of ``AMPLIFICATIONS``."""
 
     cell: str
     load: str
@@ -149,7 +149,7 @@ def _notes(measured: Sequence[tuple[Run, Sequence[Sample]]], figures: Sequence[O
     if any(f.amplification for f in figures):
         notes.append(
             "Counters of network and disks contain everything that they moved between the begin of the operations "
-            "and a flush of all files at their end: also other users of them. What a server writes later is missing."
+            "and a flush of all files at their end, also for other users. What a server writes later is missing."
         )
     return notes
 
@@ -170,7 +170,11 @@ def _rendered(page: OperationsPage, template: str, *, autoescape: bool) -> str:
         environment(autoescape=autoescape)
         .get_template(template)
         .render(
-            page=page, made_at=formatting.moment(page.made_ns), version=__version__, headings=headings, ms=NS_PER_MS
+            page=page,
+            made_at=formatting.moment(page.made_ns),
+            version=__version__,
+            headings=headings,
+            ms=NS_PER_MS,
         )
     )
 

@@ -1,7 +1,7 @@
 """Rates, latencies and amplification of operations on files, from the samples of engine ``micro``. Pure.
 
-Amplification is what network, disks and volumes moved, by what the program asked for: bytes per byte for operations on
-data, bytes per operation for operations on names.
+Amplification is what network, disks and volumes moved, by what the program asked for: bytes per byte for
+operations on data, bytes per operation for operations on names.
 """
 
 import math
@@ -77,7 +77,13 @@ def operation_figures(run: Run, samples: Iterable[Sample]) -> tuple[OperationFig
     return tuple(
         sorted(
             found,
-            key=lambda f: (f.configuration != "A", f.configuration, f.load, order[f.cell.operation], f.cell.size.name),
+            key=lambda f: (
+                f.configuration != "A",
+                f.configuration,
+                f.load,
+                order[f.cell.operation],
+                f.cell.size.name,
+            ),
         )
     )
 
@@ -136,7 +142,10 @@ def contenders_of(figures: Sequence[OperationFigures]) -> tuple[Contender, ...]:
         parts += [run_id] if n_runs > len(targets) else []
         return " ".join([*parts, *([configuration] if len(configurations) > 1 else [])])
 
-    return tuple(Contender(run_id, configuration, title(run_id, configuration, target)) for run_id, configuration, target in keys)
+    return tuple(
+        Contender(run_id, configuration, title(run_id, configuration, target))
+        for run_id, configuration, target in keys
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +164,7 @@ class OperationRow:
 
     @property
     def fastest(self) -> int | None:
-        """The contender with the highest rate; None where its lowest round is not above all rounds of the others."""
+        """The contender all of whose rounds are above all rounds of the others; None without one."""
         measured = [(f.rate, i) for i, f in enumerate(self.figures) if f is not None]
         if len(measured) < 2:
             return None
@@ -191,5 +200,7 @@ def load_words_of(samples: Iterable[Sample]) -> Callable[[str], str]:
         parts = [f"{said['clients']} clients"] if said["clients"] > 1 else []
         parts += [f"{said['iodepth']} threads"] if said["iodepth"] > 1 else []
         sync = str(said.get("sync") or "")
-        words[sample.key.load] = ", ".join([*parts, sync_in_words(sync).replace("write", "operation") or "no flushes"])
+        words[sample.key.load] = ", ".join(
+            [*parts, sync_in_words(sync).replace("write", "operation") or "no flushes"]
+        )
     return lambda load: words.get(load, load)

@@ -369,7 +369,7 @@ class Store:
             raise InputError(
                 f"run {run_id} measured operations on files, not accesses of block devices",
                 where=self.name,
-                remedy=f"see its rates with `cephfit report --run {run_id} -o FILE`, or choose another run with --run",
+                remedy=f"see its rates with `cephfit report --run {run_id} -o FILE`, or choose another run: --run",
             )
         return found
 

@@ -19,7 +19,7 @@ from cephfit.core.values.measurement import (
     Measurement,
     Steady,
 )
-from cephfit.core.yaml_lines import MOST, Located, nearest
+from cephfit.core.yaml_lines import MOST, Located
 from cephfit.sweep.declaration.file_operations_part import (
     FILE_WORDS,
     each_once,
@@ -275,7 +275,9 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
     if engine != MICRO:
         for word in FILE_WORDS:
             if word in parts:
-                parts[word].refuse(f"{word} concerns operations on files, which {engine} has not", "add engine: micro")
+                parts[word].refuse(
+                    f"{word} concerns operations on files, which {engine} has not", "add engine: micro"
+                )
     cells = read_file_cells(parts) if engine == MICRO else read_cells(parts)
     shape = read_shape(parts)
     volume_nbytes = parts["volume_size"].nbytes()

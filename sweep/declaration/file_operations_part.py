@@ -30,7 +30,9 @@ def read_file_cells(parts: Mapping[str, Located]) -> tuple[Cell, ...]:
     words = [str(operation) for operation in FileOperation]
     named = each_once(parts["operations"], "operation", words) if "operations" in parts else words
     known = {size.name: size for size in SIZE_BINS}
-    sizes = [known[name] for name in (each_once(parts["sizes"], "size", list(known)) if "sizes" in parts else ["4K"])]
+    sizes = [
+        known[name] for name in (each_once(parts["sizes"], "size", list(known)) if "sizes" in parts else ["4K"])
+    ]
     cells = [_cells_of(operation, sizes) for operation in FileOperation if operation.value in named]
     return tuple(cell for some in cells for cell in some)
 
@@ -66,7 +68,9 @@ def read_file_set(parts: Mapping[str, Located], cells: tuple[Cell, ...], volume_
     """
     for word in ("files", "file_size"):
         if word not in parts:
-            parts["engine"].refuse(f"engine {MICRO} lacks {word!r}", f"add a line `{word}: ...` to the measurement")
+            parts["engine"].refuse(
+                f"engine {MICRO} lacks {word!r}", f"add a line `{word}: ...` to the measurement"
+            )
     files = FileSet(
         n_files=parts["files"].whole(least=1, most=_MOST_FILES),
         file_nbytes=parts["file_size"].nbytes(),

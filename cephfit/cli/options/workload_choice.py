@@ -61,8 +61,8 @@ verified_workload_option = click.option(
     callback=_known_or_profile,
     shell_complete=workload_names,
     metavar=f"{_READY}|profile",
-    help=f"{_HELP}; on a simulated target, the accesses of the profile.  [default: pgbench; on a simulated target, "
-    "profile]",
+    help=f"{_HELP}; on a simulated target, the accesses of the profile.  [default: pgbench; on a simulated "
+    "target, profile]",
 )
 
 

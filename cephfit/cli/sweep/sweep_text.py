@@ -86,7 +86,11 @@ def print_plan(document: Mapping[str, Any]) -> None:
     print_table(("configuration", "sets", "why"), rows)
     click.echo()
     is_micro = m.get("engine") == MICRO
-    how = f"{m['iodepth']} threads each" if is_micro else f"{m['ioengine']} at depth {m['iodepth']}"
+    how = (
+        f"one operation in each of {m['iodepth']} threads"
+        if is_micro
+        else f"{m['ioengine']} at depth {m['iodepth']}"
+    )
     click.echo(
         f"{len(m['cells'])} {'operations on files' if is_micro else 'cells'}, {m['repeats']} repeats, "
         f"{m['clients']} clients with volumes of {format_nbytes(m['volume_nbytes'])}; "
