@@ -3,7 +3,7 @@
 The calls are timed, so they are those of ``os``, which cost less than those of ``pathlib``.
 """
 
-# ruff: noqa: PTH
+# ruff: noqa: PTH103, PTH104, PTH108, PTH116, PTH208
 
 import ctypes
 import mmap

@@ -28,7 +28,7 @@ def read_file_cells(parts: Mapping[str, Located]) -> tuple[Cell, ...]:
         if word in parts:
             parts[word].refuse(f"{MICRO} does not support {word}", "remove it; `operations` says what is measured")
     words = [str(operation) for operation in FileOperation]
-    named = each_once(parts["operations"], "operation", words) if "operations" in parts else words
+    named = each_once(parts["operations"], "file operation", words) if "operations" in parts else words
     known = {size.name: size for size in SIZE_BINS}
     sizes = [
         known[name] for name in (each_once(parts["sizes"], "size", list(known)) if "sizes" in parts else ["4K"])
@@ -53,7 +53,7 @@ def each_once(entry: Located, what: str, right: list[str]) -> list[str]:
         if word not in right:
             item.refuse(f"{word!r} is not a {what}", nearest(word, right))
         if word in words:
-            item.refuse(f"{what} {word} is given twice")
+            item.refuse(f"{what} {word} is given twice", "name it once")
         words.append(word)
     if not words:
         entry.refuse(f"no {what} is given", f"choose from: {', '.join(right)}")

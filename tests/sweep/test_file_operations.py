@@ -80,7 +80,7 @@ def test_a_stored_operation_is_read_again(cell: FileCell) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("create, append", "created, append", "'created' is not a operation"),
+        ("create, append", "created, append", "'created' is not a file operation"),
         ("create, append", "create, create", "create is given twice"),
         ("  files: 12\n", "", "lacks 'files'"),
         ("file_size: 64K", "file_size: 48K", "does not hold whole accesses of 32K"),
@@ -95,7 +95,7 @@ def test_a_stored_operation_is_read_again(cell: FileCell) -> None:
 def test_what_cannot_be_measured_is_refused(old: str, new: str, message: str) -> None:
     assert old in TEXT
     with pytest.raises(InputError, match=re.escape(message)) as caught:
-        parsed(TEXT.replace(old, new, 1))
+        parsed(TEXT.replace(old, new, 1).replace("repeats: 2", "repeats: 3"))
     assert caught.value.remedy
 
 
