@@ -7,6 +7,7 @@ from typing import Any
 
 from cephfit import __version__
 from cephfit.core.errors import InputError
+from cephfit.core.protocols import Applied
 from cephfit.core.units import KIB, NS_PER_MS
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Sample, State
@@ -21,6 +22,7 @@ from cephfit.results.statistics.operation_figures import (
     load_words_of,
     operation_figures,
     rows_of,
+    window_of,
 )
 from cephfit.results.store.sample_store import Store
 from cephfit.results.tables.sample_csv import csv_text
@@ -88,11 +90,20 @@ def read_operations(store: Store, runs: Sequence[Run], *, made_ns: int) -> Opera
                 where=store.name,
                 remedy="name runs of one kind with --run",
             )
-    return operations_page([(run, samples[run.run_id]) for run in runs], made_ns=made_ns)
+    applied = {run.run_id: [one for _, one in store.applied(run.run_id)] for run in runs}
+    return operations_page([(run, samples[run.run_id]) for run in runs], applied, made_ns=made_ns)
 
 
-def operations_page(measured: Sequence[tuple[Run, Sequence[Sample]]], *, made_ns: int) -> OperationsPage:
-    """Return the page of some runs and their samples. Pure."""
+def operations_page(
+    measured: Sequence[tuple[Run, Sequence[Sample]]], applied: Mapping[str, Sequence[Applied]], *, made_ns: int
+) -> OperationsPage:
+    """Return the page of some runs and their samples. Pure.
+
+    Args:
+        measured: runs with their samples.
+        applied: id of a run to its configurations as read back.
+        made_ns: wall clock, ns since the epoch.
+    """
     figures = tuple(f for run, samples in measured for f in operation_figures(run, samples))
     contenders = contenders_of(figures)
     rows = rows_of(figures, contenders, load_words_of(s for _, samples in measured for s in samples))
@@ -104,7 +115,7 @@ def operations_page(measured: Sequence[tuple[Run, Sequence[Sample]]], *, made_ns
         rows=rows,
         moved=tuple(_moved_rows(rows, contenders)),
         figures=figures,
-        notes=tuple(_notes(measured, figures)),
+        notes=(*_notes(measured, figures), *_window_notes(figures, applied)),
     )
 
 
@@ -151,6 +162,23 @@ def _notes(measured: Sequence[tuple[Run, Sequence[Sample]]], figures: Sequence[O
             "Counters of network and disks contain everything that they moved between the begin of the operations "
             "and a flush of all files at their end, also for other users. What a server writes later is missing."
         )
+    return notes
+
+
+def _window_notes(figures: Sequence[OperationFigures], applied: Mapping[str, Sequence[Applied]]) -> list[str]:
+    """Compare bandwidth x round trip with what was in flight, for each configuration with a clients' network."""
+    notes = []
+    for run_id, configurations in applied.items():
+        windows = {one.configuration: window for one in configurations if (window := window_of(one))}
+        for name, window in windows.items():
+            own = [f for f in figures if (f.run.run_id, f.configuration) == (run_id, name) and f.has_data]
+            if own:
+                most = max(own, key=lambda f: f.in_flight_nbytes)
+                notes.append(
+                    f"{name}: bandwidth x round trip is {formatting.number(window.nbytes / KIB)} KiB "
+                    f"({window.rate_mbit:g} Mbit/s, {2 * window.delay_ms:g} ms). At most "
+                    f"{formatting.number(most.in_flight_nbytes / KIB)} KiB were in flight ({most.cell})."
+                )
     return notes
 
 

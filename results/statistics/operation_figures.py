@@ -5,9 +5,12 @@ operations on data, bytes per operation for operations on names.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cephfit.core.protocols import Applied
+from cephfit.core.units import NS_PER_S
 from cephfit.core.values.file_operations import FileCell
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Sample, State
@@ -24,6 +27,7 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
 }
 """Name of an amplification to the place of its bytes in a sample's evidence."""
 AMPLIFICATIONS = tuple(_COUNTERS)
+_PATH = re.compile(r"greater/client_network/(?P<key>rate_mbit|delay_ms) = (?P<value>[0-9.]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,11 @@ class OperationFigures:
     def has_data(self) -> bool:
         """Whether amplification is per byte; otherwise it is per operation."""
         return self.cell.operation.has_data
+
+    @property
+    def in_flight_nbytes(self) -> float:
+        """Mean bytes of data on their way, by Little's law: rate x latency x size."""
+        return self.rate * self.latency_mean_ns / NS_PER_S * self.cell.size.benchmark_nbytes
 
 
 def operation_figures(run: Run, samples: Iterable[Sample]) -> tuple[OperationFigures, ...]:
@@ -119,6 +128,34 @@ def _number(sample: Sample, group: str, key: str) -> float | None:
     said = sample.evidence.get(group)
     value = said.get(key) if isinstance(said, Mapping) else None
     return float(value) if isinstance(value, int | float) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PathWindow:
+    """The network of the clients of a configuration, where it has a bandwidth and a delay of its own.
+
+    Attributes:
+        rate_mbit: 10**6 bits per second.
+        delay_ms: of each direction.
+    """
+
+    rate_mbit: float
+    delay_ms: float
+
+    @property
+    def nbytes(self) -> float:
+        """Bandwidth x round trip: the bytes that must be on their way to use all of the bandwidth."""
+        return self.rate_mbit * 1e6 / 8 * 2 * self.delay_ms / 1e3
+
+
+def window_of(applied: Applied) -> PathWindow | None:
+    """Return the clients' network as read back from a configuration; None without a bandwidth or a delay."""
+    values = {
+        match["key"]: float(match["value"]) for setting in applied.read_back if (match := _PATH.fullmatch(setting))
+    }
+    if not values.get("rate_mbit") or not values.get("delay_ms"):
+        return None
+    return PathWindow(values["rate_mbit"], values["delay_ms"])
 
 
 @dataclass(frozen=True, slots=True)

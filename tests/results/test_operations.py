@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cephfit.core.errors import InputError
+from cephfit.core.protocols import Applied
 from cephfit.core.units import KIB
 from cephfit.core.values.cells import SIZE_BINS, Cell
 from cephfit.core.values.file_operations import FileCell, FileOperation
@@ -20,7 +21,7 @@ from cephfit.results.report.operations_page import (
     to_operations_html,
     to_operations_markdown,
 )
-from cephfit.results.statistics.operation_figures import operation_figures
+from cephfit.results.statistics.operation_figures import operation_figures, window_of
 from cephfit.results.store.sample_store import Store
 
 CREATE, APPEND = FileCell.of(FileOperation.CREATE), FileCell.of(FileOperation.APPEND, SIZE_BINS[0])
@@ -84,7 +85,7 @@ def measured(rates: dict[str, Sequence[float]]) -> list[tuple[Run, list[Sample]]
     ],
 )
 def test_the_page_begins_with_the_answer(rates: dict[str, Sequence[float]], headline: str) -> None:
-    page = operations_page(measured(rates), made_ns=0)
+    page = operations_page(measured(rates), {}, made_ns=0)
     assert page.headline.startswith(headline)
     assert headline.split("(")[0] in to_operations_html(page)
     text = to_operations_markdown(page)
@@ -95,8 +96,25 @@ def test_the_page_begins_with_the_answer(rates: dict[str, Sequence[float]], head
     )
 
 
+def test_bandwidth_x_round_trip_is_compared_with_what_was_in_flight() -> None:
+    """100 Mbit/s x 50 ms are 625000 bytes; one access of 4K at a time is always in flight."""
+    one = run("lab")
+    settings = {
+        f"greater/client_network/{text}": {} for text in ("rate_mbit = 100", "delay_ms = 25", "loss_pct = 1")
+    }
+    applied = Applied("A", True, (), settings)
+    window = window_of(applied)
+    assert window is not None
+    assert window.nbytes == pytest.approx(625_000)
+    page = operations_page([(one, [sample(APPEND, 20)])], {one.run_id: [applied]}, made_ns=0)
+    assert page.notes[-1].startswith(
+        "A: bandwidth x round trip is 610.4 KiB (100 Mbit/s, 50 ms). At most 4.00 KiB"
+    )
+    assert window_of(Applied("A", True, (), {"greater/client_network/delay_ms = 25": {}})) is None
+
+
 def test_names_in_the_data_cannot_change_the_page() -> None:
-    page = operations_page(measured({"<script>": [10], "|x": [20]}), made_ns=0)
+    page = operations_page(measured({"<script>": [10], "|x": [20]}), {}, made_ns=0)
     assert "<script>" not in to_operations_html(page)
     assert "| |x |" not in to_operations_markdown(page)
 
