@@ -183,7 +183,8 @@ def _run(request: FileRequest, access: FileAccess) -> dict[str, Any]:
     try:
         for number in range(request.n_threads):
             ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_thread, args=(request, number, barrier, theirs, os.getpid()))
+            arguments = (request, number, barrier, theirs, os.getpid())
+            process: BaseProcess = context.Process(target=_thread, args=arguments)
             process.start()
             theirs.close()
             threads.append((process, ours))
