@@ -20,7 +20,7 @@ from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client
 from cephfit.core.units import NS_PER_S
 from cephfit.core.values.cells import Cell, Op
-from cephfit.core.values.file_operations import FileCell, FileSet, require_file_cell
+from cephfit.core.values.file_operations import ASKED, MOVED, VOLUME_MOVED, FileCell, FileSet, require_file_cell
 from cephfit.core.values.measurement import MICRO, CacheCondition, Measurement
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.engine import (
@@ -35,11 +35,6 @@ from cephfit.measure.engine import (
 from cephfit.measure.micro.file_places import VOLUME, FilePlace, Traffic, TrafficCounter, volume_of
 from cephfit.measure.micro.file_program import PREPARE, READY, RUN, WARM, FileRequest
 
-ASKED = "asked"
-"""Key of a client's evidence: what the program did, in operations and bytes."""
-MOVED = "moved"
-"""Key of the first client's evidence: ``Traffic.to_json`` of all clients together."""
-FLUSHES = "flushes"
 _GRACE_SECONDS = 300.0
 _UNCOUNTED = "the file system between program and device moves blocks of its own, and caches others"
 
@@ -215,9 +210,9 @@ def _outcome(said: Mapping[str, Any], run: CellRun, client: Client, request: Fil
         ASKED: {"operations": result["n"], "nbytes": result["nbytes"], "place": request.place.kind}
     }
     if result["volume"]:
-        evidence[VOLUME] = result["volume"]
+        evidence[VOLUME_MOVED] = result["volume"]
     if result["flushes"]:
-        evidence[FLUSHES] = {"n": result["flushes"], "latency_mean_ns": result["flush_mean_ns"]}
+        evidence["flushes"] = {"n": result["flushes"], "latency_mean_ns": result["flush_mean_ns"]}
     return ClientOutcome(metrics, uncounted=_UNCOUNTED, doubt=_doubt(result, run), evidence=evidence)
 
 

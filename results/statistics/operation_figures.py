@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cephfit.core.protocols import Applied
 from cephfit.core.units import NS_PER_S
-from cephfit.core.values.file_operations import FileCell
+from cephfit.core.values.file_operations import ASKED, MOVED, VOLUME_MOVED, FileCell
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Sample, State
 from cephfit.results.statistics.loads import sync_in_words
@@ -19,11 +19,11 @@ from cephfit.results.statistics.scaling import mean_latency_ns, metrics_of, slow
 from cephfit.results.statistics.summary_statistics import mean
 
 _COUNTERS: Mapping[str, tuple[str, str]] = {
-    "volume_read": ("volume", "read_nbytes"),
-    "volume_written": ("volume", "written_nbytes"),
-    "wire": ("moved", "wire_nbytes"),
-    "disk_read": ("moved", "disk_read_nbytes"),
-    "disk_written": ("moved", "disk_written_nbytes"),
+    "volume_read": (VOLUME_MOVED, "read_nbytes"),
+    "volume_written": (VOLUME_MOVED, "written_nbytes"),
+    "wire": (MOVED, "wire_nbytes"),
+    "disk_read": (MOVED, "disk_read_nbytes"),
+    "disk_written": (MOVED, "disk_written_nbytes"),
 }
 """Name of an amplification to the place of its bytes in a sample's evidence."""
 AMPLIFICATIONS = tuple(_COUNTERS)
@@ -115,7 +115,7 @@ def _figures(run: Run, place: tuple[str, str, FileCell], rounds: Sequence[list[S
 def _amplification(rounds: Sequence[list[Sample]], *, per_byte: bool) -> dict[str, float]:
     """Return what was moved in all rounds by what was asked in them; only counters that all rounds have."""
     samples = [sample for own in rounds for sample in own]
-    asked = sum(_number(s, "asked", "nbytes" if per_byte else "operations") or 0 for s in samples)
+    asked = sum(_number(s, ASKED, "nbytes" if per_byte else "operations") or 0 for s in samples)
     found = {}
     for name, (group, key) in _COUNTERS.items():
         by_round = [[n for s in own if (n := _number(s, group, key)) is not None] for own in rounds]

@@ -14,6 +14,13 @@ from cephfit.core.values.cells import Cell, Op, Pattern, SizeBin, size_bin
 NO_SIZE = SizeBin("", 0, 0)
 """The size of operations that move no data of a file."""
 
+ASKED = "asked"
+"""Key of a sample's evidence: ``operations`` and ``nbytes`` that the program did."""
+VOLUME_MOVED = "volume"
+"""Key of a sample's evidence: ``read_nbytes`` and ``written_nbytes`` of the client's volume."""
+MOVED = "moved"
+"""Key of the evidence of a run's first client: bytes on network and disks, for all clients together."""
+
 
 class FileOperation(StrEnum):
     """What is done with a file, or with the names of files."""
