@@ -28,7 +28,7 @@ from cephfit.lab.ceph_daemons import osd_name
 from cephfit.lab.cluster import Lab
 from cephfit.lab.devices.image_export import ImageDevices
 from cephfit.lab.osds.osd_layout import filesystem_at, require_store
-from cephfit.targets.abilities import Traffic, TrafficCounter, traffic_of
+from cephfit.targets.abilities import TrafficCounter, traffic_of
 from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.ceph.cluster_changes import FREE_UP
 
@@ -212,18 +212,13 @@ class LabTarget(CephTarget):
         return {**super().facts(), "lab": {"name": self._lab.name, "spec": self._lab.spec.to_json()}}
 
     def traffic_counter(self) -> TrafficCounter:
-        """As of any cluster, and what the clients' own network has sent."""
+        """As of any cluster; of the network only the clients' own, where the lab has one: others use the loopback."""
         of_cluster, path = super().traffic_counter(), self._lab.client_network
         pid = None if path is None else path.pid
         if pid is None:
             return of_cluster
         clients = Path(f"/proc/{pid}/net/dev")
-
-        def read() -> Traffic:
-            now = of_cluster()
-            return replace(now, wire_nbytes=(now.wire_nbytes or 0) + (traffic_of(None, clients).wire_nbytes or 0))
-
-        return read
+        return lambda: replace(of_cluster(), wire_nbytes=traffic_of(None, clients, both_ways=True).wire_nbytes)
 
     def close(self) -> None:
         super().close()

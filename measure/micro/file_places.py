@@ -92,13 +92,14 @@ TrafficCounter = Callable[[], Traffic]
 """Reads the counters of now; raises HostError or ClusterError if they cannot be read."""
 
 
-def traffic_of(disk: Path | None, interfaces: Path | None) -> Traffic:
+def traffic_of(disk: Path | None, interfaces: Path | None, *, both_ways: bool = False) -> Traffic:
     """Return the traffic of one disk and one host of this machine.
 
     Args:
         disk: block device; None: unknown.
         interfaces: file like /proc/net/dev, of the network namespace of the server; None: no network. What its
             interfaces sent is counted, so that a byte between two processes of the namespace counts once.
+        both_ways: count also what they received, where all traffic is with another namespace.
 
     Raises:
         HostError: the device has no counters.
@@ -108,15 +109,16 @@ def traffic_of(disk: Path | None, interfaces: Path | None) -> Traffic:
 
     moved = None if disk is None else counters_of(disk)
     return Traffic(
-        None if interfaces is None else _sent_nbytes(interfaces.read_text()),
+        None if interfaces is None else _carried_nbytes(interfaces.read_text(), both_ways=both_ways),
         None if moved is None else moved.read_nbytes,
         None if moved is None else moved.written_nbytes,
     )
 
 
-def _sent_nbytes(text: str) -> int:
-    """Return the bytes that all interfaces of a file like /proc/net/dev have sent."""
-    return sum(int(line.partition(":")[2].split()[8]) for line in text.splitlines() if ":" in line)
+def _carried_nbytes(text: str, *, both_ways: bool) -> int:
+    """Return the bytes that all interfaces of a file like /proc/net/dev have sent, or sent and received."""
+    fields = [line.partition(":")[2].split() for line in text.splitlines() if ":" in line]
+    return sum(int(one[8]) + (int(one[0]) if both_ways else 0) for one in fields)
 
 
 def disk_below(path: Path) -> Path | None:

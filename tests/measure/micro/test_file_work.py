@@ -10,6 +10,7 @@ import pytest
 from cephfit.core.units import KIB
 from cephfit.core.values.file_operations import FileOperation, FileSet
 from cephfit.measure.micro.file_access import LocalFiles
+from cephfit.measure.micro.file_places import Traffic, traffic_of
 from cephfit.measure.micro.file_program import figures
 from cephfit.measure.micro.file_work import Done, Work, ensure, folders_of, path_of, timed, walk
 
@@ -155,6 +156,17 @@ def test_figures_are_of_all_threads_together(make_done: Callable[[int, int, list
     assert found["latency_mean_ns"] == 20
     assert found["percentiles_ns"]["50.0"] == 20
     assert found["percentiles_ns"]["99.0"] == 30
+
+
+def test_interfaces_are_counted_once_or_in_both_directions(tmp_path: Path) -> None:
+    table = tmp_path / "dev"
+    head = "Inter-|   Receive  |  Transmit\n face |bytes packets|bytes packets\n"
+    table.write_text(
+        head + "    lo: 100 1 0 0 0 0 0 0 100 1 0 0 0 0 0 0\n  tun0: 7 1 0 0 0 0 0 0 11 1 0 0 0 0 0 0\n"
+    )
+    assert traffic_of(None, table).wire_nbytes == 111
+    assert traffic_of(None, table, both_ways=True).wire_nbytes == 218
+    assert traffic_of(None, table).since(Traffic(11, 5, 5)) == Traffic(100, None, None)
 
 
 @pytest.fixture
