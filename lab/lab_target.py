@@ -212,7 +212,7 @@ class LabTarget(CephTarget):
         return {**super().facts(), "lab": {"name": self._lab.name, "spec": self._lab.spec.to_json()}}
 
     def traffic_counter(self) -> TrafficCounter:
-        """As of any cluster; of the network only the clients' own, where the lab has one: others use the loopback."""
+        """As of any cluster; of the network only that of the clients, where the lab has one."""
         of_cluster, path = super().traffic_counter(), self._lab.client_network
         pid = None if path is None else path.pid
         if pid is None:
