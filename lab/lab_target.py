@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from cephfit.lab.ceph_daemons import osd_name
 from cephfit.lab.cluster import Lab
 from cephfit.lab.devices.image_export import ImageDevices
 from cephfit.lab.osds.osd_layout import filesystem_at, require_store
+from cephfit.targets.abilities import TrafficCounter, traffic_of
 from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.ceph.cluster_changes import FREE_UP
 
@@ -208,6 +210,15 @@ class LabTarget(CephTarget):
 
     def facts(self) -> Mapping[str, Any]:
         return {**super().facts(), "lab": {"name": self._lab.name, "spec": self._lab.spec.to_json()}}
+
+    def traffic_counter(self) -> TrafficCounter:
+        """As of any cluster; of the network only that of the clients, where the lab has one."""
+        of_cluster, path = super().traffic_counter(), self._lab.client_network
+        pid = None if path is None else path.pid
+        if pid is None:
+            return of_cluster
+        clients = Path(f"/proc/{pid}/net/dev")
+        return lambda: replace(of_cluster(), wire_nbytes=traffic_of(None, clients, both_ways=True).wire_nbytes)
 
     def close(self) -> None:
         super().close()

@@ -140,8 +140,8 @@ def plan_of(sweep: Sweep) -> Plan:
         for name in _shuffled(names, f"{seed}/{repeat}"):
             for load in _shuffled(measurement.load_names, f"{seed}/{repeat}/{name}/loads"):
                 words = f"{seed}/{repeat}/{name}" + (f"/{load}" if load else "")
-                order = _shuffled([str(c) for c in measurement.under(load).cells], words)
-                steps.append(Step(repeat, name, tuple(Cell.parse(c) for c in order), load))
+                cells = {str(cell): cell for cell in measurement.under(load).cells}
+                steps.append(Step(repeat, name, tuple(cells[c] for c in _shuffled(cells, words)), load))
     return Plan(tuple(steps))
 
 
@@ -186,6 +186,8 @@ def run_seconds(measurement: Measurement, times: StepTimes) -> float:
     """
     asked = measurement.ramp_seconds + measurement.run_seconds
     around = times.cell_seconds + measurement.settle_seconds
+    if measurement.files is not None:  # written anew where the run before has changed them
+        around += measurement.n_clients * measurement.files.nbytes / times.fill_nbytes_per_s
     return times.pace * asked + around + warmed_nbytes(measurement) / times.warm_nbytes_per_s
 
 

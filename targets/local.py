@@ -28,7 +28,8 @@ from cephfit.core.units import format_nbytes
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.measure.counters.block_device import flush_buffers
 from cephfit.measure.fio.fio_job import escaped_filename
-from cephfit.targets.abilities import JudgesConfigurations
+from cephfit.measure.micro.file_places import TrafficCounter, disk_below, traffic_of
+from cephfit.targets.abilities import CountsTraffic, JudgesConfigurations
 from cephfit.targets.volume_content import fill_with_random, require_empty
 
 _SYSFS = "sysfs"
@@ -219,7 +220,7 @@ class MachineTarget(Target, JudgesConfigurations):
             raise ClusterError("this target was opened for reading only", where=self.name)
 
 
-class LocalTarget(MachineTarget):
+class LocalTarget(MachineTarget, CountsTraffic):
     """One file or block device.
 
     The clients share it: client i has the bytes from i times the volume's size. The target creates a missing file,
@@ -292,6 +293,10 @@ class LocalTarget(MachineTarget):
         self._queues.apply(settings)
         read_back, mismatches = self._queues.read_back(settings)
         return Applied.as_read(configuration, read_back, mismatches, seconds=time.monotonic() - started)
+
+    def traffic_counter(self) -> TrafficCounter:
+        """Return what reads the disk's counters, which contain all other I/O of the disk."""
+        return lambda: traffic_of(disk_below(self._path), None)
 
     def drop_caches(self) -> None:
         descriptor = os.open(self._path, os.O_RDWR)

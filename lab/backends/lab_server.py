@@ -11,6 +11,7 @@ from cephfit.core.errors import CephfitError, HostError, LackingError
 from cephfit.lab.backends.server_network import ServerNetwork
 from cephfit.lab.devices.disks import device_number
 from cephfit.lab.machine import find_program, run
+from cephfit.targets.abilities import Traffic, traffic_of
 from cephfit.targets.backends.storage_server import StorageServer
 
 
@@ -94,6 +95,9 @@ class LabServer(StorageServer, ABC):
 
     def why_caches_stay(self) -> str:
         return ""
+
+    def traffic(self) -> Traffic:
+        return traffic_of(self._device(), self._network.interfaces())
 
     def full_speed(self) -> AbstractContextManager[None]:
         return self._full_speed()

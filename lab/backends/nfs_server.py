@@ -98,7 +98,7 @@ class NfsServer(LabServer):
         return {"sync": str(is_sync).lower(), "rsize": str(limits["rsize"]), "wsize": str(limits["wsize"])}
 
     def drop_caches(self) -> None:
-        for file in self._network.path(self._mounted_at).glob("*.img"):
+        for file in filter(Path.is_file, self._network.path(self._mounted_at).rglob("*")):
             descriptor = os.open(file, os.O_RDONLY)
             try:
                 os.fsync(descriptor)

@@ -51,6 +51,10 @@ class ServerNetwork:
         """Return the path by which this process reaches a path of the servers. Raises as ``enter_network``."""
         return Path(f"/proc/{self._holder()}/root") / place.relative_to("/")
 
+    def interfaces(self) -> Path:
+        """Return the file with the counters of the servers' interfaces. Raises as ``enter_network``."""
+        return Path(f"/proc/{self._holder()}/net/dev")
+
     def mounts(self) -> Iterator[Mount]:
         """Yield the mounts that the servers see. Raises as ``enter_network``."""
         return mounts(self._holder())

@@ -11,6 +11,7 @@ from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.hosts.local_host import LocalHost
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import CephAdmin, Client
+from cephfit.measure.micro.file_places import Traffic
 from cephfit.measure.telemetry.bottleneck import bottleneck_of
 from cephfit.measure.telemetry.kernel_counters import (
     DiskCounters,
@@ -234,6 +235,27 @@ class ClusterTelemetryCollector:
             used["clients"] = {name: dict(shares) for name, shares in cpu.items()}
         bottleneck = bottleneck_of(used)
         return {**used, "bottleneck": {"what": bottleneck.what, "sentence": bottleneck.sentence}}
+
+    def traffic(self) -> Traffic:
+        """Return what all hosts have sent and what the OSDs' disks have moved; some hosts may be missing.
+
+        Raises:
+            HostError: no host can be read.
+        """
+        counters = self.read_counters()
+        if not counters.hosts:
+            raise HostError("no host's counters can be read", where="; ".join(counters.missed))
+        disks = [
+            counters.hosts[host].disks[disk]
+            for host, roles in self._disks(()).items()
+            for disk in roles
+            if host in counters.hosts and disk in counters.hosts[host].disks
+        ]
+        return Traffic(
+            sum(sum(host.sent_nbytes.values()) for host in counters.hosts.values()),
+            sum(disk.read_nbytes for disk in disks) if disks else None,
+            sum(disk.written_nbytes for disk in disks) if disks else None,
+        )
 
     def _find_places(self) -> None:
         self._osds = {int(osd["id"]): osd for osd in self._admin.command("osd metadata")}

@@ -11,9 +11,10 @@ from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, 
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError
 
-from cephfit.core.errors import StoreError
+from cephfit.core.errors import InputError, StoreError
 from cephfit.core.garbage_collector import without_collector
 from cephfit.core.protocols import Applied
+from cephfit.core.values.file_operations import FileCell
 from cephfit.core.values.run import IMPORTED_DOCUMENT, MEASURING_DOCUMENT, TARGETS_DOCUMENT, Run
 from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample
 from cephfit.results.store import database, schema
@@ -361,6 +362,25 @@ class Store:
             ) from error
 
     def samples(self, run_id: str) -> list[Sample]:
+        """Return the samples of a run in the 20 cells, in the order of measuring.
+
+        Raises:
+            InputError: the run measured operations on files, which no prediction uses: see ``file_samples``.
+        """
+        found = self.every_sample(run_id)
+        if any(isinstance(sample.key.cell, FileCell) for sample in found):
+            raise InputError(
+                f"run {run_id} measured operations on files, not accesses of block devices",
+                where=self.name,
+                remedy=f"see its rates with `cephfit report --run {run_id} -o FILE`, or choose another run: --run",
+            )
+        return found
+
+    def file_samples(self, run_id: str) -> list[Sample]:
+        """Return the samples of operations on files of a run, in the order of measuring."""
+        return [sample for sample in self.every_sample(run_id) if isinstance(sample.key.cell, FileCell)]
+
+    def every_sample(self, run_id: str) -> list[Sample]:
         """Return all samples of a run, in the order of measuring."""
         table = schema.samples
         query = select(*schema.SAMPLE_COLUMNS).where(table.c.run_id == run_id).order_by(table.c.id)

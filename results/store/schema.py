@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from cephfit.core.protocols import Applied
-from cephfit.core.values.cells import Cell
+from cephfit.core.values.file_operations import FileCell, stored_cell
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
 
@@ -238,10 +238,11 @@ def applied_of(row: Row) -> Applied:
 
 def key_row(key: SampleKey) -> dict[str, Any]:
     """Return the columns that identify a sample in its run."""
+    cell = key.cell
     return {
         "configuration": key.configuration,
-        "size": key.cell.size.name,
-        "pattern": key.cell.pattern.value,
+        "size": cell.size.name,
+        "pattern": cell.operation.value if isinstance(cell, FileCell) else cell.pattern.value,
         "client": key.client,
         "repeat": key.repeat,
         "attempt": key.attempt,
@@ -293,7 +294,7 @@ def samples_of(rows: Iterable[Sequence[Any]]) -> list[Sample]:
         if iops is not None:
             tails = dict(zip(_as_floats(tuple(percentiles)), percentiles.values(), strict=True))
             metrics = Metrics(iops, nbytes_per_s, n_ios, runtime_ns, mean_ns, tails)
-        cell = Cell.parse(f"{size}-{pattern}", where="store of results")
+        cell = stored_cell(size, pattern, where="store of results")
         configuration, client, load = same(configuration, configuration), same(client, client), same(load, load)
         key = SampleKey(configuration, cell, client, repeat, attempt, load)
         found.append(Sample(key, states[state], metrics, started_ns, finished_ns, reason, evidence))

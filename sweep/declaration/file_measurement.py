@@ -10,6 +10,7 @@ from cephfit.core.values.measurement import (
     DSYNC,
     FIO,
     FSYNC,
+    MICRO,
     RADOS_BENCH,
     RBD_BENCH,
     RBD_OBJECT_NBYTES,
@@ -18,7 +19,14 @@ from cephfit.core.values.measurement import (
     Measurement,
     Steady,
 )
-from cephfit.core.yaml_lines import MOST, Located, nearest
+from cephfit.core.yaml_lines import MOST, Located
+from cephfit.sweep.declaration.file_operations_part import (
+    FILE_WORDS,
+    each_once,
+    read_file_cells,
+    read_file_set,
+    refuse_unknown_load,
+)
 from cephfit.sweep.declaration.file_settings import NAME
 
 SHAPE = ("iodepth", "clients", "read_pct", "rate_iops", "rate", "align", "sync")
@@ -233,33 +241,23 @@ def _full_shape(load: Load, measurement: Measurement) -> dict[str, object]:
 
 def _words(entry: Located | None, what: str, right: list[str]) -> list[str]:
     """Return the words of a list, all of ``right`` where the list is absent."""
-    if entry is None:
-        return list(right)
-    words: list[str] = []
-    for item in entry.items():
-        word = str(item.value)
-        if word not in right:
-            item.refuse(f"{word!r} is not a {what}", nearest(word, right))
-        if word in words:
-            item.refuse(f"{what} {word} is given twice")
-        words.append(word)
-    if not words:
-        entry.refuse(f"no {what} is given", f"choose from: {', '.join(right)}")
-    return words
+    return list(right) if entry is None else each_once(entry, what, right)
 
 
 _MEASUREMENT = (
     *("sizes", "patterns", "cells", "volume_size", "repeats", "ramp_seconds", "run_seconds", "engine", "ioengine"),
     *("direct", "cache", "seed", "max_attempts", *SHAPE, "loads"),
-    *("steady", "settle_seconds", "new_volumes"),
+    *("steady", "settle_seconds", "new_volumes", *FILE_WORDS),
 )
 MOST_REPEATS = 1000
 """Hundreds of times a usual number: a larger one is a typing error, and its plan alone would take hours."""
 _REQUIRED = ("clients", "volume_size", "repeats", "run_seconds", "seed")
 _SYNCHRONOUS = ("sync", "psync", "pvsync", "pvsync2")
 _LIBRBD = "rbd"
+_THREADS = "threads"
+"""What engine ``micro`` has instead of an engine of fio: ``iodepth`` threads with one operation each."""
 _IOENGINES = ("libaio", "io_uring", "posixaio", _LIBRBD, *_SYNCHRONOUS)
-_ENGINES = (FIO, RADOS_BENCH, RBD_BENCH)
+_ENGINES = (FIO, RADOS_BENCH, RBD_BENCH, MICRO)
 
 
 def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
@@ -273,8 +271,14 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
         InputError: names file and line.
     """
     parts = entry.mapping(_MEASUREMENT, required=_REQUIRED)
-    cells = read_cells(parts)
     engine = parts["engine"].word(_ENGINES) if "engine" in parts else FIO
+    if engine != MICRO:
+        for word in FILE_WORDS:
+            if word in parts:
+                parts[word].refuse(
+                    f"{word} concerns operations on files, which {engine} has not", "add engine: micro"
+                )
+    cells = read_file_cells(parts) if engine == MICRO else read_cells(parts)
     shape = read_shape(parts)
     volume_nbytes = parts["volume_size"].nbytes()
     # Filling and warming transfer whole objects of RBD's default size, for all cell sizes.
@@ -308,6 +312,7 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
         steady=_steady(parts["steady"], engine) if "steady" in parts else None,
         settle_seconds=parts["settle_seconds"].seconds() if "settle_seconds" in parts else 0.0,
         new_volumes=parts["new_volumes"].truth() if "new_volumes" in parts else False,
+        files=read_file_set(parts, cells, volume_nbytes) if engine == MICRO else None,
     )
     if own.steady is not None and own.steady.limit_seconds < own.ramp_seconds + own.run_seconds:
         parts["steady"].refuse(
@@ -338,6 +343,8 @@ def _steady(entry: Located, engine: str) -> Steady:
 
 def _ioengine(parts: Mapping[str, Located], engine: str) -> str:
     """Return fio's ioengine. The other engines use librados and librbd, like fio's engine ``rbd``."""
+    if engine == MICRO:
+        return _THREADS
     if engine == FIO:
         return parts["ioengine"].word(_IOENGINES) if "ioengine" in parts else "libaio"
     if "ioengine" in parts and parts["ioengine"].word(_IOENGINES) != _LIBRBD:
@@ -372,6 +379,9 @@ def _refuse_what_the_engine_lacks(measurement: Measurement, parts: Mapping[str, 
                 f"write sync: {FSYNC}, or ioengine: libaio with clients that have block devices",
             )
     if measurement.engine == FIO:
+        return
+    if measurement.engine == MICRO:
+        refuse_unknown_load(measurement, parts)
         return
     for word in ("read_pct", "rate", "rate_iops", "align", "sync", "direct"):
         if word in parts:

@@ -12,7 +12,7 @@ from typing import Any
 from cephfit import sweeps
 from cephfit.core.errors import InputError
 from cephfit.core.values.configuration import Configuration, as_yaml
-from cephfit.core.values.measurement import Measurement
+from cephfit.core.values.measurement import MICRO, Measurement
 from cephfit.core.yaml_lines import Located, nearest, read_yaml
 from cephfit.sweep.declaration.file_design import read_designs
 from cephfit.sweep.declaration.file_measurement import read_measurement
@@ -190,6 +190,12 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
         entries["stopping"].refuse(
             "an optimiser's trials cannot race", "remove `stopping` or the design `optimise` from the file"
         )
+    for word, found in (("stopping", stopping), ("design", search)):
+        if found is not None and measurement.engine == MICRO:
+            entries[word].refuse(
+                "rates of operations on files decide nothing yet: neither a race nor an optimiser uses them",
+                f"remove {word}, or use engine: fio",
+            )
     if search is not None and search.cell is not None and search.cell not in measurement.cells:
         entries["design"].refuse(f"the optimiser's objective {search.cell} is not one of the measured cells")
     further: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from cephfit import __version__
 from cephfit.ceph.pools.osd_capacity import IN_MEMORY, MEMORY_TARGET, fits_note
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress, Target
-from cephfit.core.values.measurement import RADOS_BENCH, RBD_BENCH, Measurement
+from cephfit.core.values.measurement import MICRO, RADOS_BENCH, RBD_BENCH, Measurement
 from cephfit.core.values.run import CLUSTER, Run, is_another_cluster
 from cephfit.measure.engine import Engine
 from cephfit.measure.fio.fio_local import FioEngine
@@ -17,15 +17,18 @@ from cephfit.results.statistics.run_caveats import keep_continuation
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.goal import GOAL
 from cephfit.sweep.sweep_plan import Sweep
-from cephfit.targets.abilities import BringsEngine, KeepsToImages
+from cephfit.targets.abilities import BringsEngine, CountsTraffic, ExportsFiles, KeepsToImages
 
 
 def engine_of(target: Target, measurement: Measurement) -> Engine:
     """Return the engine for this target: the target's own engine, or the one that the sweep file names.
 
     Raises:
-        InputError: the target may change images only, and the engine creates other objects.
+        InputError: the target may change images only, and the engine creates other objects; or the target's own
+            engine does not measure files.
     """
+    if measurement.engine == MICRO:
+        return _micro_engine(target)
     if isinstance(target, BringsEngine):
         return target.engine()
     # Imported here because they need librados, which a machine that measures files or simulations may lack.
@@ -40,6 +43,21 @@ def engine_of(target: Target, measurement: Measurement) -> Engine:
 
         return RbdBenchEngine()
     return FioEngine()
+
+
+def _micro_engine(target: Target) -> Engine:
+    from cephfit.measure.micro.micro_engine import MicroEngine
+
+    if isinstance(target, BringsEngine):
+        raise InputError(
+            f"{target.name} brings its own engine, which measures blocks, not operations on files",
+            where="measurement.engine",
+            remedy="use engine: fio, or a target whose clients have volumes on this machine",
+        )
+    traffic = target.traffic_counter() if isinstance(target, CountsTraffic) else None
+    if isinstance(target, ExportsFiles):
+        return MicroEngine(place_of=target.files_of, traffic=traffic)
+    return MicroEngine(traffic=traffic)
 
 
 def begun(

@@ -36,7 +36,7 @@ def times_of(store: Store, target: str) -> StepTimes | None:
             continue
         measurement = parse_sweep(run.sweep_text, file=run.run_id, stored=True).measurement
         starts: dict[int, tuple[str, int]] = {}
-        for sample in store.samples(run.run_id):
+        for sample in store.every_sample(run.run_id):
             if sample.state is State.OK:
                 starts[sample.started_ns] = (sample.key.configuration, sample.key.repeat)
         order = sorted(starts)

@@ -126,7 +126,7 @@ class _Loop:
     def run_plan(self, goal: Goal | None) -> None:
         """Measure what is left of the plan."""
         plan = full_plan(self.sweep)
-        run_progress = RunProgress(self.sweep, self.store.samples(self.run.run_id))
+        run_progress = RunProgress(self.sweep, self.store.every_sample(self.run.run_id))
         per_run = run_seconds(self.sweep.measurement, self.times)
         n_applied = len({(step.repeat, step.configuration) for step in plan.steps})
         self.progress.start(

@@ -24,7 +24,7 @@ from cephfit.core.protocols import Applied, Client, Health
 from cephfit.core.target_lock import TargetLock
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.measure.counters.block_device import flush_buffers
-from cephfit.targets.abilities import MayKeepCaches
+from cephfit.targets.abilities import CountsTraffic, MayKeepCaches, TrafficCounter
 from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace
 from cephfit.targets.local import MachineTarget
 from cephfit.targets.volume_content import fill_with_random
@@ -32,7 +32,7 @@ from cephfit.targets.volume_content import fill_with_random
 _FILLED = "filled"
 
 
-class BackendTarget(MachineTarget, MayKeepCaches):
+class BackendTarget(MachineTarget, MayKeepCaches, CountsTraffic):
     """Base of the targets ``iscsi``, ``nfs`` and ``swift``.
 
     Settings are the scope of the protocol and ``client_disk``. Configurations share the volumes, unless their data
@@ -129,6 +129,9 @@ class BackendTarget(MachineTarget, MayKeepCaches):
                 read_back[str(setting)], mismatch = self._read_back(setting)
                 mismatches += mismatch
         return Applied.as_read(configuration, read_back, mismatches, seconds=time.monotonic() - started)
+
+    def traffic_counter(self) -> TrafficCounter:
+        return self._server.traffic
 
     def drop_caches(self) -> None:
         for client in self._clients:

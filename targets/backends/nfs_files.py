@@ -13,24 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from cephfit.core.errors import ClusterError, LackingError
+from cephfit.measure.micro.nfs_session import LIBRARY, PACKAGE, NfsSession
 
-_LIBRARY = "libnfs.so.13"
-_PACKAGE = "libnfs13"
 _SECONDS = 30.0
 _MISSING = 3
 """Exit code without the library."""
-
-
-class _Stat(ctypes.Structure):
-    """``struct nfs_stat_64``."""
-
-    _fields_ = [
-        (name, ctypes.c_uint64)
-        for name in (
-            *("dev", "ino", "mode", "nlink", "uid", "gid", "rdev", "size", "blksize", "blocks", "used"),
-            *("atime", "mtime", "ctime", "atime_nsec", "mtime_nsec", "ctime_nsec"),
-        )
-    ]
 
 
 class _Space(ctypes.Structure):
@@ -73,6 +60,10 @@ class NfsFiles:
         """
         self._ask("delete", name)
 
+    def delete_folder(self, name: str) -> None:
+        """Delete a folder and its content, which may be missing. Raises as ``delete``."""
+        self._ask("delete_folder", name)
+
     def limits(self) -> dict[str, int]:
         """Return ``rsize`` and ``wsize`` of the connection and ``free``, all in bytes. Raises as ``delete``."""
         return {key: int(value) for key, value in self._ask("limits").items()}
@@ -86,7 +77,7 @@ class NfsFiles:
             raise ClusterError(f"the NFS server gave no answer within {_SECONDS:g} s", where=where) from None
         if done.returncode == _MISSING:
             raise LackingError(
-                f"{_LIBRARY}: not found", where="libraries on this machine", remedy=f"apt install {_PACKAGE}"
+                f"{LIBRARY}: not found", where="libraries on this machine", remedy=f"apt install {PACKAGE}"
             )
         if done.returncode != 0:
             raise ClusterError(
@@ -98,46 +89,33 @@ class NfsFiles:
         return dict(json.loads(done.stdout))
 
 
-class _Session:
-    """A mounted export in this process."""
-
-    def __init__(self, host: str, export: str) -> None:
-        self._nfs = ctypes.CDLL(_LIBRARY)
-        self._nfs.nfs_init_context.restype = ctypes.c_void_p
-        self._nfs.nfs_get_error.restype = ctypes.c_char_p
-        for call in ("nfs_get_readmax", "nfs_get_writemax"):
-            getattr(self._nfs, call).restype = ctypes.c_uint64
-        self._context = ctypes.c_void_p(self._nfs.nfs_init_context())
-        self._call("nfs_mount", host.encode(), export.encode())
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        if getattr(self._nfs, name)(self._context, *arguments) < 0:
-            raise OSError(self._nfs.nfs_get_error(self._context).decode(errors="replace"))
-
-    def _exists(self, path: bytes) -> bool:
-        return bool(self._nfs.nfs_stat64(self._context, path, ctypes.byref(_Stat())) == 0)
+class _Session(NfsSession):
+    """The steps of this program."""
 
     def create(self, name: str, nbytes: str) -> dict[str, Any]:
         path, handle = f"/{name}".encode(), ctypes.c_void_p()
-        if self._exists(path):
+        if self.size_of(f"/{name}") is not None:
             return {"created": False}
-        self._call("nfs_creat", path, 0o600, ctypes.byref(handle))
-        self._call("nfs_close", handle)
-        self._call("nfs_truncate", path, ctypes.c_uint64(int(nbytes)))
+        self.call("nfs_creat", path, 0o600, ctypes.byref(handle))
+        self.call("nfs_close", handle)
+        self.call("nfs_truncate", path, ctypes.c_uint64(int(nbytes)))
         return {"created": True}
 
     def delete(self, name: str) -> dict[str, Any]:
-        path = f"/{name}".encode()
-        if self._exists(path):
-            self._call("nfs_unlink", path)
+        if self.size_of(f"/{name}") is not None:
+            self.call("nfs_unlink", f"/{name}".encode())
+        return {}
+
+    def delete_folder(self, name: str) -> dict[str, Any]:
+        self.delete_tree(f"/{name}")
         return {}
 
     def limits(self) -> dict[str, Any]:
         space = _Space()
-        self._call("nfs_statvfs", b"/", ctypes.byref(space))
+        self.call("nfs_statvfs", b"/", ctypes.byref(space))
         return {
-            "rsize": self._nfs.nfs_get_readmax(self._context),
-            "wsize": self._nfs.nfs_get_writemax(self._context),
+            "rsize": self.library.nfs_get_readmax(self.context),
+            "wsize": self.library.nfs_get_writemax(self.context),
             "free": space.bavail * space.frsize,
         }
 
@@ -148,7 +126,7 @@ def _main(host: str, export: str, operation: str, *arguments: str) -> int:
         print(json.dumps(getattr(session, operation)(*arguments)), flush=True)
     except OSError as error:
         print(error, file=sys.stderr, flush=True)
-        return _MISSING if _LIBRARY in str(error) else 1
+        return _MISSING if LIBRARY in str(error) else 1
     return 0
 
 

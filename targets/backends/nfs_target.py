@@ -6,13 +6,18 @@ from dataclasses import dataclass
 
 from cephfit.ceph.environment.protocol_options import NFS
 from cephfit.core.errors import InputError
+from cephfit.core.protocols import Client
 from cephfit.core.units import about
+from cephfit.measure.micro.file_places import NFS as FILES_BY_NFS
+from cephfit.measure.micro.file_places import FilePlace
+from cephfit.targets.abilities import ExportsFiles
 from cephfit.targets.backends.backend_target import BackendTarget
 from cephfit.targets.backends.nfs_files import NfsFiles
 from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace, qemu_nbd
 
 _URL = re.compile(r"(?://)?(?P<host>[^/:@?\s]+)(?P<port>:\d+)?(?P<export>/[^?\s]*)")
 _CREATED = "file"
+_FOLDER = "folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +58,8 @@ def parse_nfs(text: str) -> NfsAddress:
     return NfsAddress(match["host"], match["export"].rstrip("/"))
 
 
-class NfsTarget(BackendTarget):
-    """One export. The target creates files there, and ``reset`` deletes them; others it does not touch."""
+class NfsTarget(BackendTarget, ExportsFiles):
+    """One export. The target creates files and folders there, and ``reset`` deletes them; it touches no others."""
 
     protocol = NFS
     client_side = "QEMU's driver nfs (libnfs)"
@@ -79,6 +84,17 @@ class NfsTarget(BackendTarget):
                 "kernel's NFS client"
             )
         return ""
+
+    def files_of(self, client: Client) -> FilePlace:
+        folder = f"cephfit-{self._tag}-{client.name}-files"
+        self._journal.note(_FOLDER, folder, None)
+        return FilePlace(
+            FILES_BY_NFS,
+            self._address.export,
+            host=self._address.host,
+            folder=folder,
+            enter=tuple(self._server.enter),
+        )
 
     def _nbd_server(self, index: int, nbytes: int, options: Mapping[str, str]) -> NbdServer:
         file = {
@@ -115,6 +131,9 @@ class NfsTarget(BackendTarget):
                 )
 
     def _remove_volumes(self) -> None:
+        for entry in self._journal.entries(_FOLDER):
+            self._files.delete_folder(entry.place)
+            self._journal.forget(_FOLDER, entry.place)
         for entry in self._journal.entries(_CREATED):
             self._files.delete(entry.place)
             self._journal.forget(_CREATED, entry.place)

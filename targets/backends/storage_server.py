@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from cephfit.targets.abilities import Traffic
+
 
 @dataclass(frozen=True, slots=True)
 class NbdServer:
@@ -100,6 +102,14 @@ class StorageServer(Protocol):
         """Write the server's caches to the disk and drop them."""
 
     @abstractmethod
+    def traffic(self) -> Traffic:
+        """Return what its network and its disk have moved; nothing is known of another machine's.
+
+        Raises:
+            CephfitError: it does not run.
+        """
+
+    @abstractmethod
     def full_speed(self) -> AbstractContextManager[None]:
         """Lift the limits of the server's disk within the block, if it has any."""
 
@@ -148,6 +158,9 @@ class ExistingServer(StorageServer):
 
     def drop_caches(self) -> None:
         pass
+
+    def traffic(self) -> Traffic:
+        return Traffic()
 
     def full_speed(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -116,6 +116,7 @@ class CephTarget(
     abilities.KeepsToImages,
     abilities.WarnsOfSettings,
     abilities.HasTelemetry,
+    abilities.CountsTraffic,
     abilities.ChecksClients,
     abilities.ReportsDisturbances,
     abilities.KeepsNotes,
@@ -250,6 +251,10 @@ class CephTarget(
         """Return the collector of telemetry from accessible hosts and OSDs."""
         classes = {int(d.id): d.device_class for d in running_daemons(self._admin) if d.kind == "osd"}
         return ClusterTelemetryCollector(self._admin, self._around.hosts, classes)
+
+    def traffic_counter(self) -> abilities.TrafficCounter:
+        """Return what reads the bytes of all hosts' interfaces and OSDs' disks."""
+        return self.telemetry().traffic
 
     def require_served(self) -> None:
         self._clients.require_served()

@@ -27,12 +27,16 @@ from target_contract import DEFAULT
 
 from cephfit.core.protocols import Client
 from cephfit.core.units import MIB
+from cephfit.core.values.cells import SIZE_BINS
+from cephfit.core.values.file_operations import FileCell, FileOperation, FileSet
 from cephfit.core.values.measurement import Measurement
 from cephfit.measure.engine import MovedBytes
 from cephfit.measure.fio.fio_local import FioEngine
 from cephfit.measure.fio.fio_remote import RemoteFioEngine
 from cephfit.measure.fio.fio_servers import why_unreachable
 from cephfit.measure.fio.guest_clocks import ServerClocks
+from cephfit.measure.micro.file_places import FOLDER, FilePlace
+from cephfit.measure.micro.micro_engine import MicroEngine
 from cephfit.targets.simulated import SimulatedTarget, Simulation
 
 NBYTES = 4 * MIB
@@ -85,6 +89,16 @@ class TestFioOnDevices(ProgramContract):
         devices = [loop_device(16 * MIB) for _ in range(2)]
         clients = [Client(f"c{n}", {"filename": str(d)}, 16 * MIB, d) for n, d in enumerate(devices)]
         return Harness(FioEngine(), clients, absent(clients[1]), {"direct": True}, cells=("1M-randwrite",))
+
+
+class TestFileOperations(PreparingEngineContract):
+    @pytest.fixture
+    def harness(self, tmp_path: Path) -> Harness:
+        clients = [Client(f"c{n}", {"filename": str(tmp_path / f"c{n}")}, NBYTES) for n in range(2)]
+        engine = MicroEngine(place_of=lambda client: FilePlace(FOLDER, client.fio_options["filename"]))
+        cells = (FileCell.of(FileOperation.KEEP_WRITE, SIZE_BINS[0]), FileCell.of(FileOperation.RENAME))
+        measurement = {"files": FileSet(20, 8192, 7, "ext4")}
+        return Harness(engine, clients, absent(clients[1]), measurement, cells, least_seconds=0)
 
 
 class Servers:

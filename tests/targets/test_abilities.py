@@ -22,20 +22,20 @@ ROOMS = ("measure", "cloud", "targets", "sweep", "lab")
 
 CEPH = {
     *("HasCatalogue", "HasTelemetry", "JudgesConfigurations", "KeepsNotes", "KeepsToImages", "MayKeepCaches"),
-    *("Previews", "ReportsDisturbances", "ChecksClients", "WarnsOfSettings"),
+    *("Previews", "ReportsDisturbances", "ChecksClients", "WarnsOfSettings", "CountsTraffic"),
 }
 CLOUD = {
     *("BelongsToRun", "BringsEngine", "RunsGuestJobs", "JudgesConfigurations", "KeepsNotes", "MayKeepCaches"),
     *("Previews", "ScalesClients", "ReportsLimits"),
 }
 SIMULATION = {"BringsEngine", "JudgesConfigurations", "EstimatesStepTimes", "ChecksSweep", "WarnsOfSettings"}
-LOCAL = {"JudgesConfigurations"}
-BACKEND = {"JudgesConfigurations", "MayKeepCaches"}
+LOCAL = {"JudgesConfigurations", "CountsTraffic"}
+BACKEND = {"JudgesConfigurations", "MayKeepCaches", "CountsTraffic"}
 
 TARGETS = {
     "lab.lab_target.LabTarget": CEPH,
     "targets.backends.iscsi_target.IscsiTarget": BACKEND,
-    "targets.backends.nfs_target.NfsTarget": BACKEND,
+    "targets.backends.nfs_target.NfsTarget": {*BACKEND, "ExportsFiles"},
     "targets.backends.swift_target.SwiftTarget": BACKEND,
     "targets.ceph.ceph_target.CephTarget": CEPH,
     "targets.ceph.existing_cluster.ExistingClusterTarget": CEPH,
@@ -55,6 +55,7 @@ ENGINES: dict[str, set[str]] = {
     "measure.fio.fio_remote.RemoteFioEngine": set(),
     "measure.ceph_bench.rados_bench.RadosBenchEngine": {"KnowsItsLimits", "PreparesCells"},
     "measure.ceph_bench.rbd_bench.RbdBenchEngine": {"KnowsItsLimits", "PreparesCells"},
+    "measure.micro.micro_engine.MicroEngine": {"KnowsItsLimits", "PreparesCells"},
     "targets.simulated.SimulatedEngine": set(),
 }
 WORKLOADS = {

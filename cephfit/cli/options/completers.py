@@ -55,6 +55,14 @@ def _silently(offer: Callable[[click.Context, str], Iterable[str | CompletionIte
 
 
 @_silently
+def workload_names(_context: click.Context, _incomplete: str) -> Iterator[str]:
+    """``pgbench`` and the ready programs."""
+    from cephfit.lab.workloads.ready_programs import ready_programs
+
+    yield from ("pgbench", *ready_programs(), "program:")
+
+
+@_silently
 def targets(_context: click.Context, incomplete: str) -> Iterator[str]:
     """``lab``, ``sim``, ``ceph`` and names known on this machine: labs, ceph.conf files, clouds."""
     kind, colon, which = incomplete.partition(":")

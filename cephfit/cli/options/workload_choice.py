@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cephfit.cli.options.completers import workload_names
+
 if TYPE_CHECKING:
     from cephfit.cloud.guests.guest_tracing import GuestTrace
     from cephfit.core.protocols import Target, Workload
@@ -19,12 +21,23 @@ if TYPE_CHECKING:
 _PGBENCH, _PROGRAM, _PROFILE = "pgbench", "program", "profile"
 
 
+_READY = "pgbench|NAME|program:FILE"
+_HELP = "Workload to run: pgbench on PostgreSQL, a ready one such as mail, or your own program (docs/workloads.md)"
+
+
 def _known(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """``pgbench``, or ``program:`` and a path."""
+    """``pgbench``, or ``program:`` and a path, which may be given as the name of a ready program."""
+    from cephfit.lab.workloads.ready_programs import ready_programs
+
     kind, _, path = value.partition(":")
-    if value != _PGBENCH and not (kind == _PROGRAM and path):
-        raise click.BadParameter(f"{value!r} is neither pgbench nor program:FILE.")
-    return value
+    if value == _PGBENCH or (kind == _PROGRAM and path):
+        return value
+    ready = ready_programs()
+    if value not in ready:
+        raise click.BadParameter(
+            f"{value!r} is neither pgbench, nor program:FILE, nor a ready workload ({', '.join(ready)})."
+        )
+    return f"{_PROGRAM}:{ready[value]}"
 
 
 workload_option = click.option(
@@ -32,8 +45,9 @@ workload_option = click.option(
     callback=_known,
     default=_PGBENCH,
     show_default=True,
-    metavar="pgbench|program:FILE",
-    help="Workload to run: pgbench on PostgreSQL, or your own program (docs/workloads.md has its steps).",
+    shell_complete=workload_names,
+    metavar=_READY,
+    help=f"{_HELP}.",
 )
 
 
@@ -45,9 +59,10 @@ def _known_or_profile(context: click.Context, parameter: click.Parameter, value:
 verified_workload_option = click.option(
     "--workload",
     callback=_known_or_profile,
-    metavar="pgbench|program:FILE|profile",
-    help="Workload to run: pgbench on PostgreSQL, or your own program (docs/workloads.md has its steps); on a "
-    "simulated target, the accesses of the profile.  [default: pgbench; on a simulated target, profile]",
+    shell_complete=workload_names,
+    metavar=f"{_READY}|profile",
+    help=f"{_HELP}; on a simulated target, the accesses of the profile.  [default: pgbench; on a simulated "
+    "target, profile]",
 )
 
 
@@ -61,8 +76,9 @@ workloads_option = click.option(
     callback=_all_known,
     multiple=True,
     required=True,
-    metavar="pgbench|program:FILE",
-    help="Workload to run: pgbench on PostgreSQL, or a program (docs/workloads.md has its steps). More than once.",
+    shell_complete=workload_names,
+    metavar=_READY,
+    help=f"{_HELP}. More than once.",
 )
 
 _ROOM = 1.25

@@ -128,6 +128,10 @@ def _findings(
     pages: list[Findings] = []
     lost: list[Lost] = []
     for run in runs:
+        if store.file_samples(run.run_id):
+            why = "it measured operations on files: `cephfit report --run RUN -o FILE` shows them"
+            lost.append(Lost(f"run {run.run_id} on {run.target}", "", why))
+            continue
         names = names_of(store.samples(run.run_id)) if load is None else (load,)
         if not names:
             lost.append(Lost(f"run {run.run_id} on {run.target}", "", "no samples yet"))
@@ -200,10 +204,53 @@ def command(
         _write_folder(store, folder, run_ids, load, profile_files, as_json=as_json)
         return
     assert output is not None, "one of the two is given"
+    if _write_operations(store, output, run_ids, style, as_json=as_json):
+        return
     for option, values in (("--run", run_ids), ("--profile", profile_files)):
         if len(values) > 1:
             raise click.UsageError(f"one page takes one {option}; use --folder for several")
     _write_one(store, output, run_ids, load or "", profile_files, style, what, as_json=as_json)
+
+
+def _write_operations(
+    location: str, output: Path, run_ids: Sequence[str], style: str | None, *, as_json: bool
+) -> bool:
+    """Write the page of runs that measured operations on files; return False if the first one did not."""
+    from cephfit.results.report import operations_page as pages
+    from cephfit.results.store.sample_store import Store
+
+    with Store.open(location) as opened:
+        runs = [opened.run(run_id) for run_id in dict.fromkeys(run_ids)] or opened.runs()[:1]
+        if not runs or not opened.file_samples(runs[0].run_id):
+            return False
+        page = pages.read_operations(opened, runs, made_ns=time.time_ns())
+    _refuse_both_to_stdout(output, as_json=as_json)
+    refuse_lost_input(output)
+    renderers = {
+        "html": pages.to_operations_html,
+        "md": pages.to_operations_markdown,
+        "csv": pages.to_operations_csv,
+    }
+    text = renderers[_style(output, style, None)](page)
+    if str(output) == "-":
+        click.echo(text, nl=False)
+        return True
+    write_whole(output, text, what="the report")
+    if as_json:
+        print_json({"output": str(output), **pages.operations_document(page)})
+    else:
+        click.echo(page.headline)
+        click.echo(f"Report: {output}")
+    return True
+
+
+def _refuse_both_to_stdout(output: Path, *, as_json: bool) -> None:
+    if str(output) == "-" and as_json:
+        raise InputError(
+            "the report and --json cannot both go to standard output",
+            where="-o -",
+            remedy="name a file with -o, or omit --json",
+        )
 
 
 def _write_one(
@@ -218,12 +265,7 @@ def _write_one(
     as_json: bool,
 ) -> None:
     to_stdout = str(output) == "-"
-    if to_stdout and as_json:
-        raise InputError(
-            "the report and --json cannot both go to standard output",
-            where="-o -",
-            remedy="name a file with -o, or omit --json",
-        )
+    _refuse_both_to_stdout(output, as_json=as_json)
     refuse_lost_input(output)
     style = _style(output, style, what)
     findings, report, n_runs = read_report(store, run_ids[0] if run_ids else None, load, profile_files)

@@ -11,7 +11,8 @@ from cephfit.cli.terminal.output import print_table
 from cephfit.core.protocols import Progress
 from cephfit.core.units import format_nbytes, format_seconds
 from cephfit.core.values.configuration import Partition
-from cephfit.core.values.measurement import StepTimes
+from cephfit.core.values.file_operations import FileSet
+from cephfit.core.values.measurement import MICRO, StepTimes
 from cephfit.core.values.run import SIMULATED, Run
 from cephfit.core.values.sample import State
 from cephfit.operations.run_status import known_of
@@ -84,12 +85,21 @@ def print_plan(document: Mapping[str, Any]) -> None:
         rows.append((c["name"], ", ".join(settings) or "-", c["why"]))
     print_table(("configuration", "sets", "why"), rows)
     click.echo()
+    is_micro = m.get("engine") == MICRO
+    how = (
+        f"one operation in each of {m['iodepth']} threads"
+        if is_micro
+        else f"{m['ioengine']} at depth {m['iodepth']}"
+    )
     click.echo(
-        f"{len(m['cells'])} cells, {m['repeats']} repeats, {m['clients']} clients with volumes of "
-        f"{format_nbytes(m['volume_nbytes'])}; ramp {m['ramp_seconds']:g} s, run {m['run_seconds']:g} s, "
-        f"{m['ioengine']} at depth {m['iodepth']}, {'direct' if m['direct'] else 'through the page cache'}, "
+        f"{len(m['cells'])} {'operations on files' if is_micro else 'cells'}, {m['repeats']} repeats, "
+        f"{m['clients']} clients with volumes of {format_nbytes(m['volume_nbytes'])}; "
+        f"ramp {m['ramp_seconds']:g} s, run {m['run_seconds']:g} s, {how}, "
+        f"{'direct' if m['direct'] else 'through the page cache'}, "
         f"caches {m['cache']}; order by seed {m['seed']}"
     )
+    if is_micro:
+        click.echo(f"operations: {', '.join(m['cells'])}; on {FileSet(**m['files'])}")
     own = _alignment_and_sync(m)
     if own:
         click.echo(f"accesses: {', '.join(own)}")
@@ -110,8 +120,9 @@ def print_plan(document: Mapping[str, Any]) -> None:
         ]
         only = f", only {', '.join(load['cells'])}" if "cells" in load else ""
         click.echo(f"also under load {load['name']}: {', '.join([*values, *_alignment_and_sync(load)])}{only}")
+    what = MICRO if is_micro else "fio"
     click.echo(
-        f"{document['runs']} fio runs, {document['samples']} samples (one per fio run and client), about "
+        f"{document['runs']} {what} runs, {document['samples']} samples (one per {what} run and client), about "
         f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
     )
     if document["configurations"] and all(c["unsupported"] is None for c in document["configurations"]):
@@ -145,7 +156,7 @@ def _alignment_and_sync(load: Mapping[str, Any]) -> list[str]:
 def status_document(store: Store, run: Run) -> dict[str, Any]:
     """Return the progress of a run."""
     known = known_of(store, run)
-    samples = store.samples(run.run_id)
+    samples = store.every_sample(run.run_id)
     progresses = RunProgress(known.sweep, samples, stops=known.stops, rounds=known.rounds).all()
     reasons: dict[tuple[str, str, str], Counter[str]] = {}
     for s in samples:

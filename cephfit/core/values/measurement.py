@@ -7,12 +7,15 @@ from typing import Any, Protocol
 from cephfit.core.units import MIB
 from cephfit.core.values.cells import Cell, LoadedCell, Op
 from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.file_operations import FileSet
 from cephfit.core.values.sample import OWN_LOAD
 
 FIO = "fio"
 """The default engine."""
 RADOS_BENCH = "rados-bench"
 RBD_BENCH = "rbd-bench"
+MICRO = "micro"
+"""Operations on files instead of blocks. It has threads with one operation each, and no engine of fio."""
 
 FSYNC = "fsync"
 """Of ``Load.sync``: a flush follows each write."""
@@ -87,7 +90,7 @@ class Measurement:
     """How every cell of every configuration is measured.
 
     Attributes:
-        cells: which of the 20, in the order of ``CELLS``.
+        cells: which of the 20, in the order of ``CELLS``; with engine ``micro``, operations on files.
         n_clients: concurrent clients.
         volume_nbytes: size of each client's volume.
         repeats: runs per configuration and cell.
@@ -110,6 +113,7 @@ class Measurement:
         settle_seconds: wait before each run, in which the storage ends deferred work of the run before.
         new_volumes: each round has new volumes, so that the luck of where a volume's objects lie is part of the
             spread between repeats; otherwise volumes are kept for all rounds.
+        files: on which operations work; None where blocks are measured.
     """
 
     cells: tuple[Cell, ...]
@@ -134,6 +138,7 @@ class Measurement:
     steady: Steady | None = None
     settle_seconds: float = 0.0
     new_volumes: bool = False
+    files: FileSet | None = None
 
     @property
     def load_names(self) -> tuple[str, ...]:
@@ -216,6 +221,7 @@ class Measurement:
             "steady": None if self.steady is None else self.steady.to_json(),
             "settle_seconds": self.settle_seconds or None,
             "new_volumes": self.new_volumes or None,
+            "files": None if self.files is None else self.files.to_json(),
         }
         return {
             **{key: value for key, value in further.items() if value is not None},

@@ -1,0 +1,240 @@
+"""Access to the files of a client: by this machine's file system, or by NFS through libnfs.
+
+The calls are timed, so they are those of ``os``, which cost less than those of ``pathlib``.
+"""
+
+# ruff: noqa: PTH103, PTH104, PTH108, PTH116, PTH208
+
+import ctypes
+import mmap
+import os
+import shutil
+from abc import abstractmethod
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from cephfit.measure.micro.nfs_session import NfsSession
+
+_CHUNK_NBYTES = 1 << 20
+
+
+class FileAccess(Protocol):
+    """Operations on files. Paths are relative to the client's folder. One thread uses it. Calls raise OSError."""
+
+    closing_flushes: bool
+    """Whether a written file is durable when it is closed."""
+    names_are_durable: bool
+    """Whether a changed name is durable when the call returns."""
+
+    @abstractmethod
+    def create(self, path: str) -> None:
+        """Create an empty file that does not exist."""
+
+    @abstractmethod
+    def size_of(self, path: str) -> int | None:
+        """Return the size of a file or folder; None if it does not exist."""
+
+    @abstractmethod
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder."""
+
+    @abstractmethod
+    def rename(self, path: str, new: str) -> None:
+        """Rename a file."""
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+
+    @abstractmethod
+    def make_folder(self, path: str) -> None:
+        """Create a folder, which may exist; the one above it exists."""
+
+    @abstractmethod
+    def delete_folder(self, path: str) -> None:
+        """Delete a folder and its content; it may be missing."""
+
+    @abstractmethod
+    def open(self, path: str, *, writing: bool, appending: bool = False, direct: bool = False) -> Any:
+        """Open an existing file; one that is only written is created if it does not exist."""
+
+    @abstractmethod
+    def read(self, handle: Any, buffer: mmap.mmap, place: int) -> int:
+        """Read at a place to fill the buffer; return the bytes read."""
+
+    @abstractmethod
+    def write(self, handle: Any, buffer: mmap.mmap, place: int) -> int:
+        """Write the buffer at a place, or at the end of a file opened for appending; return the bytes written."""
+
+    @abstractmethod
+    def flush(self, handle: Any) -> None:
+        """Make the data of an open file durable."""
+
+    @abstractmethod
+    def flush_folder(self, path: str) -> None:
+        """Make changed names in a folder durable."""
+
+    @abstractmethod
+    def flush_all(self) -> None:
+        """Make everything durable."""
+
+    @abstractmethod
+    def close(self, handle: Any) -> None:
+        """Close a file."""
+
+    def write_whole(self, path: str, nbytes: int) -> None:
+        """Write a file of incompressible data."""
+        handle = self.open(path, writing=True)
+        buffer = mmap.mmap(-1, min(nbytes, _CHUNK_NBYTES))
+        for place in range(0, nbytes, _CHUNK_NBYTES):
+            buffer[:] = os.urandom(len(buffer))
+            self.write(handle, buffer, place)
+        self.close(handle)
+
+
+class LocalFiles(FileAccess):
+    """Files below a folder of this machine."""
+
+    closing_flushes = False
+    names_are_durable = False
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    def create(self, path: str) -> None:
+        os.close(os.open(self._at(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+    def size_of(self, path: str) -> int | None:
+        try:
+            return os.stat(self._at(path)).st_size
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        return os.listdir(self._at(folder))
+
+    def rename(self, path: str, new: str) -> None:
+        os.rename(self._at(path), self._at(new))
+
+    def delete(self, path: str) -> None:
+        os.unlink(self._at(path))
+
+    def make_folder(self, path: str) -> None:
+        os.makedirs(self._at(path), exist_ok=True)
+
+    def delete_folder(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._at(path))
+
+    def open(self, path: str, *, writing: bool, appending: bool = False, direct: bool = False) -> int:
+        flags = os.O_WRONLY | os.O_CREAT if writing else os.O_RDONLY
+        flags |= (os.O_APPEND if appending else 0) | (os.O_DIRECT if direct else 0)
+        return os.open(self._at(path), flags, 0o600)
+
+    def read(self, handle: int, buffer: mmap.mmap, place: int) -> int:
+        return os.preadv(handle, [buffer], place)
+
+    def write(self, handle: int, buffer: mmap.mmap, place: int) -> int:
+        # Linux writes at the end of a file opened with O_APPEND, whatever the place (pwrite(2), BUGS).
+        return os.pwritev(handle, [buffer], place)
+
+    def flush(self, handle: int) -> None:
+        os.fsync(handle)
+
+    def flush_folder(self, path: str) -> None:
+        handle = os.open(self._at(path), os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def flush_all(self) -> None:
+        handle = os.open(self._root, os.O_RDONLY)
+        try:
+            if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
+                raise OSError(ctypes.get_errno(), "syncfs")
+        finally:
+            os.close(handle)
+
+    def close(self, handle: int) -> None:
+        os.close(handle)
+
+
+class NfsFileAccess(FileAccess):
+    """Files below a folder of an export. Nothing is cached on this machine, so each call reaches the server.
+
+    A server answers a change of names when it is durable (RFC 1813, section 4.8). Data that are written are
+    committed when their file is closed, as the kernel's client does (close-to-open consistency).
+    """
+
+    closing_flushes = True
+    names_are_durable = True
+
+    def __init__(self, session: NfsSession, folder: str) -> None:
+        self._session = session
+        self._folder = f"/{folder}"
+        self._dirty: dict[int, ctypes.c_void_p] = {}
+
+    def _at(self, path: str) -> str:
+        return f"{self._folder}/{path}" if path else self._folder
+
+    def create(self, path: str) -> None:
+        handle = ctypes.c_void_p()
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+        self._session.call("nfs_open2", self._at(path).encode(), flags, 0o600, ctypes.byref(handle))
+        self._session.call("nfs_close", handle)
+
+    def size_of(self, path: str) -> int | None:
+        return self._session.size_of(self._at(path))
+
+    def names(self, folder: str) -> list[str]:
+        return self._session.names(self._at(folder))
+
+    def rename(self, path: str, new: str) -> None:
+        self._session.call("nfs_rename", self._at(path).encode(), self._at(new).encode())
+
+    def delete(self, path: str) -> None:
+        self._session.call("nfs_unlink", self._at(path).encode())
+
+    def make_folder(self, path: str) -> None:
+        if self.size_of(path) is None:
+            self._session.call("nfs_mkdir", self._at(path).encode())
+
+    def delete_folder(self, path: str) -> None:
+        self._session.delete_tree(self._at(path))
+
+    def open(self, path: str, *, writing: bool, appending: bool = False, direct: bool = False) -> ctypes.c_void_p:
+        handle = ctypes.c_void_p()
+        flags = (os.O_WRONLY | os.O_CREAT if writing else os.O_RDONLY) | (os.O_APPEND if appending else 0)
+        self._session.call("nfs_open2", self._at(path).encode(), flags, 0o600, ctypes.byref(handle))
+        return handle
+
+    def read(self, handle: ctypes.c_void_p, buffer: mmap.mmap, place: int) -> int:
+        return self._moved("nfs_pread", handle, buffer, place)
+
+    def write(self, handle: ctypes.c_void_p, buffer: mmap.mmap, place: int) -> int:
+        self._dirty[handle.value or 0] = handle
+        return self._moved("nfs_pwrite", handle, buffer, place)
+
+    def _moved(self, name: str, handle: ctypes.c_void_p, buffer: mmap.mmap, place: int) -> int:
+        memory = (ctypes.c_char * len(buffer)).from_buffer(buffer)
+        return self._session.call(name, handle, ctypes.c_uint64(place), ctypes.c_uint64(len(buffer)), memory)
+
+    def flush(self, handle: ctypes.c_void_p) -> None:
+        if self._dirty.pop(handle.value or 0, None) is not None:
+            self._session.call("nfs_fsync", handle)
+
+    def flush_folder(self, path: str) -> None:
+        pass
+
+    def flush_all(self) -> None:
+        for handle in list(self._dirty.values()):
+            self.flush(handle)
+
+    def close(self, handle: ctypes.c_void_p) -> None:
+        self.flush(handle)
+        self._session.call("nfs_close", handle)
