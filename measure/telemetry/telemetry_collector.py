@@ -12,6 +12,7 @@ from cephfit.ceph.hosts.local_host import LocalHost
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import CephAdmin, Client
 from cephfit.measure.telemetry.bottleneck import bottleneck_of
+from cephfit.measure.telemetry.cpu_layers import CpuTime, cpu_by_layer, cpu_of_threads
 from cephfit.measure.telemetry.kernel_counters import (
     DiskCounters,
     HostCounters,
@@ -86,6 +87,7 @@ def _host(
     return {
         "cpu_busy": _share(after.cpu_busy_seconds - before.cpu_busy_seconds, io_seconds * after.n_cpus),
         "cpu_by_program": _programs(before, after, io_seconds),
+        "cpu_by_layer": _layers(before, after, io_seconds),
         "n_cpus": after.n_cpus,
         "memory_available_nbytes": after.memory_available_nbytes,
         "sent_nbytes": nbytes,
@@ -118,6 +120,25 @@ def _programs(before: HostCounters, after: HostCounters, io_seconds: float) -> d
     busiest = sorted(seconds.items(), key=lambda one: -one[1])[:_N_PROGRAMS]
     shares = {name: _share(one, io_seconds * after.n_cpus) for name, one in busiest}
     return {name: share for name, share in shares.items() if share >= _WORTH_NAMING}
+
+
+def _layers(before: HostCounters, after: HostCounters, io_seconds: float) -> dict[str, dict[str, float]]:
+    """Return the CPUs that each layer kept busy; empty where the threads are unknown."""
+    if not before.threads or not after.threads or io_seconds <= 0:
+        return {}
+    benchmark, reading = CpuTime(), CpuTime()
+    if before.own_children is not None and after.own_children is not None:
+        benchmark = after.own_children[0].since(before.own_children[1])
+        # The first reading lists the threads after it has read the busy time.
+        reading = before.own_children[1].since(before.own_children[0])
+    return cpu_by_layer(
+        cpu_of_threads(before.threads, after.threads),
+        benchmark=benchmark,
+        busy_seconds=after.cpu_busy_seconds - before.cpu_busy_seconds - reading.total,
+        interrupt_seconds=after.interrupt_seconds - before.interrupt_seconds,
+        stolen_seconds=after.stolen_seconds - before.stolen_seconds,
+        io_seconds=io_seconds,
+    )
 
 
 def _disk(before: DiskCounters, after: DiskCounters, io_seconds: float) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from cephfit.core.protocols import NullProgress
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.measure.telemetry import kernel_counters, osd_counters
 from cephfit.measure.telemetry.bottleneck import bottleneck_of, cpu_of_clients, thread_cpu
+from cephfit.measure.telemetry.cpu_layers import CpuTime, ThreadCounters
 from cephfit.measure.telemetry.kernel_counters import DiskCounters, HostCounters
 from cephfit.measure.telemetry.osd_counters import OsdCounters, Timed
 from cephfit.measure.telemetry.telemetry_collector import CounterReading, DeviceRoles, used_between
@@ -52,9 +53,14 @@ def test_the_counters_of_this_machine_are_read_and_only_grow():
     assert after.processes[1][1] >= 0
 
 
+def stat_line(path: str, name: str, user: int, system: int, flags: int = 4194304) -> str:
+    return f"{path}:12 ({name}) S 1 12 12 0 -1 {flags} 1 0 0 0 {user} {system} 0 0 20 0 1 0 7 0 0"
+
+
 def test_a_programs_name_may_have_spaces_and_parentheses():
-    line = "12 (a (odd) name) S 1 12 12 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 7 0 0"
-    assert kernel_counters.parse_processes(line) == {12: ("a (odd) name", 3.0)}
+    line = stat_line("/proc/12/stat", "a (odd) name", 250, 50)
+    found = kernel_counters.parse_threads(line)
+    assert found == {(12, 0): ThreadCounters("a (odd) name", CpuTime(2.5, 0.5))}
 
 
 def test_a_disk_that_was_always_busy_is_the_bottleneck():
