@@ -1,8 +1,8 @@
 """Where the clients of a shared volume access it, and which locks each access needs. Pure.
 
 The volume has one common region, and one region for each client that no other client accesses; all have the same
-size. A client accesses random blocks: with the probability ``shared_pct`` in the common region, otherwise in its own.
-This is the sharing degree: the share of accesses to blocks that other clients use too.
+size. A client accesses random blocks: with the probability ``shared_pct`` in the common region, otherwise in its
+own. This is the sharing degree: the share of accesses to blocks that other clients use too.
 """
 
 import random

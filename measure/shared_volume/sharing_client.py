@@ -29,8 +29,8 @@ _LOCK, _TAG = "cephfit", "readers"
 _LEASE_SECONDS = 60
 """A lock of a client that died ends by itself."""
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.0002, 0.005
-"""Waits between two attempts to get a lock: they double from the first to the longest. Each is lengthened at random
-to at most twice as long, so that clients do not try in step."""
+"""Waits between two attempts to get a lock: they double from the first to the longest. Each is lengthened at
+random to at most twice as long, so that clients do not try in step."""
 
 
 class RangeLocks:

@@ -11,10 +11,21 @@ from cephfit.results.statistics.cpu_use import CpuUse
 
 @dataclass(frozen=True, slots=True)
 class CpuBar:
-    """One layer of a stacked bar; positions in per cent of the width."""
+    """One layer of a stacked bar.
+
+    Attributes:
+        layer: name.
+        style: number of its colour.
+        cpus: that the layer kept busy.
+        before: CPUs of the layers before it in the bar.
+        x, width: the same in per cent of the chart's width.
+        title: text for the reader who points at it.
+    """
 
     layer: str
     style: int
+    cpus: float
+    before: float
     x: float
     width: float
     title: str
@@ -110,14 +121,14 @@ def _interval(use: CpuUse) -> str:
 
 
 def _bars(use: CpuUse, most: float, styles: Mapping[CpuLayer, int]) -> tuple[CpuBar, ...]:
-    bars, x = [], 0.0
+    bars, before = [], 0.0
     for layer, level in use.busy.items():
-        width = 100 * level.mean / most
         title = (
             f"{use.configuration}, {layer}: {level.mean:.3f} CPUs, "
             f"{formatting.number(use.us_per_io[layer].mean)} µs per I/O, "
             f"{formatting.per_cent(use.system_share[layer])} of it in the kernel"
         )
-        bars.append(CpuBar(layer.value, styles[layer], round(x, 3), round(width, 3), title))
-        x += width
+        x, width = round(100 * before / most, 3), round(100 * level.mean / most, 3)
+        bars.append(CpuBar(layer.value, styles[layer], level.mean, before, x, width, title))
+        before += level.mean
     return tuple(bars)
