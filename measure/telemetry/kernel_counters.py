@@ -2,8 +2,9 @@
 
 import resource
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from cephfit.ceph.hosts.host import Host, checked
 from cephfit.ceph.hosts.local_host import LocalHost
@@ -90,7 +91,8 @@ def counters_of_host(host: Host) -> HostCounters:
     begin = _own_children()
     counters = parse(checked(host, ("tail", "-v", "-n", "+1", *_FILES)))
     # Processes end while they are listed: find's messages on those are no error.
-    threads = parse_threads(host.run(_THREADS).stdout)
+    text = _local_threads() if isinstance(host, LocalHost) else host.run(_THREADS).stdout
+    threads = parse_threads(text)
     return replace(
         counters,
         processes={
@@ -99,6 +101,15 @@ def counters_of_host(host: Host) -> HostCounters:
         threads=threads,
         own_children=(begin, _own_children()) if isinstance(host, LocalHost) else None,
     )
+
+
+def _local_threads() -> str:
+    """Return the lines of ``_THREADS`` on this machine, in a fraction of its time."""
+    lines, folder = [], Path("/proc")
+    for path in (*folder.glob("[0-9]*/stat"), *folder.glob("[0-9]*/task/[0-9]*/stat")):
+        with suppress(OSError):
+            lines.append(f"{path}:{path.read_text(errors='replace')}")
+    return "".join(lines)
 
 
 def _own_children() -> CpuTime:

@@ -126,15 +126,13 @@ def _layers(before: HostCounters, after: HostCounters, io_seconds: float) -> dic
     """Return the CPUs that each layer kept busy; empty where the threads are unknown."""
     if not before.threads or not after.threads or io_seconds <= 0:
         return {}
-    benchmark, reading = CpuTime(), CpuTime()
+    benchmark = CpuTime()
     if before.own_children is not None and after.own_children is not None:
         benchmark = after.own_children[0].since(before.own_children[1])
-        # The first reading lists the threads after it has read the busy time.
-        reading = before.own_children[1].since(before.own_children[0])
     return cpu_by_layer(
         cpu_of_threads(before.threads, after.threads),
         benchmark=benchmark,
-        busy_seconds=after.cpu_busy_seconds - before.cpu_busy_seconds - reading.total,
+        busy_seconds=after.cpu_busy_seconds - before.cpu_busy_seconds,
         interrupt_seconds=after.interrupt_seconds - before.interrupt_seconds,
         stolen_seconds=after.stolen_seconds - before.stolen_seconds,
         io_seconds=io_seconds,

@@ -1,5 +1,6 @@
 """CPU time by layer: which thread belongs to which layer, and that the layers add up to the busy time."""
 
+import os
 import threading
 import time
 
@@ -110,6 +111,16 @@ def test_the_layers_add_up_to_the_busy_time():
 def test_interrupts_that_the_kernel_also_counts_for_threads_are_counted_once():
     assert layers(busy=6.5, interrupts=2.0)["interrupts and network"] == 0.25
     assert "interrupts and network" not in layers(busy=6.0, interrupts=2.0)
+
+
+def test_the_command_for_other_hosts_lists_the_same_threads() -> None:
+    listed = kernel_counters.parse_threads(LocalHost().run(kernel_counters._THREADS).stdout)
+    read = kernel_counters.counters_of_host(LocalHost()).threads
+    own = os.getpid()
+    assert {key for key in listed if key[0] == own} == {key for key in read if key[0] == own}
+    assert listed[own, WHOLE].name == read[own, WHOLE].name
+    # Other programs may begin and end in between.
+    assert len(listed.keys() & read.keys()) > 0.8 * len(listed)
 
 
 def test_a_busy_thread_of_this_process_is_seen():
