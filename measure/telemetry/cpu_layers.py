@@ -62,7 +62,9 @@ _LIBRARY_THREADS = (
 )
 """Threads of librbd and librados in their programs."""
 _INTERRUPT_THREADS = ("ksoftirqd", "irq/", "napi/")
-_CLIENT_PROGRAMS = ("qemu-storage-da", "qemu-system", "qemu-nbd", "rbd-nbd", "rbd-fuse")
+_CLIENT_PROGRAMS = ("qemu-storage-da", "qemu-system", "qemu-nbd", "rbd-nbd", "rbd-fuse", "nbdkit")
+_SERVER_PROGRAMS = ("tgtd", "ganesha.nfsd", "swift-", "memcached")
+"""Servers of iSCSI, NFS and Swift."""
 _MONITOR_PROGRAMS = ("ceph-mon", "ceph-mgr")
 
 
@@ -86,7 +88,7 @@ def layer_of(program: str, thread: str, *, is_kernel: bool = False) -> CpuLayer:
         return CpuLayer.MONITORS
     if program.startswith(_CLIENT_PROGRAMS):
         return CpuLayer.LIBRBD if thread.startswith(_LIBRARY_THREADS) else CpuLayer.CLIENT_BLOCK
-    return CpuLayer.OTHER
+    return CpuLayer.SERVER if program.startswith(_SERVER_PROGRAMS) else CpuLayer.OTHER
 
 
 def cpu_of_threads(before: Threads, after: Threads) -> dict[CpuLayer, CpuTime]:

@@ -248,11 +248,7 @@ class ClusterTelemetryCollector:
     ) -> dict[str, Any]:
         """See TelemetryCollector."""
         places = DeviceRoles(self._disks(clients), self._links)
-        used = used_between(before, after, places, io_seconds=io_seconds)
-        if cpu:
-            used["clients"] = {name: dict(shares) for name, shares in cpu.items()}
-        bottleneck = bottleneck_of(used)
-        return {**used, "bottleneck": {"what": bottleneck.what, "sentence": bottleneck.sentence}}
+        return _with_bottleneck(used_between(before, after, places, io_seconds=io_seconds), cpu)
 
     def _find_places(self) -> None:
         self._osds = {int(osd["id"]): osd for osd in self._admin.command("osd metadata")}
@@ -280,10 +276,47 @@ class ClusterTelemetryCollector:
             kind = self._device_class.get(osd, "")
             for disk in filter(None, str(about.get("devices", "")).split(",")):
                 disks[host if host in disks else here][disk] = f"osd.{osd}" + (f" ({kind})" if kind else "")
-        for client in clients:
-            if client.device is not None:
-                disks[here][Path(client.device).resolve().name] = f"client {client.name}"
+        disks[here].update(_disks_of_clients(clients))
         return disks
+
+
+class LocalTelemetryCollector:
+    """Implements ``TelemetryCollector`` for a target without OSDs: the counters of this machine alone."""
+
+    def __init__(self) -> None:
+        self._host = LocalHost()
+
+    def read_counters(self) -> CounterReading:
+        """See TelemetryCollector."""
+        counters = _tried(lambda: counters_of_host(self._host))
+        if isinstance(counters, str):
+            return CounterReading({}, {}, (f"{self._host.name}: {counters}",))
+        return CounterReading({self._host.name: counters}, {})
+
+    def used(
+        self,
+        before: CounterReading,
+        after: CounterReading,
+        *,
+        io_seconds: float,
+        clients: Iterable[Client],
+        cpu: ClientCpu,
+    ) -> dict[str, Any]:
+        """See TelemetryCollector."""
+        places = DeviceRoles({self._host.name: _disks_of_clients(clients)}, {})
+        return _with_bottleneck(used_between(before, after, places, io_seconds=io_seconds), cpu)
+
+
+def _disks_of_clients(clients: Iterable[Client]) -> dict[str, str]:
+    return {Path(c.device).resolve().name: f"client {c.name}" for c in clients if c.device is not None}
+
+
+def _with_bottleneck(used: dict[str, Any], cpu: ClientCpu) -> dict[str, Any]:
+    """Return the utilization with the CPU shares of clients and the bottleneck."""
+    if cpu:
+        used["clients"] = {name: dict(shares) for name, shares in cpu.items()}
+    bottleneck = bottleneck_of(used)
+    return {**used, "bottleneck": {"what": bottleneck.what, "sentence": bottleneck.sentence}}
 
 
 def _tried(read: Any) -> Any:

@@ -41,8 +41,8 @@ _SERIES = {
     "all": "#77828d",
 }
 _LAYERS = (
-    *("#5b6670", "#98a2ac", "#c2570c", "#f0a05a", "#1f6fb2", "#5aa0dc"),
-    *("#12806a", "#9cc6e6", "#9a4f96", "#b59a1d", "#d1b7cf", "#a94f05"),
+    *("#5b6670", "#98a2ac", "#c2570c", "#f0a05a", "#d6bb3a", "#1f6fb2", "#5aa0dc"),
+    *("#12806a", "#9cc6e6", "#9a4f96", "#8a7400", "#d1b7cf", "#a94f05"),
 )
 """Colours of the layers of a storage stack, in the order of ``CpuLayer``."""
 _LINES = ("#5b6670", "#1f6fb2", "#c2570c", "#12806a", "#9a4f96", "#8a7400")

@@ -30,7 +30,7 @@ CLOUD = {
 }
 SIMULATION = {"BringsEngine", "JudgesConfigurations", "EstimatesStepTimes", "ChecksSweep", "WarnsOfSettings"}
 LOCAL = {"JudgesConfigurations"}
-BACKEND = {"JudgesConfigurations", "MayKeepCaches"}
+BACKEND = {"HasTelemetry", "JudgesConfigurations", "MayKeepCaches"}
 
 TARGETS = {
     "lab.lab_target.LabTarget": CEPH,

@@ -10,6 +10,7 @@ class CpuLayer(StrEnum):
     CLIENT_BLOCK = "client block layer"
     LIBRBD = "librbd"
     INTERRUPTS = "interrupts and network"
+    SERVER = "storage server"
     MESSENGER = "OSD messenger"
     OPS = "OSD op threads"
     STORE = "object store"

@@ -40,6 +40,9 @@ OSD, QEMU = "ceph-osd", "qemu-storage-da"
         (QEMU, "io_context_pool", CpuLayer.LIBRBD),
         (QEMU, "qemu-storage-da", CpuLayer.CLIENT_BLOCK),
         ("qemu-system-x86", "CPU 0/KVM", CpuLayer.CLIENT_BLOCK),
+        ("ganesha.nfsd", "svc_12", CpuLayer.SERVER),
+        ("swift-object-se", "swift-object-se", CpuLayer.SERVER),
+        ("nbdkit", "nbdkit", CpuLayer.CLIENT_BLOCK),
         ("postgres", "postgres", CpuLayer.OTHER),
     ],
 )

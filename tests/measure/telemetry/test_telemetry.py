@@ -1,5 +1,6 @@
 """What hosts and daemons did during a run, and what it was bound by."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,12 @@ from cephfit.measure.telemetry.bottleneck import bottleneck_of, cpu_of_clients, 
 from cephfit.measure.telemetry.cpu_layers import CpuTime, ThreadCounters
 from cephfit.measure.telemetry.kernel_counters import DiskCounters, HostCounters
 from cephfit.measure.telemetry.osd_counters import OsdCounters, Timed
-from cephfit.measure.telemetry.telemetry_collector import CounterReading, DeviceRoles, used_between
+from cephfit.measure.telemetry.telemetry_collector import (
+    CounterReading,
+    DeviceRoles,
+    LocalTelemetryCollector,
+    used_between,
+)
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.sweep_plan import Sweep
@@ -126,6 +132,18 @@ def test_clients_that_do_not_say_what_they_had_are_left_out():
         "c1": ClientOutcome(None),
     }
     assert cpu_of_clients(outcomes) == {"c0": {"user": 0.5, "system": 0.1}}
+
+
+def test_a_target_without_osds_has_the_utilization_of_this_machine() -> None:
+    collector = LocalTelemetryCollector()
+    before = collector.read_counters()
+    began = time.process_time()
+    while time.process_time() < began + 0.2:
+        pass
+    found = collector.used(before, collector.read_counters(), io_seconds=0.5, clients=(), cpu={})
+    (figures,) = found["hosts"].values()
+    assert figures["cpu_by_layer"]["other programs"]["user"] > 0.3
+    assert "OSDs" not in found["bottleneck"]["sentence"]
 
 
 class Watcher:
