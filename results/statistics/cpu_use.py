@@ -10,7 +10,6 @@ from cephfit.core.values.sample import OWN_LOAD, Sample
 from cephfit.results.statistics.loads import by_place, of_load
 from cephfit.results.statistics.sample_baselines import whole_repeats
 from cephfit.results.statistics.scaling import Level, metrics_of
-from cephfit.results.statistics.summary_statistics import mean, student_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +82,10 @@ def _use(name: str, cell: Cell, repeats: Sequence[_Repeat]) -> CpuUse | None:
     layers = [layer for layer in CpuLayer if any(one.busy([layer]) > 0 for one in repeats)]
 
     def busy(chosen: Sequence[str]) -> Level:
-        return _level([one.busy(chosen) for one in repeats])
+        return Level.of_repeats([one.busy(chosen) for one in repeats])
 
     def us_per_io(chosen: Sequence[str]) -> Level:
-        return _level([1e6 * one.busy(chosen) / one.iops for one in repeats])
+        return Level.of_repeats([1e6 * one.busy(chosen) / one.iops for one in repeats])
 
     return CpuUse(
         configuration=name,
@@ -103,7 +102,3 @@ def _use(name: str, cell: Cell, repeats: Sequence[_Repeat]) -> CpuUse | None:
             for layer in layers
         },
     )
-
-
-def _level(values: Sequence[float]) -> Level:
-    return Level(mean(values), student_interval(values))

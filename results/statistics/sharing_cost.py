@@ -118,10 +118,10 @@ def _cost(runs: Sequence[SharingRun], free: Sequence[SharingRun]) -> SharingCost
         range_nbytes=first.range_nbytes,
         shared_pct=first.shared_pct,
         n_repeats=len(runs),
-        rate=_level([run.rate for run in runs]),
-        slowest_rate=_level([min(one.n for one in run.clients) / run.run_seconds for run in runs]),
+        rate=Level.of_repeats([run.rate for run in runs]),
+        slowest_rate=Level.of_repeats([min(one.n for one in run.clients) / run.run_seconds for run in runs]),
         relative=_relative(runs, free),
-        mean_ms=_level(means),
+        mean_ms=Level.of_repeats(means),
         p99_ms=float(np.percentile(times, 99)),
         lock_share=locking / whole,
         busy_per_access=sum(one.n_busy for one in clients) / n,
@@ -139,10 +139,6 @@ def _relative(runs: Sequence[SharingRun], free: Sequence[SharingRun]) -> Level |
     if found is not None:
         ends = Interval(100 * math.exp(found.low), 100 * math.exp(found.high), CONFIDENCE, "t")
     return Level(100 * math.exp(mean(logs)), ends)
-
-
-def _level(values: Sequence[float]) -> Level:
-    return Level(mean(values), student_interval(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +169,13 @@ def hand_over_of(way: str, turns: Sequence[Sequence[float]]) -> HandOver:
     """
     later = [mean(turn[1:]) for turn in turns]
     costs = [turn[0] - rest for turn, rest in zip(turns, later, strict=True)]
-    return HandOver(way, _level([turn[0] for turn in turns]), _level(later), _level(costs), len(turns))
+    return HandOver(
+        way,
+        Level.of_repeats([turn[0] for turn in turns]),
+        Level.of_repeats(later),
+        Level.of_repeats(costs),
+        len(turns),
+    )
 
 
 _RUN_COLUMNS = (

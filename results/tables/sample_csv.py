@@ -13,7 +13,6 @@ from cephfit.core.values.sample import OWN_LOAD, Sample
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.report.method_facts import deviation_of
 from cephfit.results.report.report_model import Findings
-from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_figures import cell_figures_of
 from cephfit.results.statistics.comparison import Row, Served, TargetFigures
 from cephfit.results.statistics.cpu_use import cpu_use_of
@@ -144,7 +143,7 @@ def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
     baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
     for (name, cell), f in cell_figures_of(findings.samples, load=findings.load).items():
         iops = baselines.cells[name, cell].iops
-        rate = Level(summary_statistics.mean(iops), summary_statistics.student_interval(iops))
+        rate = Level.of_repeats(iops)
         yield (
             *(findings.load, name, cell.size.name, cell.pattern.value, f.n_repeats, f.n_clients),
             *level_cells(rate, 1),
