@@ -35,13 +35,12 @@ def run(way: str, range_nbytes: int, repeat: int, n: int) -> SharingRun:
     return SharingRun(way, range_nbytes, 100.0, repeat, 1.0, (ClientFigures(n, 0.0, 1.0, 0.0, 0, (1.0,) * n),))
 
 
-def test_the_first_line_names_the_cheapest_locks() -> None:
+def test_the_first_line_has_the_cost_of_each_kind_of_lock() -> None:
     rates = {("none", 0): 100, ("exclusive-lock", 0): 5, ("ranges", 65536): 30, ("ranges", 4096): 40}
     costs = sharing_costs([run(*place, repeat, n) for place, n in rates.items() for repeat in range(2)])
     line = shared_volume_command._answer(costs)
-    assert line.startswith(
-        "With 100 % of the accesses shared, the cheapest locks are ranges of 4K: 40 (40 to 40) %"
-    )
+    assert line.startswith("With 100 % of the accesses shared, in per cent of the rate without locks: ")
+    assert line.endswith("ranges of 4K 40 (40 to 40), ranges of 64K 30 (30 to 30), exclusive-lock 5 (5 to 5)")
 
 
 def test_without_a_measured_reference_the_cost_is_unknown() -> None:

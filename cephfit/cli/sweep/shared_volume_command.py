@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -184,31 +185,29 @@ def _print(plan: SharingPlan, results: SharingResults, costs: Sequence[SharingCo
         click.echo(
             f"\nTwo clients write in turn, {one.way}: the first write of a turn takes "
             f"{_text(one.first_ms, '.1f')} ms, the others {_text(one.later_ms, '.1f')} ms; "
-            f"difference {_text(one.cost_ms, '.1f')} ms ({one.n_turns} turns)"
+            f"difference {_text(one.cost_ms, '.1f', least=-math.inf)} ms ({one.n_turns} turns)"
         )
     for sentence in results.missing:
         click.echo(f"\n{sentence}")
 
 
 def _answer(costs: Sequence[SharingCost]) -> str:
-    """Return the first line: the cheapest way of locking at the largest sharing degree."""
+    """Return the first line: the rate under each kind of lock at the largest sharing degree, the highest first."""
     most = max((cost.shared_pct for cost in costs), default=0.0)
-    locked = [cost for cost in costs if cost.relative is not None and cost.shared_pct == most]
+    locked = [(cost, cost.relative) for cost in costs if cost.relative is not None and cost.shared_pct == most]
     if not locked:
         return "The cost of locks is unknown: nothing was measured both with and without them"
-    best = max(locked, key=lambda cost: cost.relative.mean if cost.relative else 0.0)
-    assert best.relative is not None
-    return (
-        f"With {most:g} % of the accesses shared, the cheapest locks are {_way(best)}: "
-        f"{_text(best.relative, '.0f')} % of the rate without locks"
-    )
+    locked.sort(key=lambda pair: -pair[1].mean)
+    rates = ", ".join(f"{_way(cost)} {_text(relative, '.0f')}" for cost, relative in locked)
+    return f"With {most:g} % of the accesses shared, in per cent of the rate without locks: {rates}"
 
 
 def _way(cost: SharingCost) -> str:
     return f"ranges of {format_nbytes(cost.range_nbytes)}" if cost.range_nbytes else cost.way
 
 
-def _text(level: Level, form: str) -> str:
+def _text(level: Level, form: str, *, least: float = 0.0) -> str:
+    """Return a mean with its interval, whose lower end is cut at the least possible value."""
     found = level.interval
-    ends = f" ({max(found.low, 0.0):{form}} to {found.high:{form}})" if found else ""
+    ends = f" ({max(found.low, least):{form}} to {found.high:{form}})" if found else ""
     return f"{level.mean:{form}}{ends}"
