@@ -3,8 +3,8 @@
 Ceph names its threads after their work: ``msgr-worker-0``, ``tp_osd_tp``, ``bstore_kv_sync``, ``rocksdb:low0``.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from cephfit.core.values.cpu_layer import CpuLayer
 
@@ -89,6 +89,27 @@ def layer_of(program: str, thread: str, *, is_kernel: bool = False) -> CpuLayer:
     if program.startswith(_CLIENT_PROGRAMS):
         return CpuLayer.LIBRBD if thread.startswith(_LIBRARY_THREADS) else CpuLayer.CLIENT_BLOCK
     return CpuLayer.SERVER if program.startswith(_SERVER_PROGRAMS) else CpuLayer.OTHER
+
+
+def without_other_clusters(threads: Threads, is_own: Callable[[int], bool]) -> Threads:
+    """Return the threads, with the daemons and clients of other clusters on the host as other programs.
+
+    Args:
+        threads: of a host.
+        is_own: whether a process belongs to the cluster; called for Ceph's programs and clients.
+    """
+    others = {
+        process
+        for (process, thread), one in threads.items()
+        if thread == WHOLE
+        and not one.is_kernel
+        and layer_of(one.name, "") is not CpuLayer.OTHER
+        and not is_own(process)
+    }
+    return {key: replace(one, name=_OTHER_CLUSTER) if key[0] in others else one for key, one in threads.items()}
+
+
+_OTHER_CLUSTER = "(other cluster)"
 
 
 def cpu_of_threads(before: Threads, after: Threads) -> dict[CpuLayer, CpuTime]:

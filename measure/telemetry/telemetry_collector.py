@@ -1,8 +1,8 @@
 """Counters of a cluster's hosts and OSDs before and after a run, and the utilization in between."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +12,12 @@ from cephfit.ceph.hosts.local_host import LocalHost
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import CephAdmin, Client
 from cephfit.measure.telemetry.bottleneck import bottleneck_of
-from cephfit.measure.telemetry.cpu_layers import CpuTime, cpu_by_layer, cpu_of_threads
+from cephfit.measure.telemetry.cpu_layers import (
+    CpuTime,
+    cpu_by_layer,
+    cpu_of_threads,
+    without_other_clusters,
+)
 from cephfit.measure.telemetry.kernel_counters import (
     DiskCounters,
     HostCounters,
@@ -208,10 +213,18 @@ class ClusterTelemetryCollector:
         admin: of the cluster.
         hosts: access to the cluster's hosts.
         device_class: OSD id to device class, to name its disk by.
+        is_own: whether a process of this machine belongs to the cluster.
     """
 
-    def __init__(self, admin: CephAdmin, hosts: Hosts, device_class: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        admin: CephAdmin,
+        hosts: Hosts,
+        device_class: Mapping[int, str],
+        is_own: Callable[[int], bool] = lambda process: True,
+    ) -> None:
         self._admin = admin
+        self._is_own = is_own
         self._hosts = hosts
         self._device_class = device_class
         self._osds: Mapping[int, Mapping[str, Any]] = {}
@@ -224,7 +237,7 @@ class ClusterTelemetryCollector:
         if not self._osds:
             self._find_places()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            hosts = pool.map(lambda host: _tried(lambda: counters_of_host(host)), self._seen.values())
+            hosts = pool.map(lambda host: _tried(lambda: self._counters(host)), self._seen.values())
             osds = pool.map(lambda osd: _tried(lambda: counters_of_osd(self._admin, osd)), self._osds)
             by_host = dict(zip(self._seen, hosts, strict=True))
             by_osd = dict(zip(self._osds, osds, strict=True))
@@ -249,6 +262,12 @@ class ClusterTelemetryCollector:
         """See TelemetryCollector."""
         places = DeviceRoles(self._disks(clients), self._links)
         return _with_bottleneck(used_between(before, after, places, io_seconds=io_seconds), cpu)
+
+    def _counters(self, host: Host) -> HostCounters:
+        counters = counters_of_host(host)
+        if isinstance(host, LocalHost):
+            counters = replace(counters, threads=without_other_clusters(counters.threads, self._is_own))
+        return counters
 
     def _find_places(self) -> None:
         self._osds = {int(osd["id"]): osd for osd in self._admin.command("osd metadata")}

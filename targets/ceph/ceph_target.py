@@ -249,7 +249,8 @@ class CephTarget(
     def telemetry(self) -> ClusterTelemetryCollector:
         """Return the collector of telemetry from accessible hosts and OSDs."""
         classes = {int(d.id): d.device_class for d in running_daemons(self._admin) if d.kind == "osd"}
-        return ClusterTelemetryCollector(self._admin, self._around.hosts, classes)
+        around = self._around
+        return ClusterTelemetryCollector(self._admin, around.hosts, classes, around.is_own_process)
 
     def require_served(self) -> None:
         self._clients.require_served()

@@ -16,6 +16,7 @@ from cephfit.measure.telemetry.cpu_layers import (
     cpu_by_layer,
     cpu_of_threads,
     layer_of,
+    without_other_clusters,
 )
 
 OSD, QEMU = "ceph-osd", "qemu-storage-da"
@@ -85,6 +86,25 @@ def test_the_time_of_ended_threads_stays_with_their_program():
 def test_a_new_process_with_an_old_id_has_used_all_of_its_time():
     used = cpu_of_threads({(7, 7): thread("x", 90.0)}, {(7, WHOLE): thread("x", 2.0), (7, 7): thread("x", 2.0)})
     assert used[CpuLayer.OTHER] == CpuTime(2.0, 0.0)
+
+
+def test_daemons_of_another_cluster_on_the_machine_are_other_programs():
+    threads = {
+        (7, WHOLE): thread(OSD, 4.0),
+        (7, 8): thread("tp_osd_tp", 4.0),
+        (9, WHOLE): thread(OSD, 3.0),
+        (9, 9): thread("tp_osd_tp", 3.0),
+        (11, WHOLE): thread("postgres", 1.0),
+    }
+    asked: list[int] = []
+    used = cpu_of_threads(
+        {}, without_other_clusters(threads, lambda process: asked.append(process) or process == 9)
+    )
+    assert {layer: one.total for layer, one in used.items() if one.total} == {
+        CpuLayer.OPS: 3.0,
+        CpuLayer.OTHER: 5.0,
+    }
+    assert asked == [7, 9], "only Ceph's programs are looked at"
 
 
 def layers(busy: float, interrupts: float, stolen: float = 0.0) -> dict[str, float]:
