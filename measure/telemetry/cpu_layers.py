@@ -6,7 +6,7 @@ Ceph names its threads after their work: ``msgr-worker-0``, ``tp_osd_tp``, ``bst
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from cephfit.core.values.cpu_layer import CpuLayer
+from cephfit.core.values.cpu_layer import NOT_OF_STORAGE, CpuLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +148,7 @@ def cpu_by_layer(
     interrupt_seconds: float,
     stolen_seconds: float,
     io_seconds: float,
+    wall_seconds: float,
 ) -> dict[str, dict[str, float]]:
     """Return the CPUs that each layer kept busy on average: layer to ``user`` and ``system``. JSON values only.
 
@@ -160,17 +161,19 @@ def cpu_by_layer(
         busy_seconds: sum over all CPUs, with interrupts and the time that a hypervisor took.
         interrupt_seconds: in interrupts and softirqs, which do the kernel's network I/O.
         stolen_seconds: taken by the hypervisor.
-        io_seconds: length of the time, > 0.
+        io_seconds: time with I/O between the readings, > 0.
+        wall_seconds: time between the readings, which programs without a part in the I/O also used.
     """
     layers = {**threads, CpuLayer.BENCHMARK: benchmark, CpuLayer.HYPERVISOR: CpuTime(system=stolen_seconds)}
     left = max(0.0, busy_seconds - sum(one.total for one in layers.values()))
     interrupts = min(interrupt_seconds, left)
     for layer, seconds in ((CpuLayer.INTERRUPTS, interrupts), (CpuLayer.OTHER, left - interrupts)):
         layers[layer] = layers.get(layer, CpuTime()).plus(CpuTime(system=seconds))
+    seconds_of = dict.fromkeys(CpuLayer, io_seconds) | dict.fromkeys(NOT_OF_STORAGE, max(wall_seconds, io_seconds))
     return {
-        layer.value: {"user": round(used.user / io_seconds, 4), "system": round(used.system / io_seconds, 4)}
-        for layer in CpuLayer
-        if (used := layers.get(layer, CpuTime())).total >= _SMALLEST * io_seconds
+        layer.value: {"user": round(used.user / seconds, 4), "system": round(used.system / seconds, 4)}
+        for layer, seconds in seconds_of.items()
+        if (used := layers.get(layer, CpuTime())).total >= _SMALLEST * seconds
     }
 
 

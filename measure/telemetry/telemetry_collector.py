@@ -141,6 +141,7 @@ def _layers(before: HostCounters, after: HostCounters, io_seconds: float) -> dic
         interrupt_seconds=after.interrupt_seconds - before.interrupt_seconds,
         stolen_seconds=after.stolen_seconds - before.stolen_seconds,
         io_seconds=io_seconds,
+        wall_seconds=after.at_seconds - before.at_seconds,
     )
 
 

@@ -45,6 +45,7 @@ class CpuRow:
     busy: str
     total_us: str
     interval: str
+    others: str
     us_per_io: tuple[str, ...]
 
 
@@ -105,6 +106,7 @@ def _rows(
             busy=f"{use.all_busy.mean:.2f}",
             total_us=formatting.number(use.all_us_per_io.mean),
             interval=_interval(use),
+            others=f"{use.others_busy.mean:.2f}",
             us_per_io=tuple(
                 formatting.number(use.us_per_io[layer].mean) if layer in use.us_per_io else "–" for layer in layers
             ),

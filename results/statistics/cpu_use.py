@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cephfit.core.values.cells import CELLS, Cell
-from cephfit.core.values.cpu_layer import CpuLayer
+from cephfit.core.values.cpu_layer import NOT_OF_STORAGE, CpuLayer
 from cephfit.core.values.sample import OWN_LOAD, Sample
 from cephfit.results.statistics.loads import by_place, of_load
 from cephfit.results.statistics.sample_baselines import whole_repeats
@@ -21,7 +21,8 @@ class CpuUse:
         n_cpus: of all hosts that were read.
         busy: by layer, the CPUs that it kept busy on average over the whole run, ramp included.
         us_per_io: by layer, microseconds of CPU for each I/O of the clients, at the rate of the measured time.
-        all_busy, all_us_per_io: all layers together.
+        all_busy, all_us_per_io: all these layers together.
+        others_busy: CPUs that other programs and the hypervisor kept busy, which are no layer of the storage.
         system_share: by layer, the share of its time in kernel mode, 0 to 1.
     """
 
@@ -33,6 +34,7 @@ class CpuUse:
     us_per_io: Mapping[CpuLayer, Level]
     all_busy: Level
     all_us_per_io: Level
+    others_busy: Level
     system_share: Mapping[CpuLayer, float]
 
 
@@ -79,7 +81,10 @@ def _repeat(clients: Sequence[Sample]) -> _Repeat | None:
 def _use(name: str, cell: Cell, repeats: Sequence[_Repeat]) -> CpuUse | None:
     if not repeats:
         return None
-    layers = [layer for layer in CpuLayer if any(one.busy([layer]) > 0 for one in repeats)]
+    used = [layer for layer in CpuLayer if any(one.busy([layer]) > 0 for one in repeats)]
+    layers = [layer for layer in used if layer not in NOT_OF_STORAGE]
+    if not layers:
+        return None
 
     def busy(chosen: Sequence[str]) -> Level:
         return Level.of_repeats([one.busy(chosen) for one in repeats])
@@ -96,6 +101,7 @@ def _use(name: str, cell: Cell, repeats: Sequence[_Repeat]) -> CpuUse | None:
         us_per_io={layer: us_per_io([layer]) for layer in layers},
         all_busy=busy(layers),
         all_us_per_io=us_per_io(layers),
+        others_busy=busy(NOT_OF_STORAGE),
         system_share={
             layer: math.fsum(one.system.get(layer, 0.0) for one in repeats)
             / math.fsum(one.busy([layer]) for one in repeats)

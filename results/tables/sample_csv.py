@@ -156,7 +156,8 @@ def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
 def cpu_csv(findings: Findings) -> str:
     """Return one row per configuration, cell and layer of the storage stack: its CPU use, with intervals.
 
-    The last layer of a configuration and cell is ``all``. Without recorded CPU time there are no rows.
+    After its layers follow ``all`` of them, and ``others``: other programs and the hypervisor. Without recorded
+    CPU time there are no rows.
     """
     return csv_text(
         (*CPU_COLUMNS, *ORIGIN_COLUMNS), ((*row, *origin_of(findings.run)) for row in cpu_rows(findings))
@@ -172,6 +173,7 @@ def cpu_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
             yield (*place, use.n_repeats, use.n_cpus, layer.value, *figures)
         totals = (*level_cells(use.all_busy, 1), *level_cells(use.all_us_per_io, 1))
         yield (*place, use.n_repeats, use.n_cpus, "all", *totals, "")
+        yield (*place, use.n_repeats, use.n_cpus, "others", *level_cells(use.others_busy, 1), *("",) * 4)
 
 
 def level_cells(level: Level | None, unit: float) -> tuple[object, ...]:

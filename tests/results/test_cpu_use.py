@@ -31,6 +31,7 @@ def sample(
         layers = {
             OPS: {"user": cpus["ops"] / 4, "system": cpus["ops"] / 4},
             STORE: {"user": 0.0, "system": cpus["store"] / 2},
+            "other programs": {"user": 0.1, "system": 0.1},
         }
         host = {"cpu_by_layer": layers, "n_cpus": 4}
         evidence["used"] = {"hosts": {"one": host, "two": host, "unread": {"n_cpus": 9}}}
@@ -57,6 +58,7 @@ def test_layers_are_summed_over_hosts_and_divided_by_the_rate_of_all_clients() -
     assert a.us_per_io[CpuLayer.OPS].mean == pytest.approx(1e6 * 1.0 / 400)
     assert a.all_us_per_io.mean == pytest.approx(1e6 * 1.5 / 400)
     assert a.system_share == pytest.approx({CpuLayer.OPS: 0.5, CpuLayer.STORE: 1.0})
+    assert a.others_busy.mean == pytest.approx(0.4)
     found = a.busy[CpuLayer.OPS].interval
     assert found is not None
     # Student's t of two repeats at 95 %: 12.706 standard deviations of the mean.
@@ -106,6 +108,7 @@ def test_the_table_has_every_layer_and_their_sum(findings: Findings) -> None:
     rows = list(csv.DictReader(io.StringIO(cpu_csv(findings))))
     assert tuple(rows[0])[: len(CPU_COLUMNS)] == CPU_COLUMNS
     by_layer = {row["layer"]: row for row in rows if row["configuration"] == "A"}
-    assert list(by_layer) == [OPS, STORE, "all"]
+    assert list(by_layer) == [OPS, STORE, "all", "others"]
+    assert float(by_layer["others"]["cpus"]) == pytest.approx(0.4)
     assert float(by_layer["all"]["cpus"]) == pytest.approx(1.5)
     assert float(by_layer[STORE]["us_per_io"]) == pytest.approx(1250)

@@ -19,3 +19,7 @@ class CpuLayer(StrEnum):
     KERNEL = "kernel threads"
     OTHER = "other programs"
     HYPERVISOR = "taken by the hypervisor"
+
+
+NOT_OF_STORAGE = (CpuLayer.OTHER, CpuLayer.HYPERVISOR)
+"""CPU time that was not used for the measured I/O."""

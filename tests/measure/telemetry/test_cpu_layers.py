@@ -107,7 +107,7 @@ def test_daemons_of_another_cluster_on_the_machine_are_other_programs():
     assert asked == [7, 9], "only Ceph's programs are looked at"
 
 
-def layers(busy: float, interrupts: float, stolen: float = 0.0) -> dict[str, float]:
+def layers(busy: float, interrupts: float, stolen: float = 0.0, wall: float = 2.0) -> dict[str, float]:
     found = cpu_by_layer(
         {CpuLayer.OPS: CpuTime(3.0, 1.0)},
         benchmark=CpuTime(1.0, 1.0),
@@ -115,6 +115,7 @@ def layers(busy: float, interrupts: float, stolen: float = 0.0) -> dict[str, flo
         interrupt_seconds=interrupts,
         stolen_seconds=stolen,
         io_seconds=2.0,
+        wall_seconds=wall,
     )
     return {layer: one["user"] + one["system"] for layer, one in found.items()}
 
@@ -129,6 +130,12 @@ def test_the_layers_add_up_to_the_busy_time():
         "taken by the hypervisor": 0.25,
     }
     assert sum(found.values()) == 10.0 / 2
+
+
+def test_programs_without_a_part_in_the_io_also_ran_before_and_after_it():
+    found = layers(busy=14.0, interrupts=0.0, wall=4.0)
+    assert found["OSD op threads"] == 2.0, "4 s in 2 s of I/O"
+    assert found["other programs"] == 2.0, "8 s in 4 s"
 
 
 def test_interrupts_that_the_kernel_also_counts_for_threads_are_counted_once():
