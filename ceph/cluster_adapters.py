@@ -154,6 +154,7 @@ class ClusterAdapters:
         drop_page_caches: drops the page caches of OSD hosts with FileStore, which `cache drop` does not empty.
         why_page_caches_stay: why that is impossible; empty if it is possible.
         delivery: how options are delivered to the daemons.
+        is_own_process: whether a Ceph program or client of this machine belongs to this cluster.
     """
 
     greater: GreaterEnvironment
@@ -169,3 +170,4 @@ class ClusterAdapters:
     drop_page_caches: Callable[[], None] = lambda: None
     why_page_caches_stay: Callable[[], str] = lambda: ""
     delivery: OptionDelivery = field(default_factory=OptionDelivery)
+    is_own_process: Callable[[int], bool] = lambda process: True

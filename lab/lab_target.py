@@ -28,6 +28,7 @@ from cephfit.lab.ceph_daemons import osd_name
 from cephfit.lab.cluster import Lab
 from cephfit.lab.devices.image_export import ImageDevices
 from cephfit.lab.osds.osd_layout import filesystem_at, require_store
+from cephfit.lab.processes import owned
 from cephfit.targets.abilities import TrafficCounter, traffic_of
 from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.ceph.cluster_changes import FREE_UP
@@ -259,6 +260,7 @@ def _cluster_adapters(
         patience_seconds=_HEALTHY_SECONDS,
         remedy=f"see `cephfit lab status --name {lab.name}`, and the logs in the lab's folder",
         delivery=OptionDelivery(way, str(lab.conf)),
+        is_own_process=lambda process: owned(process, lab.folder),
     )
 
 

@@ -25,6 +25,10 @@ _COMMANDS = {
         "A real one-machine Ceph, also with an OpenStack: up, status, stop, start, down.",
     ),
     "sweep": ("cephfit.cli.sweep.sweep_commands", "Measure configurations: list, plan, run, status, effects."),
+    "shared-volume": (
+        "cephfit.cli.sweep.shared_volume_command",
+        "Measure one image that several clients use, with and without locks.",
+    ),
     "import": (
         "cephfit.cli.sweep.import_command",
         "Store results of benchmarks that were run without cephfit.",

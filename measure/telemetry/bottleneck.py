@@ -79,6 +79,8 @@ def _by(used: Mapping[str, Any], name: str) -> str:
 
 def _latency(used: Mapping[str, Any], least: str) -> Bottleneck:
     osds = used["osds"].values()
+    if not osds:
+        return Bottleneck("unknown", f"no resource that was read was near its limit{least}")
     n_reads, n_writes = sum(o["reads"] for o in osds), sum(o["writes"] for o in osds)
     if not n_reads + n_writes:
         return Bottleneck("unknown", f"the OSDs counted no client I/O{least}")

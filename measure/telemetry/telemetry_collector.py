@@ -1,8 +1,8 @@
 """Counters of a cluster's hosts and OSDs before and after a run, and the utilization in between."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +13,12 @@ from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import CephAdmin, Client
 from cephfit.measure.micro.file_places import Traffic
 from cephfit.measure.telemetry.bottleneck import bottleneck_of
+from cephfit.measure.telemetry.cpu_layers import (
+    CpuTime,
+    cpu_by_layer,
+    cpu_of_threads,
+    without_other_clusters,
+)
 from cephfit.measure.telemetry.kernel_counters import (
     DiskCounters,
     HostCounters,
@@ -87,6 +93,7 @@ def _host(
     return {
         "cpu_busy": _share(after.cpu_busy_seconds - before.cpu_busy_seconds, io_seconds * after.n_cpus),
         "cpu_by_program": _programs(before, after, io_seconds),
+        "cpu_by_layer": _layers(before, after, io_seconds),
         "n_cpus": after.n_cpus,
         "memory_available_nbytes": after.memory_available_nbytes,
         "sent_nbytes": nbytes,
@@ -119,6 +126,24 @@ def _programs(before: HostCounters, after: HostCounters, io_seconds: float) -> d
     busiest = sorted(seconds.items(), key=lambda one: -one[1])[:_N_PROGRAMS]
     shares = {name: _share(one, io_seconds * after.n_cpus) for name, one in busiest}
     return {name: share for name, share in shares.items() if share >= _WORTH_NAMING}
+
+
+def _layers(before: HostCounters, after: HostCounters, io_seconds: float) -> dict[str, dict[str, float]]:
+    """Return the CPUs that each layer kept busy; empty where the threads are unknown."""
+    if not before.threads or not after.threads or io_seconds <= 0:
+        return {}
+    benchmark = CpuTime()
+    if before.own_children is not None and after.own_children is not None:
+        benchmark = after.own_children[0].since(before.own_children[1])
+    return cpu_by_layer(
+        cpu_of_threads(before.threads, after.threads),
+        benchmark=benchmark,
+        busy_seconds=after.cpu_busy_seconds - before.cpu_busy_seconds,
+        interrupt_seconds=after.interrupt_seconds - before.interrupt_seconds,
+        stolen_seconds=after.stolen_seconds - before.stolen_seconds,
+        io_seconds=io_seconds,
+        wall_seconds=after.at_seconds - before.at_seconds,
+    )
 
 
 def _disk(before: DiskCounters, after: DiskCounters, io_seconds: float) -> dict[str, Any]:
@@ -190,10 +215,18 @@ class ClusterTelemetryCollector:
         admin: of the cluster.
         hosts: access to the cluster's hosts.
         device_class: OSD id to device class, to name its disk by.
+        is_own: whether a process of this machine belongs to the cluster.
     """
 
-    def __init__(self, admin: CephAdmin, hosts: Hosts, device_class: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        admin: CephAdmin,
+        hosts: Hosts,
+        device_class: Mapping[int, str],
+        is_own: Callable[[int], bool] = lambda process: True,
+    ) -> None:
         self._admin = admin
+        self._is_own = is_own
         self._hosts = hosts
         self._device_class = device_class
         self._osds: Mapping[int, Mapping[str, Any]] = {}
@@ -206,7 +239,7 @@ class ClusterTelemetryCollector:
         if not self._osds:
             self._find_places()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            hosts = pool.map(lambda host: _tried(lambda: counters_of_host(host)), self._seen.values())
+            hosts = pool.map(lambda host: _tried(lambda: self._counters(host)), self._seen.values())
             osds = pool.map(lambda osd: _tried(lambda: counters_of_osd(self._admin, osd)), self._osds)
             by_host = dict(zip(self._seen, hosts, strict=True))
             by_osd = dict(zip(self._osds, osds, strict=True))
@@ -230,11 +263,13 @@ class ClusterTelemetryCollector:
     ) -> dict[str, Any]:
         """See TelemetryCollector."""
         places = DeviceRoles(self._disks(clients), self._links)
-        used = used_between(before, after, places, io_seconds=io_seconds)
-        if cpu:
-            used["clients"] = {name: dict(shares) for name, shares in cpu.items()}
-        bottleneck = bottleneck_of(used)
-        return {**used, "bottleneck": {"what": bottleneck.what, "sentence": bottleneck.sentence}}
+        return _with_bottleneck(used_between(before, after, places, io_seconds=io_seconds), cpu)
+
+    def _counters(self, host: Host) -> HostCounters:
+        counters = counters_of_host(host)
+        if isinstance(host, LocalHost):
+            counters = replace(counters, threads=without_other_clusters(counters.threads, self._is_own))
+        return counters
 
     def traffic(self) -> Traffic:
         """Return what all hosts have sent and what the OSDs' disks have moved; some hosts may be missing.
@@ -283,10 +318,47 @@ class ClusterTelemetryCollector:
             kind = self._device_class.get(osd, "")
             for disk in filter(None, str(about.get("devices", "")).split(",")):
                 disks[host if host in disks else here][disk] = f"osd.{osd}" + (f" ({kind})" if kind else "")
-        for client in clients:
-            if client.device is not None:
-                disks[here][Path(client.device).resolve().name] = f"client {client.name}"
+        disks[here].update(_disks_of_clients(clients))
         return disks
+
+
+class LocalTelemetryCollector:
+    """Implements ``TelemetryCollector`` for a target without OSDs: the counters of this machine alone."""
+
+    def __init__(self) -> None:
+        self._host = LocalHost()
+
+    def read_counters(self) -> CounterReading:
+        """See TelemetryCollector."""
+        counters = _tried(lambda: counters_of_host(self._host))
+        if isinstance(counters, str):
+            return CounterReading({}, {}, (f"{self._host.name}: {counters}",))
+        return CounterReading({self._host.name: counters}, {})
+
+    def used(
+        self,
+        before: CounterReading,
+        after: CounterReading,
+        *,
+        io_seconds: float,
+        clients: Iterable[Client],
+        cpu: ClientCpu,
+    ) -> dict[str, Any]:
+        """See TelemetryCollector."""
+        places = DeviceRoles({self._host.name: _disks_of_clients(clients)}, {})
+        return _with_bottleneck(used_between(before, after, places, io_seconds=io_seconds), cpu)
+
+
+def _disks_of_clients(clients: Iterable[Client]) -> dict[str, str]:
+    return {Path(c.device).resolve().name: f"client {c.name}" for c in clients if c.device is not None}
+
+
+def _with_bottleneck(used: dict[str, Any], cpu: ClientCpu) -> dict[str, Any]:
+    """Return the utilization with the CPU shares of clients and the bottleneck."""
+    if cpu:
+        used["clients"] = {name: dict(shares) for name, shares in cpu.items()}
+    bottleneck = bottleneck_of(used)
+    return {**used, "bottleneck": {"what": bottleneck.what, "sentence": bottleneck.sentence}}
 
 
 def _tried(read: Any) -> Any:

@@ -22,6 +22,7 @@ from cephfit.core.values.run import (
 from cephfit.core.values.sample import OWN_LOAD, Sample, State
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.report import formatting, report_figures
+from cephfit.results.report.cpu_figures import cpu_section_of
 from cephfit.results.report.heat_map import heat_map_of
 from cephfit.results.report.latency_figures import latencies_of, percentile_figures
 from cephfit.results.report.method_facts import method_of, n_rejected
@@ -31,6 +32,7 @@ from cephfit.results.report.report_figures import histograms_of, scaling_of, wor
 from cephfit.results.report.report_model import Findings, RateText, ReportModel
 from cephfit.results.report.summary import answer_of, caveats_of, settings_of
 from cephfit.results.statistics.cell_figures import baseline_rows_of, cell_figures_of
+from cephfit.results.statistics.cpu_use import cpu_use_of
 from cephfit.results.statistics.loads import names_of, of_load, title_of
 from cephfit.results.statistics.run_caveats import bottlenecks_of, continuations_of, controls_of, same_rounds
 from cephfit.results.statistics.sample_baselines import baselines_of
@@ -195,6 +197,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         caveats=caveats_of(findings, n_rejected(findings), controls, load_notes(findings, baselines)),
         method=method_of(findings, baselines, controls),
         bottlenecks=bottlenecks_of(findings.samples, load=findings.load),
+        cpu=cpu_section_of(cpu_use_of(findings.samples, load=findings.load), weights),
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
         load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",
         rates={name: _rate_text(rate) for name, rate in rates.items()},

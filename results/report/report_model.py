@@ -16,6 +16,7 @@ from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import OWN_LOAD, Sample, WorkloadSample
 from cephfit.core.values.supply import SupplySet
+from cephfit.results.report.cpu_figures import CpuSection
 from cephfit.results.statistics.run_caveats import Bottlenecks
 
 if TYPE_CHECKING:
@@ -455,6 +456,8 @@ class ReportModel:
     method: Method = field(default_factory=Method)
     scaling: tuple[Scaling, ...] = ()
     bottlenecks: Bottlenecks | None = None
+    cpu: CpuSection | None = None
+    """Where the CPU time goes; None where it was not recorded."""
     load: str = ""
     """The load under which everything except ``scaling`` was measured, as text; empty where there is only one."""
     rates: Mapping[str, RateText] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cephfit.core.values.assessment import AssessmentRow
 from cephfit.core.values.supply import rate_text
 from cephfit.results.report import formatting
+from cephfit.results.report.cpu_figures import CpuChart
 from cephfit.results.report.position_map import LEVELS, PositionMap
 from cephfit.results.report.rate_over_time import RateFigure, span_text
 from cephfit.results.report.report_model import (
@@ -42,6 +43,11 @@ _SERIES = {
     "random write": "#f6c08a",
     "all": "#77828d",
 }
+_LAYERS = (
+    *("#5b6670", "#98a2ac", "#c2570c", "#f0a05a", "#d6bb3a", "#1f6fb2", "#5aa0dc"),
+    *("#12806a", "#9cc6e6", "#9a4f96", "#8a7400", "#d1b7cf", "#a94f05"),
+)
+"""Colours of the layers of a storage stack, in the order of ``CpuLayer``."""
 _LINES = ("#5b6670", "#1f6fb2", "#c2570c", "#12806a", "#9a4f96", "#8a7400")
 _DASHES, _MARKS = ("-", "--", ":"), ("o", "s", "^")
 _ROW_INCHES, _FRAME_INCHES, _CHART_INCHES = 0.32, 1.2, 3.0
@@ -69,6 +75,8 @@ def pictures_of(report: ReportModel) -> dict[str, tuple[Drawing, float]]:
         found["workload-rate"] = partial(_draw_rate, report.rate_over_time), _CHART_INCHES
     if report.positions is not None:
         found["workload-positions"] = partial(_draw_positions, report.positions), _CHART_INCHES
+    for chart in report.cpu.charts if report.cpu else ():
+        found[_slug(f"cpu {chart.cell}")] = partial(_draw_cpu, chart), _height(len(chart.rows) + 1)
     for histogram in (report.workload, *report.histograms):
         if histogram is not None:
             found[_slug(f"workload {histogram.title}")] = partial(_draw_histogram, histogram), _CHART_INCHES
@@ -213,6 +221,20 @@ def _draw_scaling(figure: ScalingFigure, where: str, axes: Axes) -> None:
     axes.set_ylabel(figure.unit, fontsize=9)
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     _titled(axes, f"{figure.title}: {_plain(where)}")
+
+
+def _draw_cpu(chart: CpuChart, axes: Axes) -> None:
+    for i, row in enumerate(chart.rows):
+        for bar in row.bars:
+            axes.barh(i, bar.cpus, left=bar.before, height=0.7, color=_LAYERS[bar.style], label=bar.layer)
+    axes.set_yticks(range(len(chart.rows)), [_plain(row.configuration) for row in chart.rows])
+    axes.invert_yaxis()
+    axes.grid(axis="x", color=_GRID)
+    axes.set_xlabel("CPUs kept busy", fontsize=9)
+    handles, labels = axes.get_legend_handles_labels()
+    layers = dict(zip(labels, handles, strict=True))
+    axes.legend(layers.values(), layers, fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    _titled(axes, f"CPU time by layer: {chart.cell}")
 
 
 def _draw_histogram(histogram: Histogram, axes: Axes) -> None:

@@ -1,7 +1,7 @@
 """Absolute throughput and latency of every configuration in every cell. Pure."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cephfit.core.units import MIB, NS_PER_MS
@@ -60,9 +60,9 @@ def cell_figures_of(samples: Iterable[Sample], *, load: str = OWN_LOAD) -> dict[
             cell=cell,
             n_repeats=len(repeats),
             n_clients=len(repeats[0]),
-            nbytes_per_s=_level([math.fsum(m.nbytes_per_s for m in clients) for clients in repeats]),
-            latency_ns=_level([mean_latency_ns(clients) for clients in repeats]),
-            p99_ns=_level(tails) if len(tails) == len(repeats) else None,
+            nbytes_per_s=Level.of_repeats([math.fsum(m.nbytes_per_s for m in clients) for clients in repeats]),
+            latency_ns=Level.of_repeats([mean_latency_ns(clients) for clients in repeats]),
+            p99_ns=Level.of_repeats(tails) if len(tails) == len(repeats) else None,
         )
     return figures
 
@@ -119,7 +119,3 @@ def _ends(interval: summary_statistics.Interval | None, unit: float) -> str:
     if interval is None:
         return "–"
     return f"{formatting.number(max(interval.low, 0.0) / unit)} to {formatting.number(interval.high / unit)}"
-
-
-def _level(values: Sequence[float]) -> Level:
-    return Level(summary_statistics.mean(values), summary_statistics.student_interval(values))

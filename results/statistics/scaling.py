@@ -58,6 +58,11 @@ class Level:
     mean: float
     interval: Interval | None
 
+    @classmethod
+    def of_repeats(cls, values: Sequence[float]) -> "Level":
+        """Return the mean of repeats, with Student's interval from these repeats alone."""
+        return cls(summary_statistics.mean(values), summary_statistics.student_interval(values))
+
 
 @dataclass(frozen=True, slots=True)
 class Point:

@@ -17,9 +17,9 @@ from cephfit.core.values.sample import OWN_LOAD, Sample
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.report.method_facts import deviation_of
 from cephfit.results.report.report_model import Findings
-from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_figures import cell_figures_of
 from cephfit.results.statistics.comparison import Row, Served, TargetFigures
+from cephfit.results.statistics.cpu_use import cpu_use_of
 from cephfit.results.statistics.loads import LoadShape, shapes_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.scaling import Level
@@ -36,6 +36,11 @@ PREDICTION_COLUMNS = (
     *("model", "profile", "configuration", "relative", "low", "high", "confidence", "verdict"),
     *("accesses_per_s", "accesses_per_s_low", "accesses_per_s_high", "mib_per_s", "rate_without"),
     *("needs_per_s", "busiest_second", "serves_per_s", "serves_per_s_low", "serves_per_s_high", "headroom"),
+)
+
+CPU_COLUMNS = (
+    *("load", "configuration", "size", "pattern", "repeats", "host_cpus", "layer"),
+    *("cpus", "cpus_low", "cpus_high", "us_per_io", "us_per_io_low", "us_per_io_high", "system_share"),
 )
 
 CELL_COLUMNS = (
@@ -143,7 +148,7 @@ def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
     baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
     for (name, cell), f in cell_figures_of(findings.samples, load=findings.load).items():
         iops = baselines.cells[name, cell].iops
-        rate = Level(summary_statistics.mean(iops), summary_statistics.student_interval(iops))
+        rate = Level.of_repeats(iops)
         yield (
             *(findings.load, name, cell.size.name, cell.pattern.value, f.n_repeats, f.n_clients),
             *level_cells(rate, 1),
@@ -151,6 +156,29 @@ def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
             *level_cells(f.latency_ns, NS_PER_MS),
             *level_cells(f.p99_ns, NS_PER_MS),
         )
+
+
+def cpu_csv(findings: Findings) -> str:
+    """Return one row per configuration, cell and layer of the storage stack: its CPU use, with intervals.
+
+    After its layers follow ``all`` of them, and ``others``: other programs and the hypervisor. Without recorded
+    CPU time there are no rows.
+    """
+    return csv_text(
+        (*CPU_COLUMNS, *ORIGIN_COLUMNS), ((*row, *origin_of(findings.run)) for row in cpu_rows(findings))
+    )
+
+
+def cpu_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
+    """Yield the cells of ``CPU_COLUMNS``."""
+    for use in cpu_use_of(findings.samples, load=findings.load):
+        place = (findings.load, use.configuration, use.cell.size.name, use.cell.pattern.value)
+        for layer, busy in use.busy.items():
+            figures = (*level_cells(busy, 1), *level_cells(use.us_per_io[layer], 1), use.system_share[layer])
+            yield (*place, use.n_repeats, use.n_cpus, layer.value, *figures)
+        totals = (*level_cells(use.all_busy, 1), *level_cells(use.all_us_per_io, 1))
+        yield (*place, use.n_repeats, use.n_cpus, "all", *totals, "")
+        yield (*place, use.n_repeats, use.n_cpus, "others", *level_cells(use.others_busy, 1), *("",) * 4)
 
 
 def level_cells(level: Level | None, unit: float) -> tuple[object, ...]:

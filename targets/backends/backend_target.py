@@ -24,7 +24,8 @@ from cephfit.core.protocols import Applied, Client, Health
 from cephfit.core.target_lock import TargetLock
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.measure.counters.block_device import flush_buffers
-from cephfit.targets.abilities import CountsTraffic, MayKeepCaches, TrafficCounter
+from cephfit.measure.telemetry.telemetry_collector import LocalTelemetryCollector
+from cephfit.targets.abilities import CountsTraffic, HasTelemetry, MayKeepCaches, TrafficCounter
 from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace
 from cephfit.targets.local import MachineTarget
 from cephfit.targets.volume_content import fill_with_random
@@ -32,7 +33,7 @@ from cephfit.targets.volume_content import fill_with_random
 _FILLED = "filled"
 
 
-class BackendTarget(MachineTarget, MayKeepCaches, CountsTraffic):
+class BackendTarget(MachineTarget, MayKeepCaches, CountsTraffic, HasTelemetry):
     """Base of the targets ``iscsi``, ``nfs`` and ``swift``.
 
     Settings are the scope of the protocol and ``client_disk``. Configurations share the volumes, unless their data
@@ -132,6 +133,10 @@ class BackendTarget(MachineTarget, MayKeepCaches, CountsTraffic):
 
     def traffic_counter(self) -> TrafficCounter:
         return self._server.traffic
+
+    def telemetry(self) -> LocalTelemetryCollector:
+        """Return the collector of this machine's counters, which has a lab's servers, too."""
+        return LocalTelemetryCollector()
 
     def drop_caches(self) -> None:
         for client in self._clients:

@@ -250,7 +250,8 @@ class CephTarget(
     def telemetry(self) -> ClusterTelemetryCollector:
         """Return the collector of telemetry from accessible hosts and OSDs."""
         classes = {int(d.id): d.device_class for d in running_daemons(self._admin) if d.kind == "osd"}
-        return ClusterTelemetryCollector(self._admin, self._around.hosts, classes)
+        around = self._around
+        return ClusterTelemetryCollector(self._admin, around.hosts, classes, around.is_own_process)
 
     def traffic_counter(self) -> abilities.TrafficCounter:
         """Return what reads the bytes of all hosts' interfaces and OSDs' disks."""

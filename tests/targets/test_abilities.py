@@ -30,7 +30,7 @@ CLOUD = {
 }
 SIMULATION = {"BringsEngine", "JudgesConfigurations", "EstimatesStepTimes", "ChecksSweep", "WarnsOfSettings"}
 LOCAL = {"JudgesConfigurations", "CountsTraffic"}
-BACKEND = {"JudgesConfigurations", "MayKeepCaches", "CountsTraffic"}
+BACKEND = {"HasTelemetry", "JudgesConfigurations", "MayKeepCaches", "CountsTraffic"}
 
 TARGETS = {
     "lab.lab_target.LabTarget": CEPH,

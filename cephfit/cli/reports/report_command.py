@@ -176,7 +176,7 @@ _FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".c
 )
 @click.option(
     "--what",
-    type=click.Choice(["samples", "cells", "baselines", "predictions"]),
+    type=click.Choice(["samples", "cells", "baselines", "predictions", "cpu"]),
     help="CSV only: which table to write.  [default: samples]",
 )
 @json_option
@@ -280,6 +280,8 @@ def _write_one(
         return
     write_whole(output, text, what="the report")
     if as_json:
+        from cephfit.results.tables.sample_csv import CPU_COLUMNS, cpu_rows
+
         print_json(
             {
                 "run": findings.run.run_id,
@@ -289,6 +291,7 @@ def _write_one(
                 "sentences": list(report.answer.sentences),
                 "warning": report.answer.warning,
                 "caveats": list(report.caveats),
+                "cpu": [dict(zip(CPU_COLUMNS, row, strict=True)) for row in cpu_rows(findings)],
             }
         )
         return
@@ -402,6 +405,8 @@ def _csv(findings: Findings, what: str) -> str:
         return baseline_csv.dumps(measured_of(findings.samples, load=findings.load)[0], findings.run)
     if what == "cells":
         return sample_tables.cells_csv(findings)
+    if what == "cpu":
+        return sample_tables.cpu_csv(findings)
     if findings.predictions is None:
         raise InputError(
             "this run has no predictions yet",

@@ -1,5 +1,6 @@
 """What hosts and daemons did during a run, and what it was bound by."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,9 +12,15 @@ from cephfit.core.protocols import NullProgress
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.measure.telemetry import kernel_counters, osd_counters
 from cephfit.measure.telemetry.bottleneck import bottleneck_of, cpu_of_clients, thread_cpu
+from cephfit.measure.telemetry.cpu_layers import CpuTime, ThreadCounters
 from cephfit.measure.telemetry.kernel_counters import DiskCounters, HostCounters
 from cephfit.measure.telemetry.osd_counters import OsdCounters, Timed
-from cephfit.measure.telemetry.telemetry_collector import CounterReading, DeviceRoles, used_between
+from cephfit.measure.telemetry.telemetry_collector import (
+    CounterReading,
+    DeviceRoles,
+    LocalTelemetryCollector,
+    used_between,
+)
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.sweep_plan import Sweep
@@ -52,9 +59,14 @@ def test_the_counters_of_this_machine_are_read_and_only_grow():
     assert after.processes[1][1] >= 0
 
 
+def stat_line(path: str, name: str, user: int, system: int, flags: int = 4194304) -> str:
+    return f"{path}:12 ({name}) S 1 12 12 0 -1 {flags} 1 0 0 0 {user} {system} 0 0 20 0 1 0 7 0 0"
+
+
 def test_a_programs_name_may_have_spaces_and_parentheses():
-    line = "12 (a (odd) name) S 1 12 12 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 7 0 0"
-    assert kernel_counters.parse_processes(line) == {12: ("a (odd) name", 3.0)}
+    line = stat_line("/proc/12/stat", "a (odd) name", 250, 50)
+    found = kernel_counters.parse_threads(line)
+    assert found == {(12, 0): ThreadCounters("a (odd) name", CpuTime(2.5, 0.5))}
 
 
 def test_a_disk_that_was_always_busy_is_the_bottleneck():
@@ -120,6 +132,18 @@ def test_clients_that_do_not_say_what_they_had_are_left_out():
         "c1": ClientOutcome(None),
     }
     assert cpu_of_clients(outcomes) == {"c0": {"user": 0.5, "system": 0.1}}
+
+
+def test_a_target_without_osds_has_the_utilization_of_this_machine() -> None:
+    collector = LocalTelemetryCollector()
+    before = collector.read_counters()
+    began = time.process_time()
+    while time.process_time() < began + 0.2:
+        pass
+    found = collector.used(before, collector.read_counters(), io_seconds=0.5, clients=(), cpu={})
+    (figures,) = found["hosts"].values()
+    assert figures["cpu_by_layer"]["other programs"]["user"] > 0.3
+    assert "OSDs" not in found["bottleneck"]["sentence"]
 
 
 class Watcher:
