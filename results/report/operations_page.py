@@ -25,7 +25,7 @@ from cephfit.results.statistics.operation_figures import (
     window_of,
 )
 from cephfit.results.store.sample_store import Store
-from cephfit.results.tables.sample_csv import csv_text
+from cephfit.results.tables.sample_tables import csv_text
 
 _COLUMNS = (
     *("run", "target", "configuration", "load", "operation", "rounds", "per_second", "lowest", "highest"),

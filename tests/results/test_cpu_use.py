@@ -17,7 +17,7 @@ from cephfit.results.report.render import to_html, to_markdown
 from cephfit.results.report.report_build import report_of
 from cephfit.results.report.report_model import Findings
 from cephfit.results.statistics.cpu_use import cpu_use_of
-from cephfit.results.tables.sample_csv import CPU_COLUMNS, cpu_csv
+from cephfit.results.tables.sample_tables import CPU_COLUMNS, cpu_csv
 
 OPS, STORE = CpuLayer.OPS.value, CpuLayer.STORE.value
 

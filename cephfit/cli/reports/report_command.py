@@ -280,7 +280,7 @@ def _write_one(
         return
     write_whole(output, text, what="the report")
     if as_json:
-        from cephfit.results.tables.sample_csv import CPU_COLUMNS, cpu_rows
+        from cephfit.results.tables.sample_tables import CPU_COLUMNS, cpu_rows
 
         print_json(
             {
