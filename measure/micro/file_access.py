@@ -178,6 +178,7 @@ class NfsFileAccess(FileAccess):
         self._session = session
         self._folder = f"/{folder}"
         self._dirty: dict[int, ctypes.c_void_p] = {}
+        self._appending: dict[int, str] = {}
 
     def _at(self, path: str) -> str:
         return f"{self._folder}/{path}" if path else self._folder
@@ -211,6 +212,8 @@ class NfsFileAccess(FileAccess):
         handle = ctypes.c_void_p()
         flags = (os.O_WRONLY | os.O_CREAT if writing else os.O_RDONLY) | (os.O_APPEND if appending else 0)
         self._session.call("nfs_open2", self._at(path).encode(), flags, 0o600, ctypes.byref(handle))
+        if appending:
+            self._appending[handle.value or 0] = path
         return handle
 
     def read(self, handle: ctypes.c_void_p, buffer: mmap.mmap, place: int) -> int:
@@ -218,6 +221,10 @@ class NfsFileAccess(FileAccess):
 
     def write(self, handle: ctypes.c_void_p, buffer: mmap.mmap, place: int) -> int:
         self._dirty[handle.value or 0] = handle
+        if path := self._appending.get(
+            handle.value or 0
+        ):  # NFS has no appending write: the client asks for the end
+            place = self.size_of(path) or 0
         return self._moved("nfs_pwrite", handle, buffer, place)
 
     def _moved(self, name: str, handle: ctypes.c_void_p, buffer: mmap.mmap, place: int) -> int:
@@ -237,4 +244,5 @@ class NfsFileAccess(FileAccess):
 
     def close(self, handle: ctypes.c_void_p) -> None:
         self.flush(handle)
+        self._appending.pop(handle.value or 0, None)
         self._session.call("nfs_close", handle)
