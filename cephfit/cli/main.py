@@ -89,7 +89,7 @@ _COMMANDS = {
 
 _SECTIONS = {
     "Start here": ("demo", "lab"),
-    "Measure": ("sweep", "import"),
+    "Measure": ("sweep", "import", "shared-volume"),
     "Workloads": ("trace", "survey"),
     "Predict and decide": ("map", "probe", "balance", "advise", "place", "capacity"),
     "Check predictions": ("verify", "evaluate", "assess"),
