@@ -254,14 +254,15 @@ def _share_above(quantiles: Floats, percentiles: Sequence[float], seconds: float
     continues, as in ``core.latency_mixture``.
 
     Args:
-        quantiles: in seconds, shape (..., P), not falling.
+        quantiles: in seconds, shape (..., P).
         percentiles: P of them.
         seconds: the time.
     """
     scores = ndtri(np.asarray(percentiles) / 100)
     if len(scores) == 1:
         return np.asarray(quantiles[..., 0] > seconds, dtype=np.float64)
-    logs = np.log(quantiles) + 1e-9 * scores
+    # Interpolated and grown percentiles may cross.
+    logs = np.maximum.accumulate(np.log(quantiles), axis=-1) + 1e-9 * scores
     at = math.log(seconds)
     below = np.clip((logs <= at).sum(axis=-1), 1, len(scores) - 1)[..., None]
     low, high = (np.take_along_axis(logs, i, axis=-1)[..., 0] for i in (below - 1, below))

@@ -249,17 +249,19 @@ def with_larger_loads(levels: Mapping[LoadedCell, Levels]) -> dict[LoadedCell, L
     for kind, own in levels.items():
         plain, last = levels.get(plain_kind(kind), {}), max(own)
         if last in plain:
-            more = {n: _grown(own[last], plain[last], of) for n, of in plain.items() if n > last}
+            more = {n: _grown(own[last], plain[last], of, n / last) for n, of in plain.items() if n > last}
             found[kind] = {**own, **more}
     return found
 
 
-def _grown(own: LevelFigures, plain: LevelFigures, larger: LevelFigures) -> LevelFigures:
+def _grown(own: LevelFigures, plain: LevelFigures, larger: LevelFigures, times: float) -> LevelFigures:
+    """Return figures at a load that is larger by a factor: the time grows by as much as that of plain accesses."""
+    per_io = 1 / own.iops + times / larger.iops - 1 / plain.iops
     return LevelFigures(
-        own.iops * larger.iops / plain.iops,
-        own.mean_ns * larger.mean_ns / plain.mean_ns,
+        times / per_io,
+        own.mean_ns + max(0.0, larger.mean_ns - plain.mean_ns),
         tuple(
-            q * more / less
+            q + max(0.0, more - less)
             for q, less, more in zip(own.quantiles_ns, plain.quantiles_ns, larger.quantiles_ns, strict=True)
         ),
     )

@@ -70,8 +70,8 @@ def test_unaligned_accesses_grow_above_their_loads_like_aligned_ones() -> None:
     }
     found = with_larger_loads({**levels, unaligned: {n: half[n] for n in (1, 4)}})
     assert set(found[unaligned]) == {1, 4, 8, 32, 128} and found[plain] == levels[plain]
-    assert found[unaligned][32].iops == pytest.approx(half[32].iops)
-    assert found[unaligned][32].quantiles_ns == pytest.approx(half[32].quantiles_ns)
+    # With 4 in flight 16 ms; plain ones need 8 ms with 4, and 64 ms with 32.
+    assert found[unaligned][32].iops == pytest.approx(32 / (0.016 + 0.064 - 0.008))
 
 
 def saturated(noise: float, seed: int, loads: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)) -> LoadCurve:
