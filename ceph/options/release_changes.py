@@ -5,22 +5,8 @@ from dataclasses import dataclass
 
 from cephfit.ceph.options.option import Option, same_value
 from cephfit.ceph.options.option_archive import KnownOptions, known
+from cephfit.ceph.options.option_history import REPLACED
 from cephfit.core.errors import InputError
-
-_REPLACED: Mapping[str, tuple[str, ...]] = {
-    "bdev_async_discard": ("bdev_async_discard_threads",),
-    "mon_cluster_log_file_level": ("mon_cluster_log_level",),
-    "mon_cluster_log_to_syslog_level": ("mon_cluster_log_level",),
-    **{f"osd_mclock_cost_per_{what}_usec": ("osd_mclock_max_sequential_bandwidth_hdd",
-       "osd_mclock_max_sequential_bandwidth_ssd") for what in ("byte", "io")},
-    **{f"osd_mclock_cost_per_{what}_usec_{kind}": (f"osd_mclock_max_sequential_bandwidth_{kind}",)
-       for what in ("byte", "io") for kind in ("hdd", "ssd")},
-    "osd_pg_stat_report_interval_max": (
-        "osd_pg_stat_report_interval_max_seconds", "osd_pg_stat_report_interval_max_epochs"),
-}  # fmt: skip
-"""Options that a later release replaced by others, which may have other units. Sources: the option tables of the
-releases (``src/common/options``) and Ceph's "mClock Config Reference"."""
-
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -75,7 +61,7 @@ def changes_between(older: KnownOptions, newer: KnownOptions) -> tuple[Change, .
 
 
 def _removed(option: Option, after: Mapping[str, Option]) -> Change:
-    instead = tuple(name for name in _REPLACED.get(option.name, ()) if name in after)
+    instead = tuple(name for name in REPLACED.get(option.name, ()) if name in after)
     return _change(option, "replaced" if instead else "removed", option.default, None, instead)
 
 
