@@ -104,7 +104,9 @@ def _refuse_typing_error(key: str, sweep: Sweep, configuration: str, names: froz
     Raises:
         InputError: it is such an option.
     """
-    is_option = any(s.key == key and s.partition is Partition.CEPH for s in sweep.configuration(configuration).settings)
+    is_option = any(
+        s.key == key and s.partition is Partition.CEPH for s in sweep.configuration(configuration).settings
+    )
     elsewhere = (option.name for version in known_versions() for option in known(version).options)
     if is_option and history_of(key) is None and key not in elsewhere:
         raise InputError(
@@ -178,4 +180,3 @@ def _measured(sweep: Sweep) -> Iterator[ActsOn]:
 
 def _of_pools(sweep: Sweep) -> list[Setting]:
     return [s for c in sweep.configurations for s in c.within(Partition.POOL) if s.scope == "pool"]
-

@@ -10,6 +10,7 @@ import json
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -127,8 +128,9 @@ def known(version: str, *, folder: Path | None = None) -> KnownOptions:
                 remedy=f"choose one of {', '.join(fitting)}",
             )
         if fitting:
-            path = folder / f"{fitting[0]}{_PLAIN}" if source == KEPT else _shipped_file(fitting[0])
-            return KnownOptions(fitting[0], _read(path), source)
+            if source == SHIPPED:
+                return _shipped(fitting[0])
+            return KnownOptions(fitting[0], _read(folder / f"{fitting[0]}{_PLAIN}"), source)
     raise InputError(
         f"the options of Ceph {version} are unknown here",
         where="--release",
@@ -137,8 +139,10 @@ def known(version: str, *, folder: Path | None = None) -> KnownOptions:
     )
 
 
-def _shipped_file(version: str) -> Path:
-    return shipped_folder() / f"{version}{_COMPRESSED}"
+@cache
+def _shipped(version: str) -> KnownOptions:
+    """Read a file that comes with cephfit once: several releases are compared option by option."""
+    return KnownOptions(version, _read(shipped_folder() / f"{version}{_COMPRESSED}"), SHIPPED)
 
 
 def _read(path: Path) -> tuple[Option, ...]:

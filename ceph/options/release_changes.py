@@ -8,6 +8,7 @@ from cephfit.ceph.options.option_archive import KnownOptions, known
 from cephfit.ceph.options.option_history import REPLACED
 from cephfit.core.errors import InputError
 
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One change of an option.

@@ -48,8 +48,9 @@ _EXAMINED: Mapping[str, tuple[ActsOn, str]] = {
 
 _FAST_PATH = ("bdev_", "bluefs_", "bluestore_", "ms_", "objecter_", "osd_", "rbd_", "rocksdb_")
 """Options of these prefixes may act on speed."""
-_OTHER_WORDS = ("_dir", "plugins", "bind_port", "class_", "debug", "warn", "inject", "scheduler_background", "_lim",
-                "scheduler_client", "crimson")  # fmt: skip
+_OTHER_WORDS = (
+    "_dir", "plugins", "bind_port", "class_", "debug", "warn", "inject", "mclock_scheduler_", "crimson",
+)  # fmt: skip
 """Parts of the names of options that do not act on speed, or only together with another one (mClock's profile
 ``custom``)."""
 
@@ -74,19 +75,21 @@ class DifferingDefault:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The values for people: of a list ``a=1,b=2`` only the parts that are not in all releases; ``-`` for none."""
+        """The values for people: of a list ``a=1,b=2`` the parts that not all releases have; ``-`` for none."""
         lists = [dict.fromkeys(value.split(",")) for value in self.values if value is not None]
         if not all(len(parts) > 2 and all("=" in part for part in parts) for parts in lists):
             return tuple("-" if value is None else value or "empty" for value in self.values)
         common = set.intersection(*map(set, lists))
         return tuple(
-            "-" if value is None else ",".join(part for part in value.split(",") if part not in common) or "the rest"
+            "-"
+            if value is None
+            else ",".join(part for part in value.split(",") if part not in common) or "the rest"
             for value in self.values
         )
 
 
 def differing_defaults(releases: Sequence[KnownOptions]) -> tuple[DifferingDefault, ...]:
-    """Return the options that act on speed and have different defaults, those that act on most first.
+    """Return the options that act on speed and have different defaults, those that matter most first.
 
     An option that not all releases have counts only if its effect was examined: most new options default to the
     behaviour of the release before.
@@ -107,8 +110,7 @@ def differing_defaults(releases: Sequence[KnownOptions]) -> tuple[DifferingDefau
         acts_on, what = _EXAMINED.get(name, (ActsOn.UNKNOWN, newest.description))
         values = tuple(None if option is None else as_ceph_writes(option.default) for option in options)
         found.append(DifferingDefault(name, values, acts_on, what, newest.acts_at_creation_only))
-    order = list(ActsOn)
-    return tuple(sorted(found, key=lambda default: (order.index(default.acts_on), default.name)))
+    return tuple(sorted(found, key=_place))
 
 
 def catalogues_of(versions: Sequence[str]) -> tuple[tuple[KnownOptions, ...], tuple[str, ...]]:
@@ -139,6 +141,12 @@ def _acts_on_speed(name: str, present: Sequence[Option], *, complete: bool) -> b
     if not complete or not name.startswith(_FAST_PATH) or any(word in name for word in _OTHER_WORDS):
         return False
     return any(option.level != "dev" for option in present)
+
+
+def _place(default: DifferingDefault) -> tuple[int, str]:
+    """Sort key: as in the list of examined options, which begins with those that act on most; then by name."""
+    names = list(_EXAMINED)
+    return (names.index(default.name) if default.name in _EXAMINED else len(names)), default.name
 
 
 def _is_same(options: Sequence[Option]) -> bool:

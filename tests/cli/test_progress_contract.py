@@ -12,7 +12,7 @@ from multiprocessing import Pipe
 
 import pytest
 
-from cephfit.cli.reports.compare_command import _listen, _PipeProgress
+from cephfit.cli.sweep.concurrent_targets import _listen, _PipeProgress
 from cephfit.core.protocols import NullProgress, Progress
 from cephfit.operations.progress_display import progress_display, progress_displays
 

@@ -1,205 +1,29 @@
-"""`cephfit compare`: the same sweep on several targets; and the concurrent measurement of several targets.
-
-Each target is measured in a separate process, which isolates what belongs to one cluster: librados, locks, and
-started programs. Each process reports its progress to the parent through a pipe. If the parent ends, the pipe is
-closed and the processes are killed at once. Everything that was measured is in the store.
-"""
+"""`cephfit compare`: runs of the same sweep on several targets or releases of Ceph."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cephfit.cli.options.common_options import Finite, load_option, profiles_option, store_option
-from cephfit.cli.options.completers import runs
+from cephfit.cli.options.completers import runs, targets
 from cephfit.cli.reports.compare_verdicts import FAILURES, failures, release_of, verdict_document, verdict_lines
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
-from cephfit.core.errors import CephfitError
-from cephfit.operations.sweep_measurement import Request
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from multiprocessing.context import SpawnProcess
-
-    from cephfit.core.protocols import Progress
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.run import Run
+    from cephfit.core.values.sample import WorkloadSample
     from cephfit.results.statistics.comparison import Row, Served, TargetFigures
     from cephfit.results.statistics.scaling import Level
     from cephfit.results.store.sample_store import Store
-
-_SECONDS_TO_END = 120.0
-"""After an interrupt: enough to end a run of fio and release its volume."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """How the measurement of one target ended.
-
-    Attributes:
-        target: the target as given.
-        document: progress of its run; None if it did not finish.
-        error: why it failed.
-        interrupted: whether the user interrupted it.
-    """
-
-    target: str
-    document: Mapping[str, Any] | None
-    error: CephfitError | None = None
-    interrupted: bool = False
-
-
-def measure_concurrently(
-    request: Request, targets: Sequence[str], shown: Mapping[str, Progress]
-) -> list[Finished]:
-    """Measure on all targets concurrently. A failing target does not disturb the others.
-
-    Args:
-        request: the same for all.
-        targets: as for ``open_target``, without duplicates.
-        shown: the progress display of each target.
-
-    Returns:
-        One entry per target, in their order.
-    """
-    context = multiprocessing.get_context("spawn")
-    processes: dict[str, SpawnProcess] = {}
-    pipes: dict[Connection, str] = {}
-    ended: dict[str, Finished] = {}
-    try:
-        for target in targets:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_measure_in_process, args=(request, target, theirs), name=target)
-            process.start()
-            theirs.close()
-            processes[target] = process
-            pipes[ours] = target
-        _listen(pipes, ended, shown)
-    except KeyboardInterrupt:
-        for process in processes.values():
-            process.terminate()
-        _listen(pipes, ended, shown, until=time.monotonic() + _SECONDS_TO_END)
-        for target in targets:
-            ended.setdefault(target, Finished(target, None, interrupted=True))
-    finally:
-        for target, process in processes.items():
-            process.join(10)
-            if process.is_alive():
-                process.kill()
-                process.join()
-            if target not in ended:
-                ended[target] = Finished(target, None, _died(process))
-        for pipe in pipes:
-            pipe.close()
-    return [ended[target] for target in targets]
-
-
-def _listen(
-    pipes: Mapping[Connection, str],
-    ended: dict[str, Finished],
-    shown: Mapping[str, Progress],
-    until: float | None = None,
-) -> None:
-    """Show the progress of the processes, until each has reported its end or closed its pipe."""
-    open_pipes = [pipe for pipe, target in pipes.items() if target not in ended]
-    while open_pipes and (until is None or time.monotonic() < until):
-        for pipe in wait(open_pipes, timeout=1.0):
-            assert isinstance(pipe, Connection)
-            target = pipes[pipe]
-            try:
-                word, arguments = pipe.recv()
-            except (EOFError, OSError):
-                open_pipes.remove(pipe)
-                continue
-            if word == "document":
-                ended[target] = Finished(target, arguments[0])
-            elif word == "error":
-                ended[target] = Finished(target, None, _error_of(*arguments))
-            elif word == "interrupted":
-                ended[target] = Finished(target, None, interrupted=True)
-            else:
-                getattr(shown[target], word)(*arguments)
-
-
-def _error_of(kind: str, what: str, where: str, remedy: str) -> CephfitError:
-    kinds = {c.__name__: c for c in CephfitError.__subclasses__()}
-    return kinds.get(kind, CephfitError)(what, where=where, remedy=remedy)
-
-
-def _died(process: SpawnProcess) -> CephfitError:
-    code = process.exitcode
-    how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
-    return CephfitError(
-        f"the process that measured this target {how}",
-        where=process.name,
-        remedy="run the same command again: it continues from the stored samples",
-    )
-
-
-class _PipeProgress:
-    """Implements ``Progress`` by sending it to the process that shows it."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-        self._lock = threading.Lock()
-
-    def send(self, word: str, *arguments: Any) -> None:
-        with self._lock:
-            self._pipe.send((word, arguments))
-
-    def start(self, what: str, total: float | None = None) -> None:
-        self.send("start", what, total)
-
-    def advance(self, steps: float = 1.0, detail: str = "") -> None:
-        self.send("advance", steps, detail)
-
-    def note(self, message: str) -> None:
-        self.send("note", message)
-
-    def done(self) -> None:
-        self.send("done")
-
-
-def _measure_in_process(request: Request, target: str, pipe: Connection) -> None:
-    """Measure one target in a child process. Only the parent handles a keyboard interrupt, and passes it on."""
-    from cephfit.cli.sweep.sweep_text import measure
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _interrupt)
-    threading.Thread(target=_exit_with_parent, args=(pipe,), daemon=True).start()
-    progress = _PipeProgress(pipe)
-    try:
-        progress.send("document", measure(request, target, progress))
-    except CephfitError as error:
-        progress.send("error", type(error).__name__, error.what, error.where, error.remedy)
-    except KeyboardInterrupt:
-        with suppress(OSError):
-            progress.send("interrupted")
-
-
-def _interrupt(_number: int, _frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
-def _exit_with_parent(pipe: Connection) -> None:
-    """Kill this process when the parent ends: the parent sends nothing, so ``recv`` returns only then."""
-    with suppress(EOFError, OSError):
-        pipe.recv()
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @click.command("compare", short_help="Compare runs of one sweep on several targets.")
@@ -213,8 +37,25 @@ def _exit_with_parent(pipe: Connection) -> None:
     help="Run to compare. Repeatable; the others are compared with the first.  [default: the newest of each "
     "target of the newest sweep, in the order in which one command measured them concurrently, else oldest first]",
 )
+@click.option(
+    "--target",
+    "target_texts",
+    multiple=True,
+    metavar="TARGET",
+    shell_complete=targets,
+    help="Compare the newest run of this target, of the newest sweep that all of them measured. Repeatable; the "
+    "others are compared with the first.",
+)
 @load_option
-@profiles_option("Also compare what is served of this workload's mix (`cephfit trace profile`). Repeatable.")
+@profiles_option(
+    "Also compare what is served of this workload's mix (`cephfit trace profile`), or of all profiles in a folder. "
+    "Repeatable."
+)
+@click.option(
+    "--configuration",
+    metavar="NAME",
+    help="Compare only this configuration.  [default: all; for a page: the default]",
+)
 @click.option(
     "--tolerance",
     default=0.0,
@@ -229,13 +70,20 @@ def _exit_with_parent(pipe: Connection) -> None:
     type=click.Choice(FAILURES),
     help="End with exit code 1 if any verdict is worse, worse or better (different), or missing. Repeatable.",
 )
-@click.option("-o", "--output", type=OUTPUT_FILE, help="CSV file to write; - for standard output.")
+@click.option(
+    "-o",
+    "--output",
+    type=OUTPUT_FILE,
+    help="CSV file to write; - for standard output. A name that ends with .html writes a page on an upgrade.",
+)
 @json_option
 def command(
     store: str,
     run_ids: tuple[str, ...],
+    target_texts: tuple[str, ...],
     load: str,
     profile_files: tuple[Path, ...],
+    configuration: str | None,
     tolerance: float,
     fail_on: tuple[str, ...],
     output: Path | None,
@@ -248,15 +96,16 @@ def command(
     is at most 5 %. With --profile, it also compares the rate at which each target serves that workload: the
     accesses per second of `cephfit report`.
 
-    To compare releases of Ceph on one cluster, measure the same sweep before and after the upgrade, and name both
-    runs with --run. In a script, `--fail-on worse --fail-on missing` ends with exit code 1 if a rate became worse
-    or could not be compared, 0 if not, and 2 for an error.
+    Runs of several releases of Ceph are compared as an upgrade: which release serves each workload better, which
+    cells moved, and which new defaults may explain it. They may be of several targets, or of one cluster before and
+    after its upgrade. `-o upgrade.html` writes the page "What does the upgrade do to my workloads?".
+
+    In a script, `--fail-on worse --fail-on missing` ends with exit code 1 if a rate became worse or could not be
+    compared, 0 if not, and 2 for an error.
     """
+    from cephfit.cli.reports.compare_upgrade import advice_lines, advice_of, is_page, page_needs, write_page
     from cephfit.core.errors import InputError
-    from cephfit.core.profile_files import read_profile
-    from cephfit.results.statistics.comparison import rows_of, served_of
-    from cephfit.results.statistics.comparison_verdicts import with_verdicts
-    from cephfit.results.statistics.sample_baselines import baselines_of
+    from cephfit.operations.evaluation_set import read_profiles
     from cephfit.results.store.sample_store import Store
 
     if output is not None and as_json and str(output) == "-":
@@ -267,63 +116,108 @@ def command(
         )
     if output is not None:
         refuse_lost_input(output)
-    profiles = [read_profile(path) for path in profile_files]
+    profiles = read_profiles(profile_files)
+    page = output if output is not None and is_page(output) else None
+    if page is not None:
+        page_needs(profiles)
+        configuration = configuration or DEFAULT_CONFIGURATION
     with Store.open(store) as opened:
-        runs = _runs(opened, run_ids)
-        baselines = [
-            baselines_of(opened.samples(run.run_id), source=f"{opened.name}, run {run.run_id}", load=load)
-            for run in runs
-        ]
-    share = tolerance / 100
-    rows, served = with_verdicts(
-        rows_of(baselines, tolerance=share),
-        [one for profile in profiles for one in served_of(profile, baselines, tolerance=share)],
-    )
-    failed = failures(fail_on, [*rows, *served], store)
-    notes = [*_notes(runs), *_omitted(served), *(_of_which_rounds(baselines) if served else ())]
-    notes += _of_the_loads(baselines, profiles)
-    to_stdout = output is not None and _write_csv(output, runs, rows, served, load)
+        found = _comparison_of(opened, run_ids, target_texts, profiles, load, configuration, tolerance / 100)
+    failed = failures(fail_on, [*found.rows, *found.served], store)
+    notes = _notes(found, profiles)
+    advice = advice_of(found, profiles, configuration, needed=page is not None)
+    if page is not None and advice is not None:
+        write_page(page, advice, load=load, source=store, notes=notes)
+    to_stdout = output is not None and page is None and _write_csv(output, found, load)
     if as_json:
-        print_json({**_document(runs, rows, served, notes, load), "tolerance": share, "failed": failed})
+        document = {**_document(found, notes, load), "tolerance": tolerance / 100, "failed": failed}
+        print_json({**document, "upgrade": None if advice is None else advice.to_json()})
     elif not to_stdout:
-        _print(runs, profiles, rows, served, notes)
+        for line in () if advice is None else advice_lines(advice):
+            click.echo(line)
+        if page is None:
+            _print(found, profiles, notes)
     if failed:
         click.echo(f"compare: exit code 1, because of --fail-on {', '.join(failed)}", err=True)
         click.get_current_context().exit(1)
 
 
-def _print(
-    runs: Sequence[Run],
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs of one sweep, compared with the first.
+
+    Attributes:
+        runs: the reference first.
+        baselines: of each run.
+        workload_samples: real workloads that ran, of each run.
+        rows: cells, with verdicts.
+        served: workloads, with verdicts.
+    """
+
+    runs: Sequence[Run]
+    baselines: Sequence[Baselines]
+    workload_samples: Sequence[Sequence[tuple[str, WorkloadSample]]]
+    rows: Sequence[Row]
+    served: Sequence[Served]
+
+
+def _comparison_of(
+    store: Store,
+    run_ids: Sequence[str],
+    target_texts: Sequence[str],
     profiles: Sequence[Profile],
-    rows: Sequence[Row],
-    served: Sequence[Served],
-    notes: Sequence[str],
-) -> None:
-    for line in verdict_lines(rows, served):
+    load: str,
+    configuration: str | None,
+    share: float,
+) -> Comparison:
+    """Compare runs; with a configuration only that one, so that fewer comparisons are corrected for.
+
+    Raises:
+        InputError: there are no two runs to compare, or none measured the configuration.
+    """
+    from cephfit.cli.reports.compare_upgrade import require_configuration, runs_to_compare
+    from cephfit.results.statistics.comparison import rows_of, served_of
+    from cephfit.results.statistics.comparison_verdicts import with_verdicts
+    from cephfit.results.statistics.sample_baselines import baselines_of
+
+    runs = runs_to_compare(store, run_ids, target_texts)
+    baselines = [
+        baselines_of(store.samples(run.run_id), source=f"{store.name}, run {run.run_id}", load=load)
+        for run in runs
+    ]
+    every = [one for profile in profiles for one in served_of(profile, baselines, tolerance=share)]
+    rows, served = with_verdicts(
+        [row for row in rows_of(baselines, tolerance=share) if configuration in (None, row.configuration)],
+        [one for one in every if configuration in (None, one.configuration)],
+    )
+    require_configuration(configuration, rows, baselines)
+    return Comparison(runs, baselines, [store.workload_samples(run.run_id) for run in runs], rows, served)
+
+
+def _print(found: Comparison, profiles: Sequence[Profile], notes: Sequence[str]) -> None:
+    for line in verdict_lines(found.rows, found.served):
         click.echo(line)
-    for number, run in enumerate(runs):
+    for number, run in enumerate(found.runs):
         click.echo(f"{number + 1}: {run.target}, run {run.run_id}{release_of(run)}")
     click.echo(f"IOPS of all clients together, means over all rounds of a target, and their ratio. {_INTERVALS}")
     click.echo()
     for profile in profiles:
         click.echo(f"Workload {profile.name}: accesses of its mix per second, the mix added up as time")
-        of_it = [((one.configuration,), one.by_target) for one in served if one.workload == profile.name]
-        _print_comparison(("configuration",), of_it, "accesses/s", len(runs))
+        of_it = [((one.configuration,), one.by_target) for one in found.served if one.workload == profile.name]
+        _print_comparison(("configuration",), of_it, "accesses/s", len(found.runs))
         click.echo()
-    places = [((row.configuration, str(row.cell)), row.by_target) for row in rows]
-    _print_comparison(("configuration", "cell"), places, "IOPS", len(runs))
+    places = [((row.configuration, str(row.cell)), row.by_target) for row in found.rows]
+    _print_comparison(("configuration", "cell"), places, "IOPS", len(found.runs))
     for note in notes:
         click.echo(f"Note: {note}")
 
 
-def _write_csv(
-    output: Path, runs: Sequence[Run], rows: Sequence[Row], served: Sequence[Served], load: str
-) -> bool:
+def _write_csv(output: Path, found: Comparison, load: str) -> bool:
     """Write the table; return whether it went to standard output, so that nothing else may be printed."""
     from cephfit.cli.terminal.written_files import write_whole
     from cephfit.results.tables.sample_csv import rows_csv
 
-    text = rows_csv(rows, runs, load=load, served=served)
+    text = rows_csv(found.rows, found.runs, load=load, served=found.served)
     if str(output) == "-":
         click.echo(text, nl=False)
         return True
@@ -331,56 +225,16 @@ def _write_csv(
     return False
 
 
-def _runs(store: Store, run_ids: Sequence[str]) -> list[Run]:
-    """Return the named runs, or the newest of each target of the newest sweep."""
-    from cephfit.core.errors import InputError
-
-    if run_ids:
-        runs = [store.run(run_id) for run_id in dict.fromkeys(run_ids)]
-    else:
-        newest = store.run()
-        by_target: dict[str, Run] = {}
-        for run in store.runs():
-            if run.sweep_digest == newest.sweep_digest:
-                by_target.setdefault(run.target, run)
-        runs = _in_order(store, list(by_target.values()))
-    if len(runs) < 2:
-        raise InputError(
-            f"there is only one run to compare: {runs[0].run_id} on {runs[0].target}",
-            where=store.name,
-            remedy="measure the sweep on another target too, or name runs with --run",
-        )
-    return runs
-
-
-def _in_order(store: Store, runs: list[Run]) -> list[Run]:
-    """Sort runs in the order of their targets if one command measured them all, else by begin.
-
-    Concurrent runs of one command begin at nearly the same time, so their begin does not give the order.
-    """
-    from cephfit.core.values.run import TARGETS_DOCUMENT
-
-    documents = [store.document(run.run_id, TARGETS_DOCUMENT) for run in runs]
-    orders = [document for document in documents if document is not None]
-    if len(orders) == len(runs) and all(order["targets"] == orders[0]["targets"] for order in orders):
-        numbers = {run.run_id: order["number"] for run, order in zip(runs, orders, strict=True)}
-        return sorted(runs, key=lambda run: int(numbers[run.run_id]))
-    return sorted(runs, key=lambda run: run.created_ns)
-
-
-def _notes(runs: Sequence[Run]) -> list[str]:
+def _notes(found: Comparison, profiles: Sequence[Profile]) -> list[str]:
     """Return what the reader must know before trusting a difference."""
-    from cephfit.operations.recommended import version_of
+    rounds = _of_which_rounds(found.baselines) if found.served else []
+    return [*_of_the_runs(found.runs), *_omitted(found.served), *rounds, *_of_the_loads(found.baselines, profiles)]
 
+
+def _of_the_runs(runs: Sequence[Run]) -> list[str]:
     notes = [f"run {run.run_id} on {run.target} is not finished" for run in runs if not run.finished]
     if len({run.sweep_digest for run in runs}) > 1:
         notes.append("the runs are of different sweeps, which may have measured the cells in different ways")
-    versions = list(dict.fromkeys(version for run in runs if (version := version_of(run.facts))))
-    if len(versions) > 1:
-        notes.append(
-            f"the targets run different releases of Ceph ({', '.join(versions)}): options that a configuration "
-            "leaves unset have each release's default (`cephfit params changed OLDER..NEWER`)"
-        )
     simulated = [run.target for run in runs if run.is_simulated]
     if simulated:
         notes.append(f"simulated figures, not from a disk: {', '.join(simulated)}")
@@ -483,17 +337,15 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _document(
-    runs: Sequence[Run], rows: Sequence[Row], served: Sequence[Served], notes: Sequence[str], load: str
-) -> dict[str, Any]:
+def _document(found: Comparison, notes: Sequence[str], load: str) -> dict[str, Any]:
     from cephfit.operations.recommended import version_of
     from cephfit.results.statistics.summary_statistics import CONFIDENCE
 
-    def level(found: Level | None) -> dict[str, float | None] | None:
-        if found is None:
+    def level(of: Level | None) -> dict[str, float | None] | None:
+        if of is None:
             return None
-        ends = (found.interval.low, found.interval.high) if found.interval else (None, None)
-        return {"mean": found.mean, "low": ends[0], "high": ends[1]}
+        ends = (of.interval.low, of.interval.high) if of.interval else (None, None)
+        return {"mean": of.mean, "low": ends[0], "high": ends[1]}
 
     return {
         "runs": [
@@ -505,7 +357,7 @@ def _document(
                 "imported": r.is_imported,
                 "finished": r.finished,
             }
-            for r in runs
+            for r in found.runs
         ],
         "load": load,
         "confidence": CONFIDENCE,
@@ -525,7 +377,7 @@ def _document(
                     for figures in row.by_target
                 ],
             }
-            for row in rows
+            for row in found.rows
         ],
         "workloads": [
             {
@@ -543,7 +395,7 @@ def _document(
                     for figures, rate in zip(one.by_target, one.rates, strict=True)
                 ],
             }
-            for one in served
+            for one in found.served
         ],
         "notes": list(notes),
     }

@@ -84,8 +84,8 @@ def list_sweeps(as_json: bool) -> None:
     multiple=True,
     metavar="RELEASE",
     shell_complete=releases,
-    help="Check the settings against this release of Ceph, such as reef or 18.2, without a cluster: exit code 2 if "
-    "it lacks one. Repeatable.",
+    help="Check the settings against this release of Ceph, such as reef or 18.2, without a cluster: exit code 2 "
+    "if it lacks one. Repeatable.",
 )
 @cluster_options
 @goal_options
@@ -120,8 +120,8 @@ def plan(
 
         if release_names or any(given is not None for given in (target_text, store, profile_file, model)):
             raise click.UsageError(
-                "--for proposes a measurement: use --target, --release, --store, --profile and --model to plan the "
-                "result"
+                "--for proposes a measurement: use --target, --release, --store, --profile and --model to plan "
+                "the result"
             )
         show_proposal(file, for_file, output, as_json=as_json)
         return
@@ -230,7 +230,7 @@ def _run_in_parallel(request: "Request", target_texts: Sequence[str], *, as_json
     Raises:
         CephfitError: the error of the first target that failed.
     """
-    from cephfit.cli.reports.compare_command import measure_concurrently
+    from cephfit.cli.sweep.concurrent_targets import measure_concurrently
     from cephfit.cli.sweep.sweep_text import print_status
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
