@@ -24,7 +24,8 @@ class RatioRow:
     """One workload on one release, relative to the first release = 100.
 
     Attributes:
-        workload: name; also the anchor of its section.
+        workload: name.
+        anchor: of its section.
         configuration: the release's label, as the figure names it.
         relative: rate of the release, the first one's = 100; None where they cannot be compared.
         low, high: interval; None without one.
@@ -34,6 +35,7 @@ class RatioRow:
     """
 
     workload: str
+    anchor: str
     configuration: str
     relative: float | None
     low: float | None
@@ -60,6 +62,7 @@ class WorkloadSection:
     """One workload: its answer, rates by release, and cells by their effect."""
 
     name: str
+    anchor: str
     answer: str
     moved: tuple[str, ...]
     rates: tuple[tuple[str, str, str], ...]
@@ -76,7 +79,8 @@ def upgrade_html(advice: UpgradeAdvice, *, load: str, source: str, notes: Sequen
         notes: on the comparison.
         made_ns: wall clock, ns since the epoch.
     """
-    rows = [row for outcome in advice.outcomes for row in _ratio_rows(outcome, advice.labels)]
+    numbered = [(f"w{number}", outcome) for number, outcome in enumerate(advice.outcomes, start=1)]
+    rows = [row for anchor, outcome in numbered for row in _ratio_rows(anchor, outcome, advice.labels)]
     page = environment(autoescape=True)
     return page.get_template("upgrade.html.j2").render(
         advice=advice,
@@ -84,7 +88,7 @@ def upgrade_html(advice: UpgradeAdvice, *, load: str, source: str, notes: Sequen
         warnings=_warnings(advice),
         axis=_axis(rows),
         rows=rows,
-        sections=[_section(outcome, advice.labels) for outcome in advice.outcomes],
+        sections=[_section(anchor, outcome, advice.labels) for anchor, outcome in numbered],
         explaining={default.name for default in advice.explaining()},
         real=[(one, advice.labels[one.target], times(one.ratio)) for one in advice.real],
         runs=[
@@ -121,18 +125,19 @@ def _warnings(advice: UpgradeAdvice) -> list[str]:
     return simulated + ([IMPORTED] if any(run.is_imported for run in advice.runs) else [])
 
 
-def _ratio_rows(outcome: WorkloadOutcome, labels: Sequence[str]) -> list[RatioRow]:
+def _ratio_rows(anchor: str, outcome: WorkloadOutcome, labels: Sequence[str]) -> list[RatioRow]:
     return [
-        _ratio_row(outcome.served.workload, label, figures)
+        _ratio_row(outcome.served.workload, anchor, label, figures)
         for label, figures in list(zip(labels, outcome.served.by_target, strict=True))[1:]
     ]
 
 
-def _ratio_row(workload: str, label: str, figures: TargetFigures) -> RatioRow:
+def _ratio_row(workload: str, anchor: str, label: str, figures: TargetFigures) -> RatioRow:
     ratio = figures.ratio
     ends = ratio.interval if ratio else None
     return RatioRow(
         workload,
+        anchor,
         label,
         100 * ratio.mean if ratio else None,
         100 * ends.low if ends else None,
@@ -151,9 +156,10 @@ def _axis(rows: Sequence[RatioRow]) -> Axis | None:
     return relative_axis([row.relative for row in drawn if row.relative is not None], ends)
 
 
-def _section(outcome: WorkloadOutcome, labels: Sequence[str]) -> WorkloadSection:
+def _section(anchor: str, outcome: WorkloadOutcome, labels: Sequence[str]) -> WorkloadSection:
     return WorkloadSection(
         outcome.served.workload,
+        anchor,
         answer_of(outcome, labels),
         tuple(moved_cells(outcome, labels)),
         tuple(

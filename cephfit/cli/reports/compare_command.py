@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     metavar="RUN",
     shell_complete=runs,
     help="Run to compare. Repeatable; the others are compared with the first.  [default: the newest of each "
-    "target of the newest sweep, in the order in which one command measured them concurrently, else oldest first]",
+    "target and release of the newest sweep, in the order in which one command measured them concurrently, else oldest first]",
 )
 @click.option(
     "--target",
