@@ -26,7 +26,12 @@ if [ -n "$owner" ] && [ ! -d "/proc/$owner" ]; then
 fi
 missing=
 for package in $wanted; do
-    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing="$missing $package"
+    found=
+    # Of a|b any one will do: names with a version differ between releases of Debian. The last one is installed.
+    for one in $(echo "$package" | tr '|' ' '); do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$one" 2>/dev/null)" != installed ] || found=yes
+    done
+    [ -n "$found" ] || missing="$missing ${package##*|}"
 done
 [ -n "$missing" ] || exit 0
 if [ -z "$may_install" ]; then

@@ -53,6 +53,20 @@ def wait_for(file: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize(("installed", "asked"), [("nothing", "fio postgresql"), ("postgresql-15", "fio")])
+def test_of_alternatives_any_installed_one_will_do_and_else_the_last_is_installed(
+    machine: tuple[Path, Mapping[str, str]], installed: str, asked: str
+) -> None:
+    policy, environment = machine
+    root = policy.parents[2]
+    (root / "list").write_text("fio\npostgresql-15|postgresql  # pgbench\n")
+    query = f'#!/bin/sh\nfor last; do :; done\n[ "$last" != {installed} ] || printf installed\n'
+    (root / "bin" / "dpkg-query").write_text(query)
+    process = start(policy, environment, then='echo "$*" >"$DPKG_ROOT/argv"')
+    assert process.wait(60) == 0
+    assert (root / "argv").read_text().strip().endswith(f"--force-confold {asked}")
+
+
 @pytest.mark.parametrize(("then", "code"), [("exit 0", 0), ("exit 100", 2)])
 def test_it_exists_only_while_packages_are_installed(
     machine: tuple[Path, Mapping[str, str]], then: str, code: int

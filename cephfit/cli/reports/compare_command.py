@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     metavar="RUN",
     shell_complete=runs,
     help="Run to compare. Repeatable; the others are compared with the first.  [default: the newest of each "
-    "target and release of the newest sweep, in the order in which one command measured them concurrently, else oldest first]",
+    "target and release of the newest sweep, in the order in which one command measured them concurrently, else "
+    "oldest first]",
 )
 @click.option(
     "--target",
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 )
 @load_option
 @profiles_option(
-    "Also compare what is served of this workload's mix (`cephfit trace profile`), or of all profiles in a folder. "
+    "Also compare what is served of this workload's mix (`cephfit trace profile`), or of all in a folder. "
     "Repeatable."
 )
 @click.option(
@@ -97,8 +98,8 @@ def command(
     accesses per second of `cephfit report`.
 
     Runs of several releases of Ceph are compared as an upgrade: which release serves each workload better, which
-    cells moved, and which new defaults may explain it. They may be of several targets, or of one cluster before and
-    after its upgrade. `-o upgrade.html` writes the page "What does the upgrade do to my workloads?".
+    cells moved, and which new defaults may explain it. They may be of several targets, or of one cluster before
+    and after its upgrade. `-o upgrade.html` writes the page "What does the upgrade do to my workloads?".
 
     In a script, `--fail-on worse --fail-on missing` ends with exit code 1 if a rate became worse or could not be
     compared, 0 if not, and 2 for an error.
@@ -122,12 +123,13 @@ def command(
         page_needs(profiles)
         configuration = configuration or DEFAULT_CONFIGURATION
     with Store.open(store) as opened:
+        source = opened.name
         found = _comparison_of(opened, run_ids, target_texts, profiles, load, configuration, tolerance / 100)
     failed = failures(fail_on, [*found.rows, *found.served], store)
     notes = _notes(found, profiles)
     advice = advice_of(found, profiles, configuration, needed=page is not None)
     if page is not None and advice is not None:
-        write_page(page, advice, load=load, source=store, notes=notes)
+        write_page(page, advice, load=load, source=source, notes=notes)
     to_stdout = output is not None and page is None and _write_csv(output, found, load)
     if as_json:
         document = {**_document(found, notes, load), "tolerance": tolerance / 100, "failed": failed}
