@@ -363,7 +363,7 @@ def moved_cells(outcome: WorkloadOutcome, labels: Sequence[str]) -> list[str]:
             continue
         moved = [part for part in parts if part.moved and part.share >= _SHARE_OF_A_CELL]
         if not moved:
-            found.append(f"{labels[target]}: no cell moved distinguishably")
+            found.append(f"{labels[target]}: none distinguishably")
             continue
         named = [f"{p.cell} {times(p.figures.ratio)}, {formatting.per_cent(p.share)} of its time" for p in moved]
         more = f"; {len(moved) - _SHOWN_CELLS} more" if len(moved) > _SHOWN_CELLS else ""
