@@ -3,11 +3,12 @@
 It needs no cluster: the options of the releases come with cephfit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cephfit.ceph.environment.osd_store import wants_filestore, why_no_filestore
 from cephfit.ceph.environment.scopes import OSD_STORE, base_scope
+from cephfit.ceph.options.option import Option, fault_of
 from cephfit.ceph.options.option_archive import KnownOptions, known, known_versions
 from cephfit.ceph.options.option_catalogue import nearest_option, unknown_option
 from cephfit.ceph.options.option_history import FILESTORE_PREFIXES, history_of, logging_levels
@@ -73,32 +74,33 @@ def lacking_settings(sweep: Sweep, releases: Sequence[KnownOptions]) -> tuple[La
     Raises:
         InputError: no known release has an option: a typing error.
     """
-    levels = frozenset(logging_levels())
-    names = {release.version: levels.union(option.name for option in release.options) for release in releases}
+    options = {release.version: {option.name: option for option in release.options} for release in releases}
     found = []
     for configuration in sweep.configurations:
         for setting in configuration.settings:
-            reasons = {v: _why_lacking(setting, v, known_names) for v, known_names in names.items()}
+            reasons = {version: _why_lacking(setting, version, known_) for version, known_ in options.items()}
             if versions := tuple(version for version, why in reasons.items() if why):
                 if len(versions) == len(releases):
-                    _refuse_typing_error(setting.key, sweep, configuration.name, names[versions[-1]])
+                    _refuse_typing_error(setting.key, sweep, configuration.name, options[versions[-1]])
                 found.append(LackingSetting(configuration.name, setting.key, versions, reasons[versions[-1]]))
     return tuple(found)
 
 
-def _why_lacking(setting: Setting, version: str, names: frozenset[str]) -> str:
+def _why_lacking(setting: Setting, version: str, options: Mapping[str, Option]) -> str:
     if setting.partition is Partition.POOL:
         return why_no_key(setting.key, lambda: version) if setting.scope == "pool" else ""
     if setting.partition is Partition.GREATER:
         of_filestore = base_scope(setting.scope) == OSD_STORE and wants_filestore(setting.key, setting.value)
         return why_no_filestore(version) if of_filestore else ""
-    if setting.key in names:
+    if setting.key in options:
         gone = why_no_filestore(version) if setting.key.startswith(FILESTORE_PREFIXES) else ""
-        return f"{gone}, so no OSD reads {setting.key}" if gone else ""
-    return unknown_option(setting.key, version, names)
+        fault = fault_of(setting.value, options[setting.key])
+        wrong = f"on Ceph {version}, {setting.key} {fault}, not {setting.value}" if fault else ""
+        return f"{gone}, so no OSD reads {setting.key}" if gone else wrong
+    return "" if setting.key in logging_levels() else unknown_option(setting.key, version, options)
 
 
-def _refuse_typing_error(key: str, sweep: Sweep, configuration: str, names: frozenset[str]) -> None:
+def _refuse_typing_error(key: str, sweep: Sweep, configuration: str, options: Collection[str]) -> None:
     """Refuse an option that no release has: the history of options has those of all examined releases.
 
     Raises:
@@ -112,7 +114,7 @@ def _refuse_typing_error(key: str, sweep: Sweep, configuration: str, names: froz
         raise InputError(
             f"no known release of Ceph has an option {key}",
             where=f"sweep {sweep.name}, line {line_of(key, sweep.text)}, configuration {configuration}",
-            remedy=nearest_option(key, names) or "`cephfit params tree --release reef` lists the options",
+            remedy=nearest_option(key, options) or "`cephfit params tree --release reef` lists the options",
         )
 
 

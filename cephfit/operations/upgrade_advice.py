@@ -229,15 +229,25 @@ def _real_runs(samples: Sequence[Sequence[tuple[str, WorkloadSample]]], configur
     for place, before in (values[0] if values else {}).items():
         for target in range(1, len(values)):
             if after := values[target].get(place):
-                pooled = [summary_statistics.pooled_spread([one]) for one in (after, before)]
-                interval = summary_statistics.welch_ratio_interval(after, before, *pooled)
-                levels = [
-                    Level(summary_statistics.mean(one), summary_statistics.student_interval(one))
-                    for one in (before, after)
-                ]
-                ratio = Level(summary_statistics.ratio(after, before), interval)
-                found.append(RealRuns(place[0], target, place[1], *levels, ratio))
+                found.append(_real_run(*place, target, before, after))
     return found
+
+
+def _real_run(
+    workload: str, metric: str, target: int, before: Sequence[float], after: Sequence[float]
+) -> RealRuns:
+    spreads = summary_statistics.pooled_spread([after]), summary_statistics.pooled_spread([before])
+    return RealRuns(
+        workload,
+        target,
+        metric,
+        Level(summary_statistics.mean(before), summary_statistics.student_interval(before)),
+        Level(summary_statistics.mean(after), summary_statistics.student_interval(after)),
+        Level(
+            summary_statistics.ratio(after, before),
+            summary_statistics.welch_ratio_interval(after, before, *spreads),
+        ),
+    )
 
 
 def _values(

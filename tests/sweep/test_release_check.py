@@ -10,7 +10,7 @@ from cephfit.ceph.options.option_archive import known
 from cephfit.ceph.options.release_defaults import differing_defaults
 from cephfit.cli.sweep.sweep_commands import command as sweep_command
 from cephfit.core.errors import InputError
-from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.sweep.declaration.sweep_file import bundled_sweep, bundled_sweeps, parse_sweep, read_sweep
 from cephfit.sweep.release_check import (
     lacking_settings,
     release_notes,
@@ -94,6 +94,20 @@ def test_a_typing_error_is_refused_with_the_nearest_name() -> None:
 def test_a_sweep_that_omits_gone_options_is_not_refused() -> None:
     text = "{ceph: {osd: {osd_mclock_cost_per_io_usec_hdd: 20000, osd_op_queue: wpq}}}"
     require_settings(sweep_with(text, top="gone_options: leave-out\n"), releases_called(["reef"]))
+
+
+def test_a_value_that_an_option_does_not_accept_is_named() -> None:
+    """Ceph reads 1G of a number that is not a size as 10^9, which is below the minimum of 2^30."""
+    sweep = sweep_with("{ceph: {client: {rbd_persistent_cache_size: 1G}}}")
+    (found,) = lacking_settings(sweep, releases_called(()))
+    assert found.why == "on Ceph 20.2.4, rbd_persistent_cache_size must be at least 1073741824, not 1G"
+
+
+@pytest.mark.parametrize("name", bundled_sweeps())
+def test_the_newest_release_takes_every_ready_sweep_but_those_of_filestore_and_2015(name: str) -> None:
+    lacking = lacking_settings(read_sweep(bundled_sweep(name)), releases_called(["tentacle"]))
+    old = {"meyer2017", "meyer2017-filestore", "literature", "case-filesystems"}
+    assert (name in old) == bool(lacking), lacking
 
 
 def test_unset_options_are_listed_with_the_value_of_each_release() -> None:
