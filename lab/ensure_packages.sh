@@ -26,7 +26,12 @@ if [ -n "$owner" ] && [ ! -d "/proc/$owner" ]; then
 fi
 missing=
 for package in $wanted; do
-    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing="$missing $package"
+    found=
+    # Of a|b any one will do: names with a version differ between releases of Debian.
+    for one in $(echo "$package" | tr '|' ' '); do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$one" 2>/dev/null)" != installed ] || found=yes
+    done
+    [ -n "$found" ] || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0
 if [ -z "$may_install" ]; then
@@ -52,9 +57,23 @@ if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\n# cephfit installs packages, process %s\nexit 101\n' $$ | $as_root tee "$policy" >/dev/null
     $as_root chmod 755 "$policy"
 fi
+# Prints the first of a|b that this release of Debian has, else the last one.
+available() {
+    for one in $(echo "$1" | tr '|' ' '); do
+        if [ "$one" = "$1" ] || apt-cache show "$one" >/dev/null 2>&1; then
+            break
+        fi
+    done
+    echo "$one"
+}
+chosen() {
+    for package in $missing; do
+        available "$package"
+    done
+}
 install="env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o Dpkg::Options::=--force-confold"
 # shellcheck disable=SC2086 # both are lists of words
-if ! { $as_root apt-get update -q && $as_root $install $missing; } >"$log" 2>&1; then
+if ! { $as_root apt-get update -q && $as_root $install $(chosen); } >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     echo "cephfit: apt-get could not install:$missing" >&2
     exit 2

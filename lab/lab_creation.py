@@ -2,14 +2,16 @@
 
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cephfit.ceph.options.option_history import RELEASES
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.lab import bootstrap, registry, removal
 from cephfit.lab.backends.lab_backend import require_servers
-from cephfit.lab.ceph_programs import CephPrograms
+from cephfit.lab.ceph_programs import CephPrograms, CephVersion
 from cephfit.lab.devices import disks
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_spec import LabSpec
@@ -20,7 +22,7 @@ from cephfit.lab.openstack.packages import require_packages
 from cephfit.lab.osds.osd_layout import require_store
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
-from cephfit.lab.release_root import ensure_root, root_of
+from cephfit.lab.release_root import ensure_root
 
 if TYPE_CHECKING:
     from cephfit.lab.openstack.openstack_lab import LabCloud
@@ -103,10 +105,9 @@ def make_lab(
     require_aio(len(spec.osds))
     throttle = find_throttle(folder or registry.labs_root() / name)
     require_free_disk(folder or registry.labs_root() / name, spec.free_nbytes + more.free_nbytes)
+    for store in spec.stores.values():  # before a root is made, which takes minutes
+        require_store(store, partial(_version_of, spec.release))
     ensure_root(spec.release, progress)
-    programs = CephPrograms(folder or registry.labs_root(), root_of(spec.release))
-    for store in spec.stores.values():
-        require_store(store, programs.version)
     place = registry.claim(name, folder)
     try:
         with registry.working_on(place):
@@ -124,6 +125,11 @@ def make_lab(
         removal.remove_all(place, throttle)
         registry.release(name)
         raise
+
+
+def _version_of(release: str) -> CephVersion:
+    """Return the version of a release without patch level, or of the machine's programs."""
+    return CephVersion(RELEASES[release], release) if release else CephPrograms(Path("/"), None).version()
 
 
 def _make(parts: LabParts, throttle: Throttle, progress: Progress) -> None:

@@ -15,10 +15,11 @@ import pytest
 
 from cephfit.core.errors import CephfitError, HostError
 from cephfit.lab.backends.lab_backend import require_servers
-from cephfit.lab.lab_spec import BACKENDS
+from cephfit.lab.lab_spec import BACKENDS, LabSpec
 from cephfit.lab.machine import find_program
 from cephfit.lab.openstack.network import require_links
 from cephfit.lab.openstack.packages import require_packages
+from cephfit.lab.release_root import SUITES, chosen_release, roots_folder
 from cephfit.lab.workloads.postgres import find_binaries
 
 if TYPE_CHECKING:
@@ -36,8 +37,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 _KEPT_LAB = "CEPHFIT_TEST_OPENSTACK_LAB"
 _FOLDER = pytest.StashKey[Path]()
+_ROOTS = pytest.StashKey[Path]()
 _FAILED = pytest.StashKey[bool]()
 _CEPH_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "qemu-storage-daemon", "losetup")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--release",
+        choices=tuple(SUITES),
+        help="Ceph release of the shared lab; another than the machine's is installed in the user's cache first",
+    )
 
 
 @cache
@@ -196,19 +206,40 @@ def state_home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     shared = getattr(request.config, "workerinput", {}).get("state")
     folder = Path(shared) if shared else request.config.stash[_FOLDER] / "state"
     folder.mkdir(exist_ok=True)
+    request.config.stash[_ROOTS] = roots_folder()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield folder
 
 
+@pytest.fixture
+def roots_of_the_user(request: pytest.FixtureRequest, state_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make the Ceph releases of the user's cache available to labs of this test; return their folder."""
+    roots = request.config.stash[_ROOTS]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(roots.parent.parent))
+    return roots
+
+
 @pytest.fixture(scope="session")
-def lab_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Lab"]:
-    """A running lab for the whole session, a ``cephfit.lab.cluster.Lab``; mark the test ``root`` and ``ceph``."""
+def lab_cluster(
+    request: pytest.FixtureRequest, state_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator["Lab"]:
+    """A running lab for the whole session, a ``cephfit.lab.cluster.Lab``; mark the test ``root`` and ``ceph``.
+
+    With ``--release``, its daemons are of that release, from the user's cache.
+    """
     from cephfit.lab.cluster import Lab
 
     name = f"tests-{os.getpid()}"
-    lab = Lab.up(name, folder=tmp_path_factory.mktemp("lab"))
+    spec = LabSpec()
+    if release := request.config.getoption("--release"):
+        spec = LabSpec(release=chosen_release(release))
+        roots = roots_folder()
+        roots.parent.mkdir(parents=True)
+        request.config.stash[_ROOTS].mkdir(parents=True, exist_ok=True)
+        roots.symlink_to(request.config.stash[_ROOTS])
+    lab = Lab.up(name, folder=tmp_path_factory.mktemp("lab"), spec=spec)
     try:
         yield lab
     finally:

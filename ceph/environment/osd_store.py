@@ -19,6 +19,8 @@ _FILESTORE_KEYS = ("filesystem", "mkfs_options", "mount_options", "journal")
 STORE_KEYS = ("objectstore", *_FILESTORE_KEYS, "db", "wal")
 """Keys of the scope ``osd_store``."""
 
+_FIRST_WITHOUT_FILESTORE = 18
+
 
 @dataclass(frozen=True, slots=True)
 class OsdStore:
@@ -69,6 +71,23 @@ class OsdStore:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def why_no_filestore(version: str) -> str:
+    """Return why a release has no FileStore; empty if it has.
+
+    Args:
+        version: such as ``18.2.7``.
+    """
+    major = version.partition(".")[0]
+    if not major.isdigit() or int(major) < _FIRST_WITHOUT_FILESTORE:
+        return ""
+    return f"Ceph {version} has no FileStore: Reef (18.2) removed it"
+
+
+def wants_filestore(key: str, value: Value) -> bool:
+    """Return whether a setting of the scope ``osd_store`` implies FileStore."""
+    return key in _FILESTORE_KEYS or (key == "objectstore" and value == FILESTORE)
 
 
 def fault_of_store(key: str, value: Value) -> str:

@@ -10,13 +10,14 @@ import json
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
 from platformdirs import user_data_path
 
 from cephfit.ceph.options.option import Option, same_value
-from cephfit.ceph.options.option_history import RELEASES
+from cephfit.ceph.options.option_history import RELEASES, REPLACED
 from cephfit.core.errors import InputError
 
 _SCHEMA_VERSION = 1
@@ -127,8 +128,9 @@ def known(version: str, *, folder: Path | None = None) -> KnownOptions:
                 remedy=f"choose one of {', '.join(fitting)}",
             )
         if fitting:
-            path = folder / f"{fitting[0]}{_PLAIN}" if source == KEPT else _shipped_file(fitting[0])
-            return KnownOptions(fitting[0], _read(path), source)
+            if source == SHIPPED:
+                return _shipped(fitting[0])
+            return KnownOptions(fitting[0], _read(folder / f"{fitting[0]}{_PLAIN}"), source)
     raise InputError(
         f"the options of Ceph {version} are unknown here",
         where="--release",
@@ -137,8 +139,10 @@ def known(version: str, *, folder: Path | None = None) -> KnownOptions:
     )
 
 
-def _shipped_file(version: str) -> Path:
-    return shipped_folder() / f"{version}{_COMPRESSED}"
+@cache
+def _shipped(version: str) -> KnownOptions:
+    """Read a file that comes with cephfit once: several releases are compared option by option."""
+    return KnownOptions(version, _read(shipped_folder() / f"{version}{_COMPRESSED}"), SHIPPED)
 
 
 def _read(path: Path) -> tuple[Option, ...]:
@@ -163,21 +167,6 @@ def _versions(folder: Path, suffix: str) -> tuple[str, ...]:
 def _order(version: str) -> tuple[tuple[int, int, str], ...]:
     """Sort 16.2.9 before 16.2.15; parts that are not numbers come last."""
     return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in version.split("."))
-
-
-_REPLACED: Mapping[str, tuple[str, ...]] = {
-    "bdev_async_discard": ("bdev_async_discard_threads",),
-    "mon_cluster_log_file_level": ("mon_cluster_log_level",),
-    "mon_cluster_log_to_syslog_level": ("mon_cluster_log_level",),
-    **{f"osd_mclock_cost_per_{what}_usec": ("osd_mclock_max_sequential_bandwidth_hdd",
-       "osd_mclock_max_sequential_bandwidth_ssd") for what in ("byte", "io")},
-    **{f"osd_mclock_cost_per_{what}_usec_{kind}": (f"osd_mclock_max_sequential_bandwidth_{kind}",)
-       for what in ("byte", "io") for kind in ("hdd", "ssd")},
-    "osd_pg_stat_report_interval_max": (
-        "osd_pg_stat_report_interval_max_seconds", "osd_pg_stat_report_interval_max_epochs"),
-}  # fmt: skip
-"""Options that a later release replaced by others, which may have other units. Sources: the option tables of the
-releases (``src/common/options``) and Ceph's "mClock Config Reference"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +229,7 @@ def changes_between(older: KnownOptions, newer: KnownOptions) -> tuple[Change, .
 
 
 def _removed(option: Option, after: Mapping[str, Option]) -> Change:
-    instead = tuple(name for name in _REPLACED.get(option.name, ()) if name in after)
+    instead = tuple(name for name in REPLACED.get(option.name, ()) if name in after)
     return _change(option, "replaced" if instead else "removed", option.default, None, instead)
 
 

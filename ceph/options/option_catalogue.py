@@ -2,7 +2,7 @@
 
 import difflib
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.delivery.option_delivery import has_store
@@ -10,13 +10,14 @@ from cephfit.ceph.environment.scopes import GREATER_SCOPES, base_scope
 from cephfit.ceph.options.option import Option, fault_of
 from cephfit.ceph.options.option_history import (
     FILESTORE_PREFIXES,
+    REPLACED,
     described,
     history_of,
     is_gone,
     logging_levels,
     names_of,
 )
-from cephfit.ceph.pools.pool_keys import IMAGE_KEYS, POOL_KEYS, is_pool_key
+from cephfit.ceph.pools.pool_keys import IMAGE_KEYS, POOL_KEYS, is_pool_key, why_no_key
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import CephAdmin
 from cephfit.core.values.configuration import Configuration, Partition, Setting
@@ -71,7 +72,9 @@ class Catalogue:
         found = self.find(key)
         if found is not None:
             return found
-        raise InputError(unknown_option(key), where=where, remedy=nearest_option(key, self.names()))
+        raise InputError(
+            unknown_option(key, names=self.names()), where=where, remedy=nearest_option(key, self.names())
+        )
 
     def all(self) -> tuple[Option, ...]:
         """Return every option, sorted by name: about 2,000 commands, one second in total over librados."""
@@ -103,10 +106,19 @@ class Catalogue:
             raise
 
 
-def unknown_option(key: str) -> str:
-    """Return the message that an option does not exist, with its history if there is one."""
+def unknown_option(key: str, version: str = "", names: Collection[str] = ()) -> str:
+    """Return the message that an option does not exist, with its history and its replacement if there is one.
+
+    Args:
+        key: the option.
+        version: of the release without it; empty: the running cluster's.
+        names: options of that release, of which a replacement must be one; empty: any replacement is named.
+    """
     history = history_of(key)
-    return f"this Ceph has no option {key}" + (f": it {history.sentence}" if history is not None else "")
+    known = f": it {history.sentence}" if history is not None else ""
+    instead = [name for name in REPLACED.get(key, ()) if not names or name in names]
+    use = f"; instead it has {' and '.join(instead)}, whose values may have another unit" if instead else ""
+    return f"{f'Ceph {version}' if version else 'this Ceph'} has no option {key}{known}{use}"
 
 
 def nearest_option(key: str, names: Iterable[str]) -> str:
@@ -137,7 +149,7 @@ def reason_against(setting: Setting, catalogue: Catalogue | None, *, where: str 
     _require(setting.scope, _POOL_SCOPES, "scope of pool settings", where)
     if setting.scope != "pool" or not is_pool_key(setting.key):
         _require(setting.key, _POOL_SCOPES[setting.scope], f"{setting.scope} setting", where)
-    return ""
+    return why_no_key(setting.key, catalogue.version) if catalogue is not None else ""
 
 
 def unsupported(
@@ -168,7 +180,7 @@ def _reason_against_option(setting: Setting, catalogue: Catalogue | None, where:
     option = catalogue.find(setting.key)
     if option is None:
         hint = nearest_option(setting.key, catalogue.names())
-        return unknown_option(setting.key) + (f"; {hint}" if hint else "")
+        return unknown_option(setting.key, names=catalogue.names()) + (f"; {hint}" if hint else "")
     if fault := fault_of(setting.value, option):
         raise WrongValueError(setting.key, f"{setting.key} {fault}, not {setting.value}", where)
     if option.acts_at_creation_only:

@@ -45,6 +45,20 @@ _INSTEAD: Mapping[str, str] = {
 """Replacements of removed options. Sources: the option tables of the releases before and after the change, and
 the OSD's documentation of its throttles (``doc/dev/osd_internals/osd_throttles.rst``)."""
 
+REPLACED: Mapping[str, tuple[str, ...]] = {
+    "bdev_async_discard": ("bdev_async_discard_threads",),
+    "mon_cluster_log_file_level": ("mon_cluster_log_level",),
+    "mon_cluster_log_to_syslog_level": ("mon_cluster_log_level",),
+    **{f"osd_mclock_cost_per_{what}_usec": ("osd_mclock_max_sequential_bandwidth_hdd",
+       "osd_mclock_max_sequential_bandwidth_ssd") for what in ("byte", "io")},
+    **{f"osd_mclock_cost_per_{what}_usec_{kind}": (f"osd_mclock_max_sequential_bandwidth_{kind}",)
+       for what in ("byte", "io") for kind in ("hdd", "ssd")},
+    "osd_pg_stat_report_interval_max": (
+        "osd_pg_stat_report_interval_max_seconds", "osd_pg_stat_report_interval_max_epochs"),
+}  # fmt: skip
+"""Options that a later release replaced by others, which may have other units. Sources: the option tables of the
+releases (``src/common/options``) and Ceph's "mClock Config Reference"."""
+
 FILESTORE_PREFIXES = ("filestore_", "journal_")
 """Options that only FileStore OSDs read. Reef (18.2) removed FileStore but not its options: releases up to
 Tentacle still list and accept them, but no OSD reads them."""

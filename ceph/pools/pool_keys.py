@@ -1,6 +1,6 @@
 """The keys of a pool's declaration, and the corresponding values in Ceph."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from cephfit.ceph.crush.data_placement import DEVICE_WORDS
 
@@ -51,6 +51,29 @@ NESTED = ("devices", "primary", "erasure", "metadata", "cache", CLASSES)
 
 LISTS = ("hosts", "osds")
 """Last parts of keys with a list as their value."""
+
+
+_FIRST_RELEASES: Mapping[str, tuple[int, str]] = {
+    "read_ratio": (19, "Squid (19.2)"),
+    "allow_ec_optimizations": (20, "Tentacle (20.2)"),
+}
+"""Keys that not every supported release has: major version and name of the first one (release notes)."""
+
+
+def why_no_key(key: str, version: Callable[[], str]) -> str:
+    """Return why a release does not have a key of pools; empty if it has.
+
+    Args:
+        key: also nested, such as ``metadata.size``.
+        version: returns that of the release, such as ``18.2.7``; called only for keys that not all releases have.
+    """
+    first = _FIRST_RELEASES.get(key.rpartition(".")[2])
+    if first is None:
+        return ""
+    major = version().partition(".")[0]
+    if not major.isdigit() or int(major) >= first[0]:
+        return ""
+    return f"pools of Ceph {version()} have no {key}: it came with {first[1]}"
 
 
 def is_pool_key(key: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
+from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore, why_no_filestore
 from cephfit.core.errors import HostError
 from cephfit.lab.ceph_programs import CephVersion
 from cephfit.lab.devices.mounts import is_mounted_elsewhere, mounts, unmount_under
@@ -30,7 +30,6 @@ _MOUNT: Mapping[str, str] = {
 }
 _LINKS = {"journal": "journal", "db": "block.db", "wal": "block.wal"}
 """Role of a side disk to its name in the OSD's folder."""
-_FIRST_WITHOUT_FILESTORE = 18
 _UNMOUNT_SECONDS = 300.0
 """Time limit: a full page cache is written at the speed of the lab's disk, which may have other users."""
 _FS_IOC_SHUTDOWN = 0x8004587D
@@ -50,9 +49,9 @@ def require_store(store: OsdStore, version: Callable[[], CephVersion]) -> None:
     """
     if store.objectstore != FILESTORE:
         return
-    if (ceph := version()).major >= _FIRST_WITHOUT_FILESTORE:
+    if why := why_no_filestore(str(version())):
         raise HostError(
-            f"Ceph {ceph} has no FileStore: Reef (18.2) removed it",
+            why,
             where="objectstore",
             remedy="use bluestore, or a lab of an older release: `cephfit lab up --release pacific`",
         )

@@ -45,7 +45,7 @@ def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]
     try:
         found = target.unsupported(sweep.configurations)
     except WrongValueError as error:
-        where = f"sweep {sweep.name}, line {_line_of(error.key, sweep.text)}"
+        where = f"sweep {sweep.name}, line {line_of(error.key, sweep.text)}"
         raise WrongValueError(error.key, error.what, f"{where}, {error.where}") from None
     if isinstance(target, HasCatalogue):
         _refuse_unknown_options(target.catalogue(), sweep)
@@ -62,7 +62,7 @@ def _refuse_unknown_options(catalogue: Catalogue, sweep: Sweep) -> None:
         for setting in configuration.within(Partition.CEPH):
             key = setting.key
             if history_of(key) is None and catalogue.find(key) is None:
-                line = _line_of(key, sweep.text)
+                line = line_of(key, sweep.text)
                 raise InputError(
                     unknown_option(key),
                     where=f"sweep {sweep.name}, line {line}, configuration {configuration.name}",
@@ -119,7 +119,7 @@ def limits_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
     return target.limits(sweep.configurations) if isinstance(target, ReportsLimits) else {}
 
 
-def _line_of(key: str, text: str) -> int:
+def line_of(key: str, text: str) -> int:
     """Return the line with an option, in any of the spellings that Ceph accepts."""
     word = re.compile(r"\b" + re.sub("_", "[ _-]", re.escape(key)) + r"\b")
     return next((n for n, line in enumerate(text.splitlines(), start=1) if word.search(line)), 1)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from cephfit.ceph.ceph_health import CephHealth, is_getting_full
 from cephfit.ceph.cluster_adapters import ClusterAdapters, ReadValues
+from cephfit.ceph.delivery.client_plugins import why_no_plugins
 from cephfit.ceph.options import option_catalogue as options
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.ceph.pools.declared_pools import DeclaredPools
@@ -194,6 +195,7 @@ class Forecast:
                 for setting in configuration.within(Partition.GREATER)
                 if (why := self._around.greater.why_not(setting))
             ]
+            more += why_no_plugins(configuration)
             if configuration.name not in reasons:  # the remaining checks require that all settings exist
                 more += self._changes.why_not(configuration)
                 more += self._around.stores.why_not(configuration) if self._around.stores else ()

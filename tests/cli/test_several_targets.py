@@ -362,7 +362,7 @@ def test_three_targets_are_in_separate_rows() -> None:
     assert third[2:] == ["3", "not measured there", "-"]
 
 
-def test_runs_on_different_releases_are_compared_with_a_note_on_defaults(tmp_path: Path) -> None:
+def test_runs_on_different_releases_name_them_and_the_way_to_their_defaults(tmp_path: Path) -> None:
     """A run knows its release; cells are compared as between any two targets."""
     store = tmp_path / "s.sqlite"
     with Store.open(str(store), create=True) as opened:
@@ -380,6 +380,6 @@ def test_runs_on_different_releases_are_compared_with_a_note_on_defaults(tmp_pat
     text = compared(tmp_path)
     assert "1: lab:0, run quick-0, Ceph 16.2.15" in text
     assert "2: lab:1, run quick-1, Ceph 18.2.7" in text
-    assert "different releases of Ceph (16.2.15, 18.2.7)" in text
+    assert "`cephfit params changed 16.2.15..18.2.7`" in text
     document = json.loads(compared(tmp_path, "--json"))
     assert [run["ceph_version"] for run in document["runs"]] == ["16.2.15", "18.2.7"]

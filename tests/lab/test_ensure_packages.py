@@ -53,6 +53,32 @@ def wait_for(file: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize(
+    ("installed", "known", "asked"),
+    [
+        ("nothing", "libnfs13", "fio libnfs13"),
+        ("nothing", "libnfs14", "fio libnfs14"),
+        ("libnfs13", "libnfs14", "fio"),
+    ],
+)
+def test_of_alternatives_any_installed_one_will_do_else_the_one_that_debian_has(
+    machine: tuple[Path, Mapping[str, str]], installed: str, known: str, asked: str
+) -> None:
+    policy, environment = machine
+    root = policy.parents[2]
+    (root / "list").write_text("fio\nlibnfs13|libnfs14  # a library\n")
+    programs = {
+        "dpkg-query": f'[ "$last" != {installed} ] || printf installed',
+        "apt-cache": f'[ "$last" = {known} ]',
+    }
+    for name, text in programs.items():
+        (root / "bin" / name).write_text(f"#!/bin/sh\nfor last; do :; done\n{text}\n")
+        (root / "bin" / name).chmod(0o755)
+    process = start(policy, environment, then='echo "$*" >"$DPKG_ROOT/argv"')
+    assert process.wait(60) == 0
+    assert (root / "argv").read_text().strip().endswith(f"--force-confold {asked}")
+
+
 @pytest.mark.parametrize(("then", "code"), [("exit 0", 0), ("exit 100", 2)])
 def test_it_exists_only_while_packages_are_installed(
     machine: tuple[Path, Mapping[str, str]], then: str, code: int

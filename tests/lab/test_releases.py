@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
+from cephfit.ceph.options.option_history import RELEASES
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.values.sample import State
 from cephfit.lab import release_root
@@ -69,6 +70,16 @@ def test_filestore_is_refused_since_reef_in_words() -> None:
     with pytest.raises(HostError, match=r"Ceph 18\.2\.7 .reef. has no FileStore"):
         require_store(store, lambda: REEF)
     require_store(OsdStore(), lambda: REEF)
+
+
+def test_filestore_is_refused_before_the_release_is_installed(own_folders: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a lab needs root")
+    release_root.remove_roots()
+    spec = LabSpec(release="reef", stores={"hdd": OsdStore(FILESTORE, "ext4")})
+    with pytest.raises(HostError, match=r"Ceph 18\.2 .reef. has no FileStore: Reef .18\.2. removed it"):
+        Lab.up("one", spec=spec)
+    assert not list(own_folders.glob("reef*"))
 
 
 def test_an_openstack_with_another_release_is_refused(own_folders: Path) -> None:
@@ -134,6 +145,25 @@ def test_a_reef_lab_measures_three_cells_and_leaves_nothing(
 ) -> None:
     """Makes the root of Reef, which needs a Debian mirror and takes minutes."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    measure_three_cells_on("reef", tmp_path)
+
+
+@pytest.mark.root
+@pytest.mark.ceph
+@pytest.mark.fio
+def test_a_lab_of_the_newest_release_measures_three_cells_and_leaves_nothing(
+    roots_of_the_user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs where this user has installed the release: `cephfit lab up --release tentacle` does that in minutes."""
+    *_, newest = release_root.SUITES
+    if not (roots_of_the_user / newest).is_dir():
+        pytest.skip(f"Ceph {newest} is not in {roots_of_the_user}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    measure_three_cells_on(newest, tmp_path)
+
+
+def measure_three_cells_on(release: str, tmp_path: Path) -> None:
+    """Create a lab of a release, measure three cells on it, and remove it."""
     sweep = tmp_path / "three.yaml"
     sweep.write_text(SWEEP)
 
@@ -143,10 +173,10 @@ def test_a_reef_lab_measures_three_cells_and_leaves_nothing(
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    cephfit("lab", "up", "--release", "reef")
+    cephfit("lab", "up", "--release", release)
     lab = Lab.open()
     try:
-        assert lab.version().name == "reef"
+        assert lab.version().name == release
         target = LabTarget(lab, for_change=False)
         try:
             facts = target.facts()
@@ -158,10 +188,10 @@ def test_a_reef_lab_measures_three_cells_and_leaves_nothing(
         with Store.open(store) as opened:
             run = opened.run()
             samples = opened.samples(run.run_id)
-        assert version_of(run.facts).startswith("18.2.")
+        assert version_of(run.facts).startswith(f"{RELEASES[release]}.")
         assert [sample.state for sample in samples] == [State.OK] * 3
         with pytest.raises(InputError, match="lab default"):
-            release_root.remove_roots("reef")
+            release_root.remove_roots(release)
     finally:
         cephfit("lab", "down")
     assert not lab.folder.exists()

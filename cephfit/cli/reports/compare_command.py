@@ -1,24 +1,27 @@
-"""`cephfit compare`: the same sweep on several targets."""
+"""`cephfit compare`: runs of the same sweep on several targets or releases of Ceph."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from cephfit.cli.options.common_options import Finite, load_option, profiles_option, store_option
-from cephfit.cli.options.completers import runs
+from cephfit.cli.options.completers import runs, targets
 from cephfit.cli.reports.compare_output import FAILURES, document_of, failures, print_comparison, write_csv
 from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 
 if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.run import Run
-    from cephfit.results.statistics.comparison import Served
+    from cephfit.core.values.sample import WorkloadSample
+    from cephfit.results.statistics.comparison import Row, Served
     from cephfit.results.store.sample_store import Store
 
 
@@ -31,10 +34,28 @@ if TYPE_CHECKING:
     metavar="RUN",
     shell_complete=runs,
     help="Run to compare. Repeatable; the others are compared with the first.  [default: the newest of each "
-    "target of the newest sweep, in the order in which one command measured them concurrently, else oldest first]",
+    "target and release of the newest sweep, in the order in which one command measured them concurrently, else "
+    "oldest first]",
+)
+@click.option(
+    "--target",
+    "target_texts",
+    multiple=True,
+    metavar="TARGET",
+    shell_complete=targets,
+    help="Compare the newest run of this target, of the newest sweep that all of them measured. Repeatable; the "
+    "others are compared with the first.",
 )
 @load_option
-@profiles_option("Also compare what is served of this workload's mix (`cephfit trace profile`). Repeatable.")
+@profiles_option(
+    "Also compare what is served of this workload's mix (`cephfit trace profile`), or of all in a folder. "
+    "Repeatable."
+)
+@click.option(
+    "--configuration",
+    metavar="NAME",
+    help="Compare only this configuration.  [default: all; for a page: the default]",
+)
 @click.option(
     "--tolerance",
     default=0.0,
@@ -49,13 +70,20 @@ if TYPE_CHECKING:
     type=click.Choice(FAILURES),
     help="End with exit code 1 if any verdict is worse, worse or better (different), or missing. Repeatable.",
 )
-@click.option("-o", "--output", type=OUTPUT_FILE, help="CSV file to write; - for standard output.")
+@click.option(
+    "-o",
+    "--output",
+    type=OUTPUT_FILE,
+    help="CSV file to write; - for standard output. A name that ends with .html writes a page on an upgrade.",
+)
 @json_option
 def command(
     store: str,
     run_ids: tuple[str, ...],
+    target_texts: tuple[str, ...],
     load: str,
     profile_files: tuple[Path, ...],
+    configuration: str | None,
     tolerance: float,
     fail_on: tuple[str, ...],
     output: Path | None,
@@ -68,14 +96,16 @@ def command(
     is at most 5 %. With --profile, it also compares the rate at which each target serves that workload: the
     accesses per second of `cephfit report`.
 
-    To compare releases of Ceph on one cluster, measure the same sweep before and after the upgrade, and name both
-    runs with --run. In a script, `--fail-on worse --fail-on missing` ends with exit code 1 if a rate became worse
-    or could not be compared, 0 if not, and 2 for an error.
+    Runs of several releases of Ceph are compared as an upgrade: which release serves each workload better, which
+    cells moved, and which new defaults may explain it. They may be of several targets, or of one cluster before
+    and after its upgrade. `-o upgrade.html` writes the page "What does the upgrade do to my workloads?".
+
+    In a script, `--fail-on worse --fail-on missing` ends with exit code 1 if a rate became worse or could not be
+    compared, 0 if not, and 2 for an error.
     """
+    from cephfit.cli.reports.compare_upgrade import advice_lines, advice_of, is_page, page_needs, write_page
     from cephfit.core.errors import InputError
-    from cephfit.core.profile_files import read_profile
-    from cephfit.results.statistics.comparison import rows_of, served_of, with_verdicts
-    from cephfit.results.statistics.sample_baselines import baselines_of
+    from cephfit.operations.evaluation_set import read_profiles
     from cephfit.results.store.sample_store import Store
 
     if output is not None and as_json and str(output) == "-":
@@ -86,81 +116,100 @@ def command(
         )
     if output is not None:
         refuse_lost_input(output)
-    profiles = [read_profile(path) for path in profile_files]
+    profiles = read_profiles(profile_files)
+    page = output if output is not None and is_page(output) else None
+    if page is not None:
+        page_needs(profiles)
+        configuration = configuration or DEFAULT_CONFIGURATION
     with Store.open(store) as opened:
-        runs = _runs(opened, run_ids)
-        baselines = [
-            baselines_of(opened.samples(run.run_id), source=f"{opened.name}, run {run.run_id}", load=load)
-            for run in runs
-        ]
-    share = tolerance / 100
-    rows, served = with_verdicts(
-        rows_of(baselines, tolerance=share),
-        [one for profile in profiles for one in served_of(profile, baselines, tolerance=share)],
+        source = opened.name
+        found = _comparison_of(opened, run_ids, target_texts, profiles, load, configuration, tolerance / 100)
+    failed = failures(fail_on, [*found.rows, *found.served], store)
+    notes = _notes(found, profiles)
+    advice = advice_of(found, profiles, configuration, needed=page is not None)
+    if page is not None and advice is not None:
+        write_page(page, advice, load=load, source=source, notes=notes)
+    to_stdout = (
+        output is not None and page is None and write_csv(output, found.runs, found.rows, found.served, load)
     )
-    failed = failures(fail_on, [*rows, *served], store)
-    notes = [*_notes(runs), *_omitted(served), *(_of_which_rounds(baselines) if served else ())]
-    notes += _of_the_loads(baselines, profiles)
-    to_stdout = output is not None and write_csv(output, runs, rows, served, load)
     if as_json:
-        print_json({**document_of(runs, rows, served, notes, load), "tolerance": share, "failed": failed})
+        document = {
+            **document_of(found.runs, found.rows, found.served, notes, load),
+            "tolerance": tolerance / 100,
+            "failed": failed,
+        }
+        print_json({**document, "upgrade": None if advice is None else advice.to_json()})
     elif not to_stdout:
-        print_comparison(runs, profiles, rows, served, notes)
+        for line in () if advice is None else advice_lines(advice):
+            click.echo(line)
+        if page is None:
+            print_comparison(found.runs, profiles, found.rows, found.served, notes)
     if failed:
         click.echo(f"compare: exit code 1, because of --fail-on {', '.join(failed)}", err=True)
         click.get_current_context().exit(1)
 
 
-def _runs(store: Store, run_ids: Sequence[str]) -> list[Run]:
-    """Return the named runs, or the newest of each target of the newest sweep."""
-    from cephfit.core.errors import InputError
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs of one sweep, compared with the first.
 
-    if run_ids:
-        runs = [store.run(run_id) for run_id in dict.fromkeys(run_ids)]
-    else:
-        newest = store.run()
-        by_target: dict[str, Run] = {}
-        for run in store.runs():
-            if run.sweep_digest == newest.sweep_digest:
-                by_target.setdefault(run.target, run)
-        runs = _in_order(store, list(by_target.values()))
-    if len(runs) < 2:
-        raise InputError(
-            f"there is only one run to compare: {runs[0].run_id} on {runs[0].target}",
-            where=store.name,
-            remedy="measure the sweep on another target too, or name runs with --run",
-        )
-    return runs
-
-
-def _in_order(store: Store, runs: list[Run]) -> list[Run]:
-    """Sort runs in the order of their targets if one command measured them all, else by begin.
-
-    Concurrent runs of one command begin at nearly the same time, so their begin does not give the order.
+    Attributes:
+        runs: the reference first.
+        baselines: of each run.
+        workload_samples: real workloads that ran, of each run.
+        rows: cells, with verdicts.
+        served: workloads, with verdicts.
     """
-    from cephfit.core.values.run import TARGETS_DOCUMENT
 
-    documents = [store.document(run.run_id, TARGETS_DOCUMENT) for run in runs]
-    orders = [document for document in documents if document is not None]
-    if len(orders) == len(runs) and all(order["targets"] == orders[0]["targets"] for order in orders):
-        numbers = {run.run_id: order["number"] for run, order in zip(runs, orders, strict=True)}
-        return sorted(runs, key=lambda run: int(numbers[run.run_id]))
-    return sorted(runs, key=lambda run: run.created_ns)
+    runs: Sequence[Run]
+    baselines: Sequence[Baselines]
+    workload_samples: Sequence[Sequence[tuple[str, WorkloadSample]]]
+    rows: Sequence[Row]
+    served: Sequence[Served]
 
 
-def _notes(runs: Sequence[Run]) -> list[str]:
+def _comparison_of(
+    store: Store,
+    run_ids: Sequence[str],
+    target_texts: Sequence[str],
+    profiles: Sequence[Profile],
+    load: str,
+    configuration: str | None,
+    share: float,
+) -> Comparison:
+    """Compare runs; with a configuration only that one, so that fewer comparisons are corrected for.
+
+    Raises:
+        InputError: there are no two runs to compare, or none measured the configuration.
+    """
+    from cephfit.cli.reports.compare_upgrade import require_configuration, runs_to_compare
+    from cephfit.results.statistics.comparison import rows_of, served_of, with_verdicts
+    from cephfit.results.statistics.sample_baselines import baselines_of
+
+    runs = runs_to_compare(store, run_ids, target_texts)
+    baselines = [
+        baselines_of(store.samples(run.run_id), source=f"{store.name}, run {run.run_id}", load=load)
+        for run in runs
+    ]
+    every = [one for profile in profiles for one in served_of(profile, baselines, tolerance=share)]
+    rows, served = with_verdicts(
+        [row for row in rows_of(baselines, tolerance=share) if configuration in (None, row.configuration)],
+        [one for one in every if configuration in (None, one.configuration)],
+    )
+    require_configuration(configuration, rows, baselines)
+    return Comparison(runs, baselines, [store.workload_samples(run.run_id) for run in runs], rows, served)
+
+
+def _notes(found: Comparison, profiles: Sequence[Profile]) -> list[str]:
     """Return what the reader must know before trusting a difference."""
-    from cephfit.operations.recommended import version_of
+    rounds = _of_which_rounds(found.baselines) if found.served else []
+    return [*_of_the_runs(found.runs), *_omitted(found.served), *rounds, *_of_the_loads(found.baselines, profiles)]
 
+
+def _of_the_runs(runs: Sequence[Run]) -> list[str]:
     notes = [f"run {run.run_id} on {run.target} is not finished" for run in runs if not run.finished]
     if len({run.sweep_digest for run in runs}) > 1:
         notes.append("the runs are of different sweeps, which may have measured the cells in different ways")
-    versions = list(dict.fromkeys(version for run in runs if (version := version_of(run.facts))))
-    if len(versions) > 1:
-        notes.append(
-            f"the targets run different releases of Ceph ({', '.join(versions)}): options that a configuration "
-            "leaves unset have each release's default (`cephfit params changed OLDER..NEWER`)"
-        )
     simulated = [run.target for run in runs if run.is_simulated]
     if simulated:
         notes.append(f"simulated figures, not from a disk: {', '.join(simulated)}")

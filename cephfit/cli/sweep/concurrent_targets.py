@@ -1,4 +1,4 @@
-"""Measure a sweep on several targets concurrently.
+"""The concurrent measurement of several targets.
 
 Each target is measured in a separate process, which isolates what belongs to one cluster: librados, locks, and
 started programs. Each process reports its progress to the parent through a pipe. If the parent ends, the pipe is
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
     from cephfit.core.protocols import Progress
-
 
 _SECONDS_TO_END = 120.0
 """After an interrupt: enough to end a run of fio and release its volume."""

@@ -17,7 +17,7 @@ from cephfit.cli.options.common_options import (
     run_option,
     store_option,
 )
-from cephfit.cli.options.completers import stores, sweep_files, targets
+from cephfit.cli.options.completers import releases, stores, sweep_files, targets
 from cephfit.cli.sweep.sweep_effects import command as effects
 from cephfit.cli.terminal.command_groups import SentenceGroup
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
@@ -84,6 +84,15 @@ def list_sweeps(as_json: bool) -> None:
     type=OUTPUT_FILE,
     help="With --for: write FILE with the proposed measurement as a sweep file.",
 )
+@click.option(
+    "--release",
+    "release_names",
+    multiple=True,
+    metavar="RELEASE",
+    shell_complete=releases,
+    help="Check the settings against this release of Ceph, such as reef or 18.2, without a cluster: exit code 2 "
+    "if it lacks one. Repeatable.",
+)
 @cluster_options
 @goal_options
 @json_option
@@ -93,6 +102,7 @@ def plan(
     store: str | None,
     for_file: Path | None,
     output: Path | None,
+    release_names: tuple[str, ...],
     cluster: ClusterOptions,
     profile_file: Path | None,
     model: str | None,
@@ -103,6 +113,9 @@ def plan(
     With --target it also shows what that target does not support, the current and the new value of every setting,
     what would be restarted, and which pools and data are affected.
 
+    Without a target it names the settings that a release of Ceph lacks, and their new names. It also lists the
+    defaults that differ between releases, for options that the sweep leaves unset.
+
     With --for it proposes what to measure for a workload instead: the sizes, patterns, depths, alignment and
     flushes in which the workload spends its time. Clients, volumes, repeats and times are those of FILE.
     """
@@ -111,15 +124,18 @@ def plan(
     if for_file is not None:
         from cephfit.cli.sweep.sweep_planned import show_proposal
 
-        if target_text is not None or store is not None or profile_file is not None or model is not None:
+        if release_names or any(given is not None for given in (target_text, store, profile_file, model)):
             raise click.UsageError(
-                "--for proposes a measurement: use --target, --store, --profile and --model to plan the result"
+                "--for proposes a measurement: use --target, --release, --store, --profile and --model to plan "
+                "the result"
             )
         show_proposal(file, for_file, output, as_json=as_json)
         return
     if output is not None:
         raise click.UsageError("-o writes a proposal: add --for PROFILE")
-    document = planned(file, target_text, store, cluster, profile_file, model)
+    if release_names and target_text is not None:
+        raise click.UsageError("a target has its own release: use either --target or --release")
+    document = planned(file, target_text, store, cluster, profile_file, model, release_names)
     if as_json:
         print_json(document)
     else:

@@ -85,6 +85,7 @@ def planned(
     cluster: ClusterOptions,
     profile_file: Path | None,
     model: str | None,
+    releases: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return what a sweep would do, and how long it would take; change nothing.
 
@@ -95,7 +96,9 @@ def planned(
         cluster: options for an existing cluster.
         profile_file: profile of the workload of a race.
         model: model that predicts its performance.
+        releases: of Ceph that must have all settings; empty: all known ones are compared.
     """
+    from cephfit.cli.sweep.sweep_releases import releases_document
     from cephfit.cli.sweep.sweep_stopping import expected_stopping
     from cephfit.cli.sweep.sweep_text import plan_document
     from cephfit.core.values.measurement import ASSUMED_TIMES
@@ -119,6 +122,7 @@ def planned(
             fitted = fitted_to(target, sweep)
             sweep, omitted, unsupported = fitted.sweep, fitted.omitted, fitted.unsupported
             preview = preview_document(target, sweep)
+            of_releases = releases_document(sweep, releases, target)
             warnings = without_effect_by(target, sweep)
             with ExitStack() as stack:
                 opened = None if store is None else stack.enter_context(Store.open(store))
@@ -127,9 +131,11 @@ def planned(
             target.close()
     else:
         warnings = {}
+        of_releases = releases_document(sweep, releases, None)
     document = plan_document(sweep, times, unsupported=unsupported, without_effect=warnings)
     document["stopping"] = expected_stopping(sweep, goal_of(profile_file, model), store)
     document["left_out"] = {name: list(reasons) for name, reasons in omitted.items()}
+    document["on_releases"] = of_releases
     document["on_the_cluster"] = preview
     if preview is not None:
         document["expected_seconds"] = round(document["expected_seconds"] + preview["osd_restart_seconds"], 1)
@@ -138,11 +144,13 @@ def planned(
 
 def print_planned(document: Mapping[str, Any]) -> None:
     """Print a plan for people."""
+    from cephfit.cli.sweep.sweep_releases import print_releases
     from cephfit.cli.sweep.sweep_stopping import print_left_out
     from cephfit.cli.sweep.sweep_text import print_plan
 
     print_plan(document)
     print_left_out(document)
+    print_releases(document["on_releases"])
     if document["on_the_cluster"] is not None:
         print_preview(document["on_the_cluster"])
 
