@@ -63,4 +63,4 @@ def test_a_report_and_a_run_over_clients_are_drawn(drawing: dict[str, Any], stor
 
 
 def test_the_documents_show_what_is_drawn(drawing: dict[str, Any]) -> None:
-    assert {path.name for path in drawing["IMAGES"].iterdir()} == {"report.png", "scaling.png"}
+    assert {path.name for path in drawing["IMAGES"].iterdir()} == {"cpu-layers.png", "report.png", "scaling.png"}

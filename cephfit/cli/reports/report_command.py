@@ -204,6 +204,7 @@ def command(
         _write_folder(store, folder, run_ids, load, profile_files, as_json=as_json)
         return
     assert output is not None, "one of the two is given"
+    _style(output, style, what)  # refuses before anything is read
     if _write_operations(store, output, run_ids, style, as_json=as_json):
         return
     for option, values in (("--run", run_ids), ("--profile", profile_files)):
@@ -221,7 +222,7 @@ def _write_operations(
 
     with Store.open(location) as opened:
         runs = [opened.run(run_id) for run_id in dict.fromkeys(run_ids)] or opened.runs()[:1]
-        if not runs or not opened.file_samples(runs[0].run_id):
+        if not runs or not opened.measures_files(runs[0].run_id):
             return False
         page = pages.read_operations(opened, runs, made_ns=time.time_ns())
     _refuse_both_to_stdout(output, as_json=as_json)
