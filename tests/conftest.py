@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from cephfit.core.errors import CephfitError, HostError
 from cephfit.lab.backends.lab_backend import require_servers
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 pytest_plugins = ["shared_fixtures"]
+
+# Machines are noisy: no test fails because it was slow.
+settings.register_profile("cephfit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("cephfit")
 
 # A shell starts background programs with SIGINT ignored, which all programs of the tests would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
