@@ -143,7 +143,18 @@ class _Grid:
         return base, tuple(effects)
 
     def _of_alignment(self, kind: LoadedCell) -> _Effect | None:
-        return _nearest(kind, self._alignments.get((kind.pattern, kind.align_nbytes), []))
+        """Return the effect at the nearest size, where random and sequential accesses stand in for each other.
+
+        What alignment costs depends on the size more than on the order: BlueStore defers small writes, and so an
+        offset hardly matters to them. Without any effect for the kind's own pattern there is none.
+        """
+        own = self._alignments.get((kind.pattern, kind.align_nbytes), [])
+        other = Pattern.of(kind.pattern.op, is_random=not kind.pattern.is_random)
+        others = self._alignments.get((other, kind.align_nbytes), []) if own else []
+        found, nearer = _nearest(kind, own), _nearest(kind, others)
+        if found is None or nearer is None or _distance(kind, found) <= _distance(kind, nearer):
+            return found
+        return nearer
 
     def _of_depth(self, kind: LoadedCell) -> _Effect | None:
         for pattern in (kind.pattern, Pattern.of(kind.pattern.op, is_random=True)):
@@ -163,6 +174,9 @@ class _Grid:
 
 def _nearest(kind: LoadedCell, effects: Sequence[_Effect]) -> _Effect | None:
     """Return the effect that was measured at the nearest size, in logarithms; None without any."""
-    return min(
-        effects, key=lambda pair: (abs(math.log(pair[0].nbytes / kind.nbytes)), pair[0], pair[1]), default=None
-    )
+    return min(effects, key=lambda pair: (_distance(kind, pair), pair[0], pair[1]), default=None)
+
+
+def _distance(kind: LoadedCell, effect: _Effect) -> float:
+    """Return how far the size of an effect is from that of a kind, in logarithms."""
+    return abs(math.log(effect[0].nbytes / kind.nbytes))

@@ -77,6 +77,23 @@ def test_depth_of_sequential_accesses_follows_that_of_random_ones() -> None:
     assert deep / plain == pytest.approx(random_deep / random)
 
 
+def test_the_effect_of_alignment_is_that_of_the_nearest_size_in_either_order() -> None:
+    """Small writes are deferred and large ones are not, so that the size decides what alignment costs."""
+
+    def iops(cell: LoadedCell) -> float:
+        slow = 0.3 if cell.align_nbytes and cell.nbytes > 64 * K else 1.0
+        return 1000 * slow * (1.0 if cell.pattern.is_random else 1.5)
+
+    cells = [LoadedCell(n, p) for n, p in product(SIZES, (Pattern.WRITE, Pattern.RANDWRITE))]
+    cells += [LoadedCell(n, Pattern.RANDWRITE, 1, 4 * K) for n in (32 * K, 128 * K)]
+    cells += [LoadedCell(128 * K, Pattern.WRITE, 1, 4 * K)]
+    loaded = {("A", cell): Baseline("A", cell.bin_cell, (iops(cell),), 1, (0,)) for cell in cells}
+    found = completed(Baselines({}, "run r1", loaded=loaded)).baselines.loaded
+    for nbytes in (32 * K, 128 * K):
+        cell = LoadedCell(nbytes, Pattern.WRITE, 1, 4 * K)
+        assert found["A", cell].iops == pytest.approx((iops(cell),))
+
+
 def test_reads_have_no_flushes_and_no_depth_that_no_read_was_measured_at() -> None:
     kinds = [cell for _, cell in completed(measured(one_at_a_time())).baselines.loaded]
     reads = [cell for cell in kinds if cell.pattern.op is Op.READ]
