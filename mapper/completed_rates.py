@@ -150,11 +150,7 @@ class _Grid:
         """
         own = self._alignments.get((kind.pattern, kind.align_nbytes), [])
         other = Pattern.of(kind.pattern.op, is_random=not kind.pattern.is_random)
-        others = self._alignments.get((other, kind.align_nbytes), []) if own else []
-        found, nearer = _nearest(kind, own), _nearest(kind, others)
-        if found is None or nearer is None or _distance(kind, found) <= _distance(kind, nearer):
-            return found
-        return nearer
+        return _nearest(kind, [*own, *self._alignments.get((other, kind.align_nbytes), [])]) if own else None
 
     def _of_depth(self, kind: LoadedCell) -> _Effect | None:
         for pattern in (kind.pattern, Pattern.of(kind.pattern.op, is_random=True)):
@@ -173,10 +169,10 @@ class _Grid:
 
 
 def _nearest(kind: LoadedCell, effects: Sequence[_Effect]) -> _Effect | None:
-    """Return the effect that was measured at the nearest size, in logarithms; None without any."""
-    return min(effects, key=lambda pair: (_distance(kind, pair), pair[0], pair[1]), default=None)
+    """Return the effect that was measured at the nearest size, in logarithms, of the same pattern if it can be."""
 
+    def place(effect: _Effect) -> tuple[float, bool, LoadedCell, LoadedCell]:
+        cell, other = effect
+        return abs(math.log(cell.nbytes / kind.nbytes)), cell.pattern is not kind.pattern, cell, other
 
-def _distance(kind: LoadedCell, effect: _Effect) -> float:
-    """Return how far the size of an effect is from that of a kind, in logarithms."""
-    return abs(math.log(effect[0].nbytes / kind.nbytes))
+    return min(effects, key=place, default=None)

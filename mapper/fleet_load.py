@@ -251,7 +251,7 @@ def _share_above(quantiles: Floats, percentiles: Sequence[float], seconds: float
     """Return the share of a distribution above a time, from its percentiles.
 
     The logarithm of the latency is linear in the normal quantile between percentiles; outside, the outermost part
-    continues, as in ``core.latency_mixture``.
+    continues. (``core.latency_mixture`` has another rule: exponential between percentiles.)
 
     Args:
         quantiles: in seconds, shape (..., P).

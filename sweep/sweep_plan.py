@@ -186,7 +186,7 @@ def run_seconds(measurement: Measurement, times: StepTimes) -> float:
     """
     asked = measurement.ramp_seconds + measurement.run_seconds
     around = times.cell_seconds + measurement.settle_seconds
-    if measurement.files is not None:  # written anew where the run before has changed them
+    if measurement.files is not None:  # written again where the run before has changed them
         around += measurement.n_clients * measurement.files.nbytes / times.fill_nbytes_per_s
     return times.pace * asked + around + warmed_nbytes(measurement) / times.warm_nbytes_per_s
 

@@ -18,86 +18,101 @@ from cephfit.cli.terminal.command_groups import refuse_repeated_options
 from cephfit.cli.terminal.output import TERMINATED, TerminatedError
 from cephfit.core.errors import CephfitError, HostError
 
-_COMMANDS = {
-    "demo": ("cephfit.cli.demo", "The whole loop on this machine: lab, sweep, trace, map, verify, report."),
-    "lab": (
-        "cephfit.cli.cluster.lab_command",
-        "A real one-machine Ceph, also with an OpenStack: up, status, stop, start, down.",
-    ),
-    "sweep": ("cephfit.cli.sweep.sweep_commands", "Measure configurations: list, plan, run, status, effects."),
-    "shared-volume": (
-        "cephfit.cli.sweep.shared_volume_command",
-        "Measure one image that several clients use, with and without locks.",
-    ),
-    "import": (
-        "cephfit.cli.sweep.import_command",
-        "Store results of benchmarks that were run without cephfit.",
-    ),
-    "runs": ("cephfit.cli.reports.runs_command", "The runs in a store: list, show, rm, export, merge."),
-    "params": (
-        "cephfit.cli.cluster.params_command",
-        "Browse the options of a cluster and their risks: tree, search, show.",
-    ),
-    "pools": (
-        "cephfit.cli.cluster.pools_command",
-        "Pools placed on chosen devices: show, example, plan, apply, remove.",
-    ),
-    "apply": (
-        "cephfit.cli.cluster.apply_command",
-        "Apply a configuration to a cluster for good, or print its commands.",
-    ),
-    "restore": ("cephfit.cli.cluster.restore_command", "Undo all changes of cephfit to a target."),
-    "trace": (
-        "cephfit.cli.trace.trace_commands",
-        "Workload traces: capture, workload, profile, show, plot, compare, convert, jobs, replay.",
-    ),
-    "survey": (
-        "cephfit.cli.predict.survey_command",
-        "Show what all images of a cluster ask for, and which to trace.",
-    ),
-    "map": ("cephfit.cli.predict.map_command", "Predict every configuration for a workload profile."),
-    "balance": ("cephfit.cli.predict.balance_command", "Find one configuration for several workloads."),
-    "advise": ("cephfit.cli.predict.advise_command", "Advice in words for workloads on a network."),
-    "place": ("cephfit.cli.predict.place_command", "Recommend one of the measured pools for each workload."),
-    "capacity": (
-        "cephfit.cli.predict.capacity_command",
-        "Does a fleet fit, how many more VMs do, and when is a pool full.",
-    ),
-    "evaluate": ("cephfit.cli.predict.evaluate_command", "Run several real workloads on every configuration."),
-    "verify": ("cephfit.cli.predict.verify_command", "Run a real workload and compare it with the prediction."),
-    "probe": (
-        "cephfit.cli.predict.probe_command",
-        "Run a clone of the workload where the prediction is close.",
-    ),
-    "assess": (
-        "cephfit.cli.predict.assess_command",
-        "Show how good predictions are, from workloads that were really run.",
-    ),
-    "report": ("cephfit.cli.reports.report_command", "Write a report as HTML, Markdown or CSV."),
-    "serve": ("cephfit.cli.serve_command", "A local web page: upload traces, get answers, watch sweeps."),
-    "plot": ("cephfit.cli.reports.plot_command", "Draw the pictures of a report as PNG, SVG or PDF."),
-    "compare": ("cephfit.cli.reports.compare_command", "Compare runs of one sweep on several targets."),
-    "cloud": (
-        "cephfit.cli.cluster.cloud_command",
-        "OpenStack: check a cloud, give images their volume types, list what runs own, delete it.",
-    ),
-    "image": ("cephfit.cli.cluster.image_command", "A small image for benchmark guests: build, upload, remove."),
-    "config": ("cephfit.cli.cluster.config_command", "The configuration file and the environment: show."),
-    "completion": ("cephfit.cli.completion", "Print the shell completion script."),
-}
-"""Command to (module, help line). A module is imported when its command runs, so that help stays fast."""
-
 _SECTIONS = {
-    "Start here": ("demo", "lab"),
-    "Measure": ("sweep", "import", "shared-volume"),
-    "Workloads": ("trace", "survey"),
-    "Predict and decide": ("map", "probe", "balance", "advise", "place", "capacity"),
-    "Check predictions": ("verify", "evaluate", "assess"),
-    "Results": ("runs", "report", "plot", "compare", "serve"),
-    "Clusters and clouds": ("params", "pools", "apply", "restore", "cloud", "image"),
-    "This program": ("config", "completion"),
+    "Start here": {
+        "demo": ("cephfit.cli.demo", "The whole loop on this machine: lab, sweep, trace, map, verify, report."),
+        "lab": (
+            "cephfit.cli.cluster.lab_command",
+            "A real one-machine Ceph, also with an OpenStack: up, status, stop, start, down.",
+        ),
+    },
+    "Measure": {
+        "sweep": ("cephfit.cli.sweep.sweep_commands", "Measure configurations: list, plan, run, status, effects."),
+        "import": (
+            "cephfit.cli.sweep.import_command",
+            "Store results of benchmarks that were run without cephfit.",
+        ),
+        "shared-volume": (
+            "cephfit.cli.sweep.shared_volume_command",
+            "Measure one image that several clients use, with and without locks.",
+        ),
+    },
+    "Workloads": {
+        "trace": (
+            "cephfit.cli.trace.trace_commands",
+            "Workload traces: capture, workload, profile, show, plot, compare, convert, jobs, replay.",
+        ),
+        "survey": (
+            "cephfit.cli.predict.survey_command",
+            "Show what all images of a cluster ask for, and which to trace.",
+        ),
+    },
+    "Predict and decide": {
+        "map": ("cephfit.cli.predict.map_command", "Predict every configuration for a workload profile."),
+        "probe": (
+            "cephfit.cli.predict.probe_command",
+            "Run a clone of the workload where the prediction is close.",
+        ),
+        "balance": ("cephfit.cli.predict.balance_command", "Find one configuration for several workloads."),
+        "advise": ("cephfit.cli.predict.advise_command", "Advice in words for workloads on a network."),
+        "place": ("cephfit.cli.predict.place_command", "Recommend one of the measured pools for each workload."),
+        "capacity": (
+            "cephfit.cli.predict.capacity_command",
+            "Does a fleet fit, how many more VMs do, and when is a pool full.",
+        ),
+    },
+    "Check predictions": {
+        "verify": (
+            "cephfit.cli.predict.verify_command",
+            "Run a real workload and compare it with the prediction.",
+        ),
+        "evaluate": ("cephfit.cli.predict.evaluate_command", "Run several real workloads on every configuration."),
+        "assess": (
+            "cephfit.cli.predict.assess_command",
+            "Show how good predictions are, from workloads that were really run.",
+        ),
+    },
+    "Results": {
+        "runs": ("cephfit.cli.reports.runs_command", "The runs in a store: list, show, rm, export, merge."),
+        "report": ("cephfit.cli.reports.report_command", "Write a report as HTML, Markdown or CSV."),
+        "plot": ("cephfit.cli.reports.plot_command", "Draw the pictures of a report as PNG, SVG or PDF."),
+        "compare": (
+            "cephfit.cli.reports.compare_command",
+            "Compare runs of one sweep on several targets or releases of Ceph.",
+        ),
+        "serve": ("cephfit.cli.serve_command", "A local web page: upload traces, get answers, watch sweeps."),
+    },
+    "Clusters and clouds": {
+        "params": (
+            "cephfit.cli.cluster.params_command",
+            "Browse the options of a cluster and their risks: tree, search, show.",
+        ),
+        "pools": (
+            "cephfit.cli.cluster.pools_command",
+            "Pools placed on chosen devices: show, example, plan, apply, remove.",
+        ),
+        "apply": (
+            "cephfit.cli.cluster.apply_command",
+            "Apply a configuration to a cluster for good, or print its commands.",
+        ),
+        "restore": ("cephfit.cli.cluster.restore_command", "Undo all changes of cephfit to a target."),
+        "cloud": (
+            "cephfit.cli.cluster.cloud_command",
+            "OpenStack: check a cloud, give images their volume types, list what runs own, delete it.",
+        ),
+        "image": (
+            "cephfit.cli.cluster.image_command",
+            "A small image for benchmark guests: build, upload, remove.",
+        ),
+    },
+    "This program": {
+        "config": ("cephfit.cli.cluster.config_command", "The configuration file and the environment: show."),
+        "completion": ("cephfit.cli.completion", "Print the shell completion script."),
+    },
 }
-"""The sections of the help, with their commands."""
+"""The sections of the help: command to (module, help line). A module is imported when its command runs, so that
+help stays fast."""
+_COMMANDS = {name: entry for commands in _SECTIONS.values() for name, entry in commands.items()}
 
 _FIXABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """Errors of writing that a user can fix: missing permissions or disk space."""
@@ -121,7 +136,7 @@ class _LazyGroup(click.Group):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for names in _SECTIONS.values() for name in names]
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
@@ -131,9 +146,9 @@ class _LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, _COMMANDS))
-        for title, names in _SECTIONS.items():
+        for title, commands in _SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(f"{name:{width}}", _COMMANDS[name][1]) for name in names])
+                formatter.write_dl([(f"{name:{width}}", text) for name, (_, text) in commands.items()])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -9,8 +9,6 @@ An evaluation folder has three parts, all text:
 - ``profiles/NAME.json``: the profile of the workload NAME, traced on the default.
 """
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +38,7 @@ from cephfit.results.statistics.run_caveats import continuations_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store, kind_of
 from cephfit.results.tables import baseline_csv
-from cephfit.results.tables.csv_text import read_text, rows_of
+from cephfit.results.tables.csv_text import csv_text, read_text, rows_of
 from cephfit.sweep.verification import n_clients_of
 
 BASELINES_FILE = "baselines.csv"
@@ -391,9 +389,7 @@ def folder_files(evaluation: EvaluationSet) -> dict[str, str]:
             where=", ".join(runs) or evaluation.source,
             remedy="choose one with --run",
         )
-    measured = io.StringIO()
-    writer = csv.writer(measured, lineterminator="\n")
-    writer.writerow(MEASURED_COLUMNS)
+    measured: list[Sequence[object]] = []
     files = {}
     for one in workloads:
         name = one.workload
@@ -403,11 +399,11 @@ def folder_files(evaluation: EvaluationSet) -> dict[str, str]:
             if sample.state is State.OK and sample.value is not None and sample.value > 0:
                 number, volume = one.placed.get((sample.configuration, sample.repeat), (sample.repeat, ""))
                 value = _rounded(sample.value)
-                writer.writerow((name, sample.metric, sample.configuration, number, volume, value))
+                measured.append((name, sample.metric, sample.configuration, number, volume, value))
         files[f"{PROFILES_FOLDER}/{name}.json"] = _profile_text(one.profile)
     first = workloads[0]
     baselines = _baselines_text(first.baselines, first.target, is_simulated=first.is_simulated)
-    return {BASELINES_FILE: baselines, MEASURED_FILE: measured.getvalue(), **files}
+    return {BASELINES_FILE: baselines, MEASURED_FILE: csv_text(MEASURED_COLUMNS, measured), **files}
 
 
 def _baselines_text(baselines: Baselines, target: str, *, is_simulated: bool) -> str:
@@ -417,10 +413,7 @@ def _baselines_text(baselines: Baselines, target: str, *, is_simulated: bool) ->
         for (name, cell), found in baselines.cells.items()
         if not baselines.loaded
     } | dict(baselines.loaded)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    loads = ("load", "iodepth", "clients", "sync", "align")
-    writer.writerow((*baseline_csv.COLUMNS, *(loads if baselines.loaded else ()), *baseline_csv.ORIGIN_COLUMNS))
+    rows: list[Sequence[object]] = []
     for (name, cell), found in rates.items():
         align = format_nbytes(cell.align_nbytes) if cell.align_nbytes else ""
         own = baselines.cells.get((name, cell.bin_cell))
@@ -429,8 +422,10 @@ def _baselines_text(baselines: Baselines, target: str, *, is_simulated: bool) ->
         load = (named, cell.iodepth, found.n_clients, cell.sync, align) if baselines.loaded else ()
         for number, iops in zip(found.rounds, found.iops, strict=True):
             place = (name, format_nbytes(cell.nbytes), cell.pattern.value, "all", number)
-            writer.writerow((*place, _rounded(iops), *load, target, str(is_simulated).lower()))
-    return text.getvalue()
+            rows.append((*place, _rounded(iops), *load, target, str(is_simulated).lower()))
+    loads = ("load", "iodepth", "clients", "sync", "align")
+    columns = (*baseline_csv.COLUMNS, *(loads if baselines.loaded else ()), *baseline_csv.ORIGIN_COLUMNS)
+    return csv_text(columns, rows)
 
 
 def _profile_text(profile: Profile) -> str:

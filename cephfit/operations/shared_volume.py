@@ -4,7 +4,7 @@ import random
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ class SharingResults:
 
     runs: tuple[SharingRun, ...]
     hand_overs: tuple[HandOver, ...] = ()
-    missing: tuple[str, ...] = field(default_factory=tuple)
+    missing: tuple[str, ...] = ()
 
 
 @contextmanager

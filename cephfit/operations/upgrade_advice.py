@@ -241,8 +241,8 @@ def _real_run(
         workload,
         target,
         metric,
-        Level(summary_statistics.mean(before), summary_statistics.student_interval(before)),
-        Level(summary_statistics.mean(after), summary_statistics.student_interval(after)),
+        Level.of_repeats(before),
+        Level.of_repeats(after),
         Level(
             summary_statistics.ratio(after, before),
             summary_statistics.welch_ratio_interval(after, before, *spreads),

@@ -22,11 +22,6 @@ _CHUNK_NBYTES = 1 << 20
 class FileAccess(Protocol):
     """Operations on files. Paths are relative to the client's folder. One thread uses it. Calls raise OSError."""
 
-    closing_flushes: bool
-    """Whether a written file is durable when it is closed."""
-    names_are_durable: bool
-    """Whether a changed name is durable when the call returns."""
-
     @abstractmethod
     def create(self, path: str) -> None:
         """Create an empty file that does not exist."""
@@ -95,9 +90,6 @@ class FileAccess(Protocol):
 
 class LocalFiles(FileAccess):
     """Files below a folder of this machine."""
-
-    closing_flushes = False
-    names_are_durable = False
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
@@ -171,9 +163,6 @@ class NfsFileAccess(FileAccess):
     committed when their file is closed, as the kernel's client does (close-to-open consistency).
     """
 
-    closing_flushes = True
-    names_are_durable = True
-
     def __init__(self, session: NfsSession, folder: str) -> None:
         self._session = session
         self._folder = f"/{folder}"
@@ -221,9 +210,8 @@ class NfsFileAccess(FileAccess):
 
     def write(self, handle: ctypes.c_void_p, buffer: mmap.mmap, place: int) -> int:
         self._dirty[handle.value or 0] = handle
-        if path := self._appending.get(
-            handle.value or 0
-        ):  # NFS has no appending write: the client asks for the end
+        # NFS has no appending write: the client asks for the end.
+        if path := self._appending.get(handle.value or 0):
             place = self.size_of(path) or 0
         return self._moved("nfs_pwrite", handle, buffer, place)
 

@@ -38,9 +38,6 @@ class FilePlace:
     folder: str = ""
     enter: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def volume_of(client: Client) -> FilePlace:
     """Return the volume of a client, on which a file system is made.

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from cephfit import __version__
@@ -77,9 +78,8 @@ class MicroEngine(Engine, PreparesCells, KnowsItsLimits):
         with _programs(requests, timeout_seconds=run.measurement.run_seconds + _GRACE_SECONDS) as programs:
             said = {name: _read(program) for name, program in programs.items()}
             moved = Traffic()
-            if all(
-                answer == READY for answer in said.values()
-            ):  # otherwise the end of their input ends the others
+            # If one is not ready, the end of their input ends the others.
+            if all(answer == READY for answer in said.values()):
                 before = self._read_traffic()
                 for program in programs.values():
                     _go_on(program)
@@ -232,5 +232,4 @@ def _with_traffic(outcomes: Mapping[str, ClientOutcome], moved: Traffic) -> dict
         return dict(outcomes)
     first, *_ = outcomes
     evidence = {**outcomes[first].evidence, MOVED: moved.to_json()}
-    own = outcomes[first]
-    return {**outcomes, first: ClientOutcome(own.metrics, uncounted=own.uncounted, evidence=evidence)}
+    return {**outcomes, first: replace(outcomes[first], evidence=evidence)}

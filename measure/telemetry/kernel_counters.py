@@ -82,6 +82,15 @@ class HostCounters:
     own_children: tuple[CpuTime, CpuTime] | None = None
 
 
+def device_counters_of(host: Host) -> HostCounters:
+    """Read the counters of a host without its processes and threads, which take most of the time.
+
+    Raises:
+        HostError: the host cannot be reached, or does not run Linux.
+    """
+    return parse(checked(host, ("tail", "-v", "-n", "+1", *_FILES)))
+
+
 def counters_of_host(host: Host) -> HostCounters:
     """Read the counters of a host.
 
@@ -89,7 +98,7 @@ def counters_of_host(host: Host) -> HostCounters:
         HostError: the host cannot be reached, or does not run Linux.
     """
     begin = _own_children()
-    counters = parse(checked(host, ("tail", "-v", "-n", "+1", *_FILES)))
+    counters = device_counters_of(host)
     # Processes end while they are listed: find's messages on those are no error.
     text = _local_threads() if isinstance(host, LocalHost) else host.run(_THREADS).stdout
     threads = parse_threads(text)

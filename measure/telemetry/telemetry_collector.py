@@ -23,6 +23,7 @@ from cephfit.measure.telemetry.kernel_counters import (
     DiskCounters,
     HostCounters,
     counters_of_host,
+    device_counters_of,
     link_nbytes_per_s,
 )
 from cephfit.measure.telemetry.osd_counters import OsdCounters, counters_of_osd
@@ -277,17 +278,25 @@ class ClusterTelemetryCollector:
         Raises:
             HostError: no host can be read.
         """
-        counters = self.read_counters()
-        if not counters.hosts:
-            raise HostError("no host's counters can be read", where="; ".join(counters.missed))
+        if not self._osds:
+            self._find_places()
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            read = pool.map(lambda host: _tried(lambda: device_counters_of(host)), self._seen.values())
+            by_host = dict(zip(self._seen, read, strict=True))
+        hosts = {name: found for name, found in by_host.items() if not isinstance(found, str)}
+        if not hosts:
+            missed = {**self._unseen, **by_host}
+            raise HostError(
+                "no host's counters can be read", where="; ".join(f"{name}: {why}" for name, why in missed.items())
+            )
         disks = [
-            counters.hosts[host].disks[disk]
+            hosts[host].disks[disk]
             for host, roles in self._disks(()).items()
             for disk in roles
-            if host in counters.hosts and disk in counters.hosts[host].disks
+            if host in hosts and disk in hosts[host].disks
         ]
         return Traffic(
-            sum(sum(host.sent_nbytes.values()) for host in counters.hosts.values()),
+            sum(sum(host.sent_nbytes.values()) for host in hosts.values()),
             sum(disk.read_nbytes for disk in disks) if disks else None,
             sum(disk.written_nbytes for disk in disks) if disks else None,
         )
@@ -305,7 +314,7 @@ class ClusterTelemetryCollector:
             if not isinstance(host, LocalHost):
                 self._seen[name] = host
         for name, host in self._seen.items():
-            counters = _tried(lambda host=host: counters_of_host(host))
+            counters = _tried(lambda host=host: device_counters_of(host))
             if not isinstance(counters, str):
                 speeds = {device: link_nbytes_per_s(host, device) for device in counters.sent_nbytes}
                 self._links[name] = {device: speed for device, speed in speeds.items() if speed is not None}

@@ -25,7 +25,7 @@ from cephfit.results.statistics.operation_figures import (
     window_of,
 )
 from cephfit.results.store.sample_store import Store
-from cephfit.results.tables.sample_tables import csv_text
+from cephfit.results.tables.csv_text import csv_text
 
 _COLUMNS = (
     *("run", "target", "configuration", "load", "operation", "rounds", "per_second", "lowest", "highest"),
@@ -130,9 +130,9 @@ def _headline(rows: Sequence[OperationRow], contenders: Sequence[Contender]) -> 
             f"{formatting.number(high)} ({fastest.cell}, {fastest.load})."
         )
     wins = Counter(row.fastest for row in rows)
-    told = [f"{contenders[i].title} in {n}" for i, n in wins.most_common() if i is not None]
+    won = [f"{contenders[i].title} in {n}" for i, n in wins.most_common() if i is not None]
     open_rows = f"; {wins[None]} have no clear order" if wins[None] else ""
-    return f"Fastest of {formatting.count(len(rows), 'operation')}: {formatting.names(told)}{open_rows}."
+    return f"Fastest of {formatting.count(len(rows), 'operation')}: {formatting.names(won)}{open_rows}."
 
 
 def _moved_rows(rows: Sequence[OperationRow], contenders: Sequence[Contender]) -> list[MovedRow]:

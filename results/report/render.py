@@ -25,11 +25,11 @@ from cephfit.results.statistics import run_caveats
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.summary_statistics import CONFIDENCE
 from cephfit.results.tables.baseline_csv import ORIGIN_COLUMNS, origin_of
+from cephfit.results.tables.csv_text import csv_text
 from cephfit.results.tables.sample_tables import (
     CELL_COLUMNS,
     PREDICTION_COLUMNS,
     cell_rows,
-    csv_text,
     prediction_rows,
 )
 

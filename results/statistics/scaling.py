@@ -63,6 +63,11 @@ class Level:
         """Return the mean of repeats, with Student's interval from these repeats alone."""
         return cls(summary_statistics.mean(values), summary_statistics.student_interval(values))
 
+    def to_json(self) -> dict[str, float | None]:
+        """Return the mean and the ends of its interval as JSON values."""
+        found = self.interval
+        return {"mean": self.mean, "low": found.low if found else None, "high": found.high if found else None}
+
 
 @dataclass(frozen=True, slots=True)
 class Point:

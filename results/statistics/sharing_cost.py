@@ -1,7 +1,5 @@
 """The cost of locks on a shared volume, over its repeats. Pure."""
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ import numpy as np
 
 from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.summary_statistics import CONFIDENCE, Interval, mean, student_interval
+from cephfit.results.tables.csv_text import csv_text
 
 NO_LOCK = "none"
 
@@ -186,37 +185,26 @@ _RUN_COLUMNS = (
 
 def runs_csv(runs: Iterable[SharingRun]) -> str:
     """Return one row for each client of each run; a client without accesses has no times."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_RUN_COLUMNS)
-    for run in runs:
-        for number, one in enumerate(run.clients):
-            times: tuple[object, ...] = ("", "")
-            if one.n:
-                times = (mean(one.times_ms), float(np.percentile(one.times_ms, 99)))
-            writer.writerow(
-                (
-                    *(run.way, run.range_nbytes, f"{run.shared_pct:g}", run.repeat, f"c{number}"),
-                    *(run.run_seconds, one.n, one.n / run.run_seconds, *times),
-                    *(one.lock_seconds, one.access_seconds, one.unlock_seconds, one.n_busy),
-                )
-            )
-    return text.getvalue()
+    lines = (_run_line(run, number, one) for run in runs for number, one in enumerate(run.clients))
+    return csv_text(_RUN_COLUMNS, lines)
+
+
+def _run_line(run: SharingRun, number: int, one: ClientFigures) -> tuple[object, ...]:
+    times = (mean(one.times_ms), float(np.percentile(one.times_ms, 99))) if one.n else ("", "")
+    return (
+        *(run.way, run.range_nbytes, f"{run.shared_pct:g}", run.repeat, f"c{number}"),
+        *(run.run_seconds, one.n, one.n / run.run_seconds, *times),
+        *(one.lock_seconds, one.access_seconds, one.unlock_seconds, one.n_busy),
+    )
 
 
 def cost_document(cost: SharingCost) -> dict[str, Any]:
     """Return a row as JSON values; ``relative`` has the rate without locks = 100."""
     return {
         **{"way": cost.way, "range_nbytes": cost.range_nbytes, "shared_pct": cost.shared_pct},
-        **{"repeats": cost.n_repeats, "rate": level_document(cost.rate)},
-        "slowest_client_rate": level_document(cost.slowest_rate),
-        "relative": None if cost.relative is None else level_document(cost.relative),
-        "mean_ms": level_document(cost.mean_ms),
+        **{"repeats": cost.n_repeats, "rate": cost.rate.to_json()},
+        "slowest_client_rate": cost.slowest_rate.to_json(),
+        "relative": None if cost.relative is None else cost.relative.to_json(),
+        "mean_ms": cost.mean_ms.to_json(),
         **{"p99_ms": cost.p99_ms, "lock_share": cost.lock_share, "busy_per_access": cost.busy_per_access},
     }
-
-
-def level_document(level: Level) -> dict[str, float | None]:
-    """Return a mean and the ends of its interval as JSON values."""
-    found = level.interval
-    return {"mean": level.mean, "low": found.low if found else None, "high": found.high if found else None}

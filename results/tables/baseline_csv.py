@@ -24,7 +24,6 @@ the figures. Stores and CSV files are distinguished by content.
 """
 
 import csv
-import io
 import math
 import re
 from collections import Counter
@@ -41,7 +40,7 @@ from cephfit.core.values.sample import OWN_LOAD, State
 from cephfit.results.statistics.loads import title_of
 from cephfit.results.statistics.sample_baselines import Measured, baselines_of, group
 from cephfit.results.store.sample_store import Store
-from cephfit.results.tables.csv_text import read_text, rows_of
+from cephfit.results.tables.csv_text import csv_text, read_text, rows_of
 
 ORIGIN_COLUMNS = ("target", "simulated")
 """The target's name; ``true`` if the figures come from a model instead of a disk, else ``false``."""
@@ -177,18 +176,16 @@ def dumps(measured: Iterable[Measured], run: Run | None = None) -> str:
     clients: dict[Hashable, set[str]] = {}
     for row in rows:
         clients.setdefault((row.configuration, row.cell, row.under, row.load), set()).add(row.client)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*COLUMNS, *(() if assumed else (_LOAD, *LOAD_COLUMNS)), *ORIGIN_COLUMNS))
     origin = origin_of(run)
-    for row in rows:
+
+    def line(row: Measured) -> Sequence[object]:
         under = row.under or LoadedCell(row.cell.size.benchmark_nbytes, row.cell.pattern)
         size = format_nbytes(under.nbytes)
         n_clients = row.n_clients or len(clients[row.configuration, row.cell, row.under, row.load])
         way = () if assumed else (row.load, *load_cells(under, n_clients))
-        place = (row.configuration, size, under.pattern, row.client, row.repeat)
-        writer.writerow((*place, repr(row.iops), *way, *origin))
-    return text.getvalue()
+        return (row.configuration, size, under.pattern, row.client, row.repeat, repr(row.iops), *way, *origin)
+
+    return csv_text((*COLUMNS, *(() if assumed else (_LOAD, *LOAD_COLUMNS)), *ORIGIN_COLUMNS), map(line, rows))
 
 
 def load_cells(under: LoadedCell, n_clients: int) -> tuple[object, ...]:

@@ -1,11 +1,20 @@
-"""Read a CSV file with named columns, with errors that name the line and the column."""
+"""CSV with named columns: write it, and read it with errors that name the line and the column."""
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cephfit.core.errors import InputError
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as CSV, with a header line."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def read_text(path: Path, *, remedy: str) -> str:

@@ -1,10 +1,8 @@
 """Samples, cells, predictions and comparisons of targets as CSV, and samples as Parquet, for other programs."""
 
-import csv
-import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.workload_rate import WorkloadRate
 from cephfit.results.store.schema import sample_row
 from cephfit.results.tables.baseline_csv import LOAD_COLUMNS, ORIGIN_COLUMNS, load_cells, origin_of
+from cephfit.results.tables.csv_text import csv_text
 
 _SAMPLE_COLUMNS = (
     *("configuration", "size", "pattern", "client", "run", "attempt", "load", *LOAD_COLUMNS, "state", "reason"),
@@ -207,15 +206,6 @@ def _sample_row(sample: Sample, percentiles: Sequence[float], shape: LoadShape |
         *metrics,
         *(sample.started_ns, sample.finished_ns, "" if deviation is None else deviation),
     )
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as CSV, with a header line."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 _COMPARISON_COLUMNS = (

@@ -156,7 +156,7 @@ def command(
         counted = [*counted, f"--growth {growth} names no period: taken as per month"]
     notes = [*counted, *run_notes(measured), *pool_notes(found)]
     if csv_file is not None:
-        from cephfit.results.tables.sample_tables import csv_text
+        from cephfit.results.tables.csv_text import csv_text
 
         write_whole(csv_file, csv_text(CSV_COLUMNS, csv_rows(found, today)), what="the table")
     if report_file is not None:

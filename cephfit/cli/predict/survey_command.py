@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import shlex
 from collections.abc import Sequence
@@ -302,18 +300,18 @@ _COLUMNS = (
 
 def _csv(fleet: FleetLoad, classes: Sequence[LoadClass]) -> str:
     """Return the table of all images, those without I/O last, in the class ``idle``."""
-    page = io.StringIO()
-    writer = csv.writer(page, lineterminator="\n")
-    writer.writerow(("pool", "namespace", "image", "class", "typical", *_COLUMNS))
+    from cephfit.results.tables.csv_text import csv_text
+
     rows = [(one.name, image, image is one.typical) for one in classes for image in one.images]
     rows += [("idle", image, False) for image in fleet.images if image.counts.operations <= 0]
-    for name, image, is_typical in rows:
+
+    def line(name: str, image: ImageLoad, is_typical: bool) -> Sequence[object]:
         figures = _figures([image], fleet)
         shown = ("" if figures[c] is None else f"{figures[c]:.6g}" for c in _COLUMNS)
-        writer.writerow(
-            (image.name.pool, image.name.namespace, image.name.image, name, "yes" if is_typical else "", *shown)
-        )
-    return page.getvalue()
+        return image.name.pool, image.name.namespace, image.name.image, name, "yes" if is_typical else "", *shown
+
+    columns = ("pool", "namespace", "image", "class", "typical", *_COLUMNS)
+    return csv_text(columns, (line(*row) for row in rows))
 
 
 def _write(

@@ -13,7 +13,7 @@ from cephfit.cli.options.common_options import Finite, load_option, profiles_opt
 from cephfit.cli.options.completers import runs, targets
 from cephfit.cli.reports.compare_output import FAILURES, document_of, failures, print_comparison, write_csv
 from cephfit.cli.terminal.output import json_option, print_json
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
+from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_both_to_stdout, refuse_lost_input
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cephfit.results.store.sample_store import Store
 
 
-@click.command("compare", short_help="Compare runs of one sweep on several targets.")
+@click.command("compare", short_help="Compare runs of one sweep on several targets or releases of Ceph.")
 @store_option
 @click.option(
     "--run",
@@ -104,17 +104,11 @@ def command(
     compared, 0 if not, and 2 for an error.
     """
     from cephfit.cli.reports.compare_upgrade import advice_lines, advice_of, is_page, page_needs, write_page
-    from cephfit.core.errors import InputError
     from cephfit.operations.evaluation_set import read_profiles
     from cephfit.results.store.sample_store import Store
 
-    if output is not None and as_json and str(output) == "-":
-        raise InputError(
-            "the table and --json cannot both go to standard output",
-            where="-o -",
-            remedy="name a file with -o, or omit --json",
-        )
     if output is not None:
+        refuse_both_to_stdout(output, "the table", as_json=as_json)
         refuse_lost_input(output)
     profiles = read_profiles(profile_files)
     page = output if output is not None and is_page(output) else None

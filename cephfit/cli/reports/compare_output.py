@@ -183,12 +183,6 @@ def document_of(
     from cephfit.operations.recommended import version_of
     from cephfit.results.statistics.summary_statistics import CONFIDENCE
 
-    def level(found: Level | None) -> dict[str, float | None] | None:
-        if found is None:
-            return None
-        ends = (found.interval.low, found.interval.high) if found.interval else (None, None)
-        return {"mean": found.mean, "low": ends[0], "high": ends[1]}
-
     return {
         "runs": [
             {
@@ -210,9 +204,9 @@ def document_of(
                 "cell": str(row.cell),
                 "there": [
                     {
-                        "iops": level(figures.rate),
+                        "iops": figures.rate.to_json() if figures.rate else None,
                         "repeats": figures.n_repeats,
-                        "ratio": level(figures.ratio),
+                        "ratio": figures.ratio.to_json() if figures.ratio else None,
                         **verdict_document(figures),
                         "missing": figures.missing,
                     }
@@ -227,9 +221,9 @@ def document_of(
                 "configuration": one.configuration,
                 "there": [
                     {
-                        "accesses_per_s": level(figures.rate),
+                        "accesses_per_s": figures.rate.to_json() if figures.rate else None,
                         "rounds": figures.n_repeats,
-                        "ratio": level(figures.ratio),
+                        "ratio": figures.ratio.to_json() if figures.ratio else None,
                         **verdict_document(figures),
                         "missing": figures.missing,
                         "without": [str(cell) for cell in rate.omitted] if rate else [],

@@ -15,7 +15,7 @@ import click
 
 from cephfit.cli.options.common_options import any_load_option, profiles_option, runs_option, store_option
 from cephfit.cli.terminal.output import json_option, print_json
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
+from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_both_to_stdout, refuse_lost_input, write_whole
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.garbage_collector import without_collector
 
@@ -204,7 +204,9 @@ def command(
         _write_folder(store, folder, run_ids, load, profile_files, as_json=as_json)
         return
     assert output is not None, "one of the two is given"
-    _style(output, style, what)  # refuses before anything is read
+    refuse_both_to_stdout(output, "the report", as_json=as_json)
+    refuse_lost_input(output)
+    style = _style(output, style, what)
     if _write_operations(store, output, run_ids, style, as_json=as_json):
         return
     for option, values in (("--run", run_ids), ("--profile", profile_files)):
@@ -213,9 +215,7 @@ def command(
     _write_one(store, output, run_ids, load or "", profile_files, style, what, as_json=as_json)
 
 
-def _write_operations(
-    location: str, output: Path, run_ids: Sequence[str], style: str | None, *, as_json: bool
-) -> bool:
+def _write_operations(location: str, output: Path, run_ids: Sequence[str], style: str, *, as_json: bool) -> bool:
     """Write the page of runs that measured operations on files; return False if the first one did not."""
     from cephfit.results.report import operations_page as pages
     from cephfit.results.store.sample_store import Store
@@ -225,14 +225,12 @@ def _write_operations(
         if not runs or not opened.measures_files(runs[0].run_id):
             return False
         page = pages.read_operations(opened, runs, made_ns=time.time_ns())
-    _refuse_both_to_stdout(output, as_json=as_json)
-    refuse_lost_input(output)
     renderers = {
         "html": pages.to_operations_html,
         "md": pages.to_operations_markdown,
         "csv": pages.to_operations_csv,
     }
-    text = renderers[_style(output, style, None)](page)
+    text = renderers[style](page)
     if str(output) == "-":
         click.echo(text, nl=False)
         return True
@@ -245,30 +243,18 @@ def _write_operations(
     return True
 
 
-def _refuse_both_to_stdout(output: Path, *, as_json: bool) -> None:
-    if str(output) == "-" and as_json:
-        raise InputError(
-            "the report and --json cannot both go to standard output",
-            where="-o -",
-            remedy="name a file with -o, or omit --json",
-        )
-
-
 def _write_one(
     store: str,
     output: Path,
     run_ids: Sequence[str],
     load: str,
     profile_files: Sequence[Path],
-    style: str | None,
+    style: str,
     what: str | None,
     *,
     as_json: bool,
 ) -> None:
     to_stdout = str(output) == "-"
-    _refuse_both_to_stdout(output, as_json=as_json)
-    refuse_lost_input(output)
-    style = _style(output, style, what)
     findings, report, n_runs = read_report(store, run_ids[0] if run_ids else None, load, profile_files)
     if style == "csv":
         text = _csv(findings, what or "samples")

@@ -137,7 +137,7 @@ def command(
 
 
 def _document(plan: SharingPlan, results: SharingResults, costs: Sequence[SharingCost]) -> dict[str, object]:
-    from cephfit.results.statistics.sharing_cost import cost_document, level_document
+    from cephfit.results.statistics.sharing_cost import cost_document
 
     return {
         "clients": plan.n_clients,
@@ -150,8 +150,8 @@ def _document(plan: SharingPlan, results: SharingResults, costs: Sequence[Sharin
         "costs": [cost_document(cost) for cost in costs],
         "hand_overs": [
             {
-                **{"way": one.way, "turns": one.n_turns, "first_ms": level_document(one.first_ms)},
-                **{"later_ms": level_document(one.later_ms), "cost_ms": level_document(one.cost_ms)},
+                **{"way": one.way, "turns": one.n_turns, "first_ms": one.first_ms.to_json()},
+                **{"later_ms": one.later_ms.to_json(), "cost_ms": one.cost_ms.to_json()},
             }
             for one in results.hand_overs
         ],

@@ -48,6 +48,20 @@ _STORES_BEGIN = b"SQLite format 3\0"
 _ELSEWHERE = "give another path with -o"
 
 
+def refuse_both_to_stdout(output: Path, what: str, *, as_json: bool) -> None:
+    """Refuse to write an output and JSON to standard output.
+
+    Raises:
+        InputError: ``output`` is ``-``, and JSON is printed too.
+    """
+    if as_json and str(output) == "-":
+        raise InputError(
+            f"{what} and --json cannot both go to standard output",
+            where="-o -",
+            remedy="name a file with -o, or omit --json",
+        )
+
+
 def refuse_lost_input(output: Path) -> None:
     """Refuse an output that is an input of the running command, or a results store.
 
