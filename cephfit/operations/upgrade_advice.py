@@ -340,12 +340,18 @@ def answer_of(outcome: WorkloadOutcome, labels: Sequence[str]) -> str:
     """Return which release serves a workload better, and by how much, as one sentence."""
     name, by_target = outcome.served.workload, outcome.served.by_target
     others = list(enumerate(by_target))[1:]
+    if all(f.ratio is None for _, f in others):
+        why = next((f.missing for f in by_target if f.missing), "nothing was measured in common")
+        return f"{name}: no release can be compared with {labels[0]}: {why}."
     better = [(n, f) for n, f in others if f.change is Change.BETTER]
     best = max(better, key=lambda entry: _mean(entry[1]), default=None)
     if len(others) == 1:
         return f"{name}: {labels[1]} {_verb(by_target[1])} {labels[0]}: {times(by_target[1].ratio)}."
     rest = [(n, f) for n, f in others if best is None or n != best[0]]
-    clauses = "; ".join(f"{labels[n]} {times(f.ratio)}, {f.change}" for n, f in rest)
+    clauses = "; ".join(
+        f"{labels[n]} {times(f.ratio)}, {f.change}" if f.ratio else f"{labels[n]} cannot be compared"
+        for n, f in rest
+    )
     if best is None:
         return f"{name}: no release serves it distinguishably better than {labels[0]}: {clauses}."
     tail = f"; {clauses}" if clauses else ""
