@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cephfit.core.protocols import Predictor
-from cephfit.core.units import KIB, format_nbytes
+from cephfit.core.units import KIB, MIB, format_nbytes
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Op
 from cephfit.core.values.demand import Demand
@@ -145,6 +145,13 @@ def _of_workload(profile: Profile, distance: Distance) -> list[str]:
         reasons.append(
             f"it has {depth:.2g} accesses outstanding on average: that many share each round trip of "
             f"{1e3 * distance.rtt_seconds:g} ms"
+        )
+    if math.isfinite(distance.windows_nbytes_per_s):
+        larger = math.fsum(_weight(d) for d in demands if d.nbytes > distance.window_nbytes) / total
+        reasons.append(
+            f"TCP windows of {format_nbytes(round(distance.window_nbytes))} let at most "
+            f"{distance.windows_nbytes_per_s / MIB:.3g} MiB/s through; accesses above a window are {100 * larger:.0f} % "
+            "of its waiting"
         )
     return reasons
 

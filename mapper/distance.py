@@ -12,7 +12,7 @@ network: N accesses circulate between a delay (the network) and a server whose r
 that it has. Its rate follows exactly from the measured X(1) ... X(N) (Norton's theorem of queueing networks: K. M.
 Chandy, U. Herzog, L. Woo, "Parametric analysis of queuing networks", IBM J. Res. Dev. 19, 1975). With N = 1 it is
 equation 1.
-docs/distance.md derives the other terms: bandwidth, flushes and lost packets.
+docs/distance.md derives the other terms: bandwidth, windows, flushes and lost packets.
 """
 
 import math
@@ -61,6 +61,8 @@ class Distance:
         nbytes_per_s: bandwidth of the narrowest link; infinite without a limit.
         loss: share of lost packets, 0 to ``MOST_LOSS``.
         connections: TCP connections that share the traffic, such as one to each OSD.
+        window_nbytes: that a connection sends before it waits for an acknowledgement, at most; infinite without a
+            limit.
         loss_is_congestion: TCP sends less after a loss (CUBIC, Reno); False for BBR.
         acknowledged_seconds: time after which the storage acknowledges a write from a cache, where its disks limit
             the rate of writes; None: they are acknowledged when they are on the disks.
@@ -72,6 +74,7 @@ class Distance:
     nbytes_per_s: float = math.inf
     loss: float = 0.0
     connections: int = 1
+    window_nbytes: float = math.inf
     loss_is_congestion: bool = True
     acknowledged_seconds: float | None = None
 
@@ -88,6 +91,8 @@ class Distance:
             raise _refused(f"the model holds for losses of 0 to {100 * MOST_LOSS:g} %, not {100 * self.loss:g} %")
         if self.connections < 1:
             raise _refused("there is no connection")
+        if not self.window_nbytes >= SEGMENT_NBYTES:
+            raise _refused(f"a TCP window is below one segment, {SEGMENT_NBYTES} bytes")
 
     @property
     def rtt_seconds(self) -> float:
@@ -105,9 +110,15 @@ class Distance:
         of_one = SEGMENT_NBYTES / self.rtt_seconds * _MATHIS / math.sqrt(self.loss)
         return min(self.nbytes_per_s, self.connections * of_one)
 
+    @property
+    def windows_nbytes_per_s(self) -> float:
+        """What the windows of all connections let through."""
+        return self.connections * self.window_nbytes / self.rtt_seconds if self.rtt_seconds else math.inf
+
     def delay_seconds(self, nbytes: int) -> float:
-        """Return the added delay of one access: its round trips, and the mean wait for lost packets."""
-        return self.rtt_per_access * self.rtt_seconds + self.loss_seconds(nbytes)
+        """Return the added delay of one access: its round trips, the mean wait for lost packets, and for windows."""
+        more_windows = max(0, math.ceil(nbytes / self.window_nbytes) - 1)
+        return (self.rtt_per_access + more_windows) * self.rtt_seconds + self.loss_seconds(nbytes)
 
     def loss_seconds(self, nbytes: int) -> float:
         """Return the mean time that an access waits for repeated packets.
@@ -146,6 +157,7 @@ class Distance:
             found = min(float(rates[-1]), away)
         else:
             found = closed_rate(rates, delay, link)
+        found = min(found, self.windows_nbytes_per_s / cell.nbytes)
         return 1 / (1 / found + self.flush_seconds(cell.sync))
 
     def text(self) -> str:
@@ -155,6 +167,8 @@ class Distance:
             parts.append(f"{self.nbytes_per_s * 8 / 1e6:g} Mbit/s")
         if self.loss:
             parts.append(f"{100 * self.loss:g} % loss")
+        if self.window_nbytes < math.inf:
+            parts.append(f"TCP windows of {format_nbytes(round(self.window_nbytes))}")
         return ", ".join(parts)
 
 

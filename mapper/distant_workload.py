@@ -59,6 +59,8 @@ class DistantPrediction:
                 "rtt_per_flush": its.rtt_per_flush,
                 "bandwidth_mbit": None if np.isinf(its.nbytes_per_s) else its.nbytes_per_s * 8 / 1e6,
                 "loss_pct": 100 * its.loss,
+                "connections": its.connections,
+                "tcp_window_nbytes": None if np.isinf(its.window_nbytes) else its.window_nbytes,
                 "acknowledged_ms": None if its.acknowledged_seconds is None else 1e3 * its.acknowledged_seconds,
                 "default_relative_to_here": self.default_relative,
             },

@@ -24,8 +24,8 @@ from functools import cached_property
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import ndtr, ndtri
 
+from cephfit.core.latency_mixture import shares_above
 from cephfit.core.variance import Floats
 from cephfit.mapper.access_weights import neighbours
 from cephfit.mapper.load_curve import P99, Limit, LoadCurve
@@ -203,7 +203,7 @@ class FleetLoad:
         wait -= wait[:, :1]
         exceeding = []
         if self._limit.p99_seconds is not None:
-            slower = _share_above(times[:, :, 2:], part.curve.percentiles, self._limit.p99_seconds)
+            slower = shares_above(times[:, :, 2:], part.curve.percentiles, self._limit.p99_seconds)
             exceeding.append(slower / _TAIL)
         if self._limit.mean_seconds is not None:
             exceeding.append(times[:, :, 1] / self._limit.mean_seconds)
@@ -245,26 +245,3 @@ def _log_rate_of_idle(logs: Floats, rates: Floats, per_s: float) -> float:
     while surplus(high) < 0 and high < 700:
         high += 5.0
     return high if surplus(high) < 0 else float(brentq(surplus, low, high, xtol=1e-10))
-
-
-def _share_above(quantiles: Floats, percentiles: Sequence[float], seconds: float) -> Floats:
-    """Return the share of a distribution above a time, from its percentiles.
-
-    The logarithm of the latency is linear in the normal quantile between percentiles; outside, the outermost part
-    continues. (``core.latency_mixture`` has another rule: exponential between percentiles.)
-
-    Args:
-        quantiles: in seconds, shape (..., P).
-        percentiles: P of them.
-        seconds: the time.
-    """
-    scores = ndtri(np.asarray(percentiles) / 100)
-    if len(scores) == 1:
-        return np.asarray(quantiles[..., 0] > seconds, dtype=np.float64)
-    # Interpolated and grown percentiles may cross.
-    logs = np.maximum.accumulate(np.log(quantiles), axis=-1) + 1e-9 * scores
-    at = math.log(seconds)
-    below = np.clip((logs <= at).sum(axis=-1), 1, len(scores) - 1)[..., None]
-    low, high = (np.take_along_axis(logs, i, axis=-1)[..., 0] for i in (below - 1, below))
-    first, second = scores[below[..., 0] - 1], scores[below[..., 0]]
-    return np.asarray(ndtr(-(first + (at - low) / (high - low) * (second - first))))

@@ -65,6 +65,25 @@ def mixed_percentiles(
     return mixture_percentiles(zip(weights[used].tolist(), rows, strict=True), wanted)
 
 
+def shares_above(quantiles: Floats, percentiles: Sequence[float], time: float) -> Floats:
+    """Return the share of each distribution above a time.
+
+    Args:
+        quantiles: times, > 0, shape (..., P); those that fall along a row (by interpolation) count as equal.
+        percentiles: at which they are known, ascending, above 0 and below 100, P of them.
+        time: >= 0, in their unit.
+
+    Returns:
+        Shape (...).
+    """
+    rising = np.maximum.accumulate(quantiles, axis=-1) * (1 + (1 - _DROP) * np.arange(quantiles.shape[-1]))
+    times = np.concatenate([np.zeros((*rising.shape[:-1], 1)), rising], axis=-1)
+    logs = np.concatenate([[0.0], np.log1p(-np.asarray(percentiles) / 100)])
+    upper = np.clip((times <= time).sum(axis=-1), 1, len(percentiles))
+    low, high = (np.take_along_axis(times, i[..., None], axis=-1)[..., 0] for i in (upper - 1, upper))
+    return np.asarray(np.exp(logs[upper - 1] + (time - low) / (high - low) * (logs[upper] - logs[upper - 1])))
+
+
 def _survival(known: Mapping[float, float]) -> tuple[list[float], list[float]]:
     """Return rising times, and the logs of the shares that take longer; at least two points."""
     times, logs = [0.0], [0.0]

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import lognorm
 
-from cephfit.core.latency_mixture import mixed_percentiles, mixture_percentiles
+from cephfit.core.latency_mixture import mixed_percentiles, mixture_percentiles, shares_above
 
 FIOS = (1.0, 5.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 
@@ -71,3 +71,26 @@ def test_equal_percentiles_of_one_distribution_are_no_problem() -> None:
     found = mixed_percentiles(own, np.array([1.0, 1.0]), (50.0, 90.0, 99.0), (50.0, 99.0))
     assert found[0] == pytest.approx(1.0, rel=1e-3)
     assert 1 <= found[1] <= 4
+
+
+def test_the_share_above_a_time_is_that_of_the_exponentials() -> None:
+    quantiles = np.array([[exponential(1.0), exponential(7.0)], [exponential(0.1), exponential(3.0)]])
+    for time in (0.0, 0.01, 2.0, 40.0):
+        right = np.exp(-time / np.array([[1.0, 7.0], [0.1, 3.0]]))
+        assert shares_above(quantiles, FIOS, time) == pytest.approx(right, rel=1e-5)
+
+
+def test_the_share_above_a_percentile_of_a_mixture_is_its_own() -> None:
+    fast, slow = lognorm(0.5, scale=1.0), lognorm(0.3, scale=20.0)
+    own, weights = np.array([[d.ppf(p / 100) for p in FIOS] for d in (fast, slow)]), np.array([0.9, 0.1])
+    for percentile in (50.0, 95.0, 99.0):
+        (time,) = mixed_percentiles(own, weights, FIOS, (percentile,))
+        assert weights @ shares_above(own, FIOS, float(time)) == pytest.approx(1 - percentile / 100, rel=1e-6)
+
+
+def test_equal_and_crossing_quantiles_drop_at_their_time() -> None:
+    quantiles = np.array([[1.0, 1.0, 4.0], [2.0, 1.9, 1.8]])
+    above = shares_above(quantiles, (50.0, 90.0, 99.0), 1.5)
+    assert above[0] == pytest.approx(math.exp(math.log(0.1) + (0.5 / 3) * math.log(0.1)), rel=1e-6)
+    assert above[1] == pytest.approx(0.5**0.75, rel=1e-6)
+    assert shares_above(quantiles, (50.0, 90.0, 99.0), 2.001)[1] < 0.01

@@ -1,8 +1,11 @@
 """The network of a lab's clients: what happens to packets, and the real devices."""
 
 import random
+import socket
 import statistics
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +13,13 @@ import pytest
 
 from cephfit.ceph.environment.network_emulation import Emulation
 from cephfit.core.errors import ClusterError
+from cephfit.core.units import KIB
 from cephfit.lab.network.client_network import ClientNetwork, addresses
 from cephfit.lab.network.packet_relay import Direction, PathValues, wire_nbytes
+from cephfit.mapper.distance import Distance
+
+_WINDOW = 64 * KIB
+"""Linux doubles the buffer that is asked for, and uses half of it as window."""
 
 
 def direction(**values: float) -> Direction:
@@ -104,6 +112,48 @@ def test_a_rate_limits_a_transfer(network: ClientNetwork) -> None:
     # 1448 of 1518 bytes are payload.
     assert rate is not None
     assert 10 < rate < 20
+
+
+_ASKER = """
+import socket, sys, time
+end = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+for _ in range(10):
+    before = time.monotonic()
+    end.sendall(bytes(int(sys.argv[2])))
+    end.recv(1)
+    print(time.monotonic() - before)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("size", [32 * KIB, 512 * KIB])
+def test_a_window_costs_the_round_trips_of_the_model(network: ClientNetwork, size: int) -> None:
+    network.set(Emulation(delay_ms=20))
+    rtt_ms = network.read().figures.rtt_ms
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _WINDOW)
+        server.bind(("127.0.0.1", 0))
+        server.listen(1)
+        answering = threading.Thread(target=_answer, args=(server, size), daemon=True)
+        answering.start()
+        words = [*network.inside(), sys.executable, "-c", _ASKER, str(server.getsockname()[1]), str(size)]
+        said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+        answering.join(timeout=10)
+    # The first messages find the small congestion window of a new connection.
+    measured = statistics.median(map(float, said.stdout.split()[5:]))
+    model = Distance(one_way_seconds=rtt_ms / 2e3, window_nbytes=_WINDOW)
+    assert measured == pytest.approx(model.delay_seconds(size), rel=0.25)
+
+
+def _answer(server: socket.socket, size: int) -> None:
+    connection, _ = server.accept()
+    with connection:
+        got = 0
+        while data := connection.recv(1 << 20):
+            got += len(data)
+            if got % size == 0:
+                connection.send(b"x")
 
 
 @pytest.mark.root

@@ -114,6 +114,7 @@ def test_the_target_that_serves_most_is_chosen_and_equals_are_named() -> None:
 
 def test_a_network_is_read_from_text() -> None:
     assert network_of("rtt=20ms,loss=1%,bandwidth=100mbit") == Distance(0.010, loss=0.01, nbytes_per_s=12.5e6)
+    assert network_of("rtt=2ms,window=256k") == Distance(0.001, window_nbytes=256 * 1024)
     assert network_of("rtt=0.5s, tcp=bbr") == Distance(0.25, loss_is_congestion=False)
     assert network_of(None) == Distance()
 

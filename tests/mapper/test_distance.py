@@ -98,6 +98,19 @@ def test_bandwidth_limits_large_accesses() -> None:
     assert 1 / its.rates(large, np.array([100.0])) == pytest.approx(0.010 + (1 << 20) / 12.5e6)
 
 
+def test_a_window_costs_round_trips_and_bounds_all_accesses_together() -> None:
+    its = Distance(one_way_seconds=0.010, window_nbytes=65536)
+    large = LoadedCell.measured(1 << 20, Pattern.READ)
+    # 16 windows: the first one travels with the access, each further one waits for an acknowledgement.
+    assert 1 / its.rates(large, np.array([100.0])) == pytest.approx(0.010 + 0.020 * 16)
+    assert 1 / its.rates(FSYNC_4K, np.array([100.0])) == pytest.approx(0.010 + 0.020 + 0.020), "fits into one"
+    many = replace(its, connections=4).rates(large, np.full(64, 1e6))
+    assert many == pytest.approx(4 * 65536 / 0.020 / (1 << 20)), "64 at once share four windows"
+    assert replace(its, one_way_seconds=0.0).rates(large, np.array([100.0])) == pytest.approx(100)
+    with pytest.raises(InputError, match="TCP window"):
+        Distance(window_nbytes=100)
+
+
 def test_loss_costs_a_repeated_packet_and_bandwidth() -> None:
     its = Distance(one_way_seconds=0.010, loss=0.01)
     # 4096 bytes are three segments, repeated after two round trips; the request is alone, and waits 0.2 s more.

@@ -49,6 +49,17 @@ _OPTIONS = (
         help="With a loss: the congestion control of the hosts; bbr is not slower after a loss.  [default: cubic]",
     ),
     click.option(
+        "--tcp-window",
+        metavar="SIZE",
+        help="With a distance: the most that a TCP connection sends before it waits, such as 4M.  [default: no limit]",
+    ),
+    click.option(
+        "--connections",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="With a distance: TCP connections that share the traffic, such as one to each OSD.  [default: 1]",
+    ),
+    click.option(
         "--write-ack-ms",
         type=Finite(min=0),
         metavar="MS",
@@ -70,6 +81,7 @@ def distance_of(network: Mapping[str, Any]) -> Distance | None:
     Raises:
         UsageError: an option of a distance is given without a distance, a bandwidth or a loss.
     """
+    from cephfit.core.units import parse_nbytes
     from cephfit.mapper.distance import Distance
 
     given = {name: value for name, value in network.items() if value is not None}
@@ -87,4 +99,8 @@ def distance_of(network: Mapping[str, Any]) -> Distance | None:
     as_fields |= {name: given[name] for name in ("rtt_per_access", "rtt_per_flush") if name in given}
     if "bandwidth_mbit" in given:
         as_fields["nbytes_per_s"] = given["bandwidth_mbit"] * 1e6 / 8
+    if "tcp_window" in given:
+        as_fields["window_nbytes"] = parse_nbytes(given["tcp_window"], where="--tcp-window")
+    if "connections" in given:
+        as_fields["connections"] = given["connections"]
     return Distance(**as_fields)

@@ -21,6 +21,7 @@ _UNITS = {
     "rtt": {"ms": 1e-3, "s": 1.0, "us": 1e-6},
     "loss": {"%": 0.01},
     "bandwidth": {"mbit": 1e6 / 8, "gbit": 1e9 / 8},
+    "window": {"k": 1024, "m": 1024**2, "kib": 1024, "mib": 1024**2},
 }
 
 
@@ -34,7 +35,7 @@ _UNITS = {
     "--network",
     "network",
     metavar="KEY=VALUE,...",
-    help="What the network adds to the one of the measurement, such as rtt=20ms,loss=1%,bandwidth=100mbit.",
+    help="What the network adds to the one of the measurement, such as rtt=20ms,loss=1%,bandwidth=100mbit,window=256k.",
 )
 @json_option
 def command(
@@ -75,7 +76,7 @@ def command(
 
 
 def network_of(text: str | None) -> Distance:
-    """Read ``rtt=20ms,loss=1%,bandwidth=100mbit``; all parts are optional.
+    """Read ``rtt=20ms,loss=1%,bandwidth=100mbit,window=256k``; all parts are optional.
 
     Raises:
         InputError: a part is not one of these, or ``tcp`` is the only one.
@@ -94,7 +95,10 @@ def network_of(text: str | None) -> Distance:
             raise InputError(
                 f"{part!r} is not a property of a network",
                 where="--network",
-                remedy="write parts such as rtt=20ms, loss=1%, bandwidth=100mbit, tcp=bbr, each once, with commas",
+                remedy=(
+                    "write parts such as rtt=20ms, loss=1%, bandwidth=100mbit, window=256k, tcp=bbr, each once, "
+                    "with commas"
+                ),
             )
         values[key] = float(found[1]) * units[found[2]]
     if tcp and not values:
@@ -105,8 +109,9 @@ def network_of(text: str | None) -> Distance:
         )
     named: dict[str, Any] = {"one_way_seconds": values.get("rtt", 0.0) / 2, "loss": values.get("loss", 0.0)}
     named["loss_is_congestion"] = _TCP[-1] not in tcp
-    if "bandwidth" in values:
-        named["nbytes_per_s"] = values["bandwidth"]
+    for key, name in (("bandwidth", "nbytes_per_s"), ("window", "window_nbytes")):
+        if key in values:
+            named[name] = values[key]
     return Distance(**named)
 
 
