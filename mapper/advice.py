@@ -150,8 +150,8 @@ def _of_workload(profile: Profile, distance: Distance) -> list[str]:
         larger = math.fsum(_weight(d) for d in demands if d.nbytes > distance.window_nbytes) / total
         reasons.append(
             f"TCP windows of {format_nbytes(round(distance.window_nbytes))} let at most "
-            f"{distance.windows_nbytes_per_s / MIB:.3g} MiB/s through; accesses above a window are {100 * larger:.0f} % "
-            "of its waiting"
+            f"{distance.windows_nbytes_per_s / MIB:.3g} MiB/s through; accesses above a window are "
+            f"{100 * larger:.0f} % of its waiting"
         )
     return reasons
 

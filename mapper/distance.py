@@ -116,7 +116,7 @@ class Distance:
         return self.connections * self.window_nbytes / self.rtt_seconds if self.rtt_seconds else math.inf
 
     def delay_seconds(self, nbytes: int) -> float:
-        """Return the added delay of one access: its round trips, the mean wait for lost packets, and for windows."""
+        """Return the added delay of one access: round trips, further windows, the mean wait for lost packets."""
         more_windows = max(0, math.ceil(nbytes / self.window_nbytes) - 1)
         return (self.rtt_per_access + more_windows) * self.rtt_seconds + self.loss_seconds(nbytes)
 

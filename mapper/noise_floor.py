@@ -65,6 +65,59 @@ def noise_floor_of(evaluated: Sequence[EvaluatedWorkload], found: Sequence[Verif
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorParts:
+    """The error of a model and the noise of the rounds, apart from each other.
+
+    Both are root mean squares of logarithms, as the per cent of a factor. The largest errors dominate them.
+
+    Attributes:
+        model_pct: of predicted over true ratios to the default.
+        round_pct: of the ratios of one round over the true ones.
+        n_ratios: that were measured in two rounds or more.
+    """
+
+    model_pct: float
+    round_pct: float
+    n_ratios: int
+
+
+def error_parts_of(
+    evaluated: Sequence[EvaluatedWorkload], found: Sequence[VerifiedPrediction]
+) -> ErrorParts | None:
+    """Separate the error of a model from the noise of the measurement; None without a second round.
+
+    The noise of two rounds is independent, and the error of the prediction is the same in both. So the mean
+    product of a ratio's errors in two rounds is the model's squared error without any noise.
+
+    Args:
+        evaluated: workloads.
+        found: predictions for them by one model.
+    """
+    products, variances = [], []
+    for one, its in zip(evaluated, found, strict=True):
+        for row in its.compared:
+            predicted = math.log(row.predicted_relative / 100)
+            errors = [predicted - ratio for ratio in _log_ratios(one, row.configuration)]
+            if len(errors) > 1:
+                variances.append(float(np.var(errors, ddof=1)))
+                products.append(float(np.mean(errors)) ** 2 - variances[-1] / len(errors))
+    if not products:
+        return None
+    model, of_round = max(0.0, float(np.mean(products))), float(np.mean(variances))
+    return ErrorParts(100 * math.expm1(math.sqrt(model)), 100 * math.expm1(math.sqrt(of_round)), len(products))
+
+
+def _log_ratios(one: EvaluatedWorkload, configuration: str) -> list[float]:
+    """Return the log of a configuration's value over the default's, of every round that has both."""
+    values: dict[str, dict[int, float]] = {configuration: {}, one.baselines.default: {}}
+    for s in one.samples:
+        if s.configuration in values and s.state is State.OK and s.value is not None and s.value > 0:
+            values[s.configuration].setdefault(s.repeat, s.value)
+    default = values[one.baselines.default]
+    return [math.log(value / default[r]) for r, value in values[configuration].items() if r in default]
+
+
 def _by_round(one: EvaluatedWorkload, found: VerifiedPrediction) -> list[VerifiedPrediction]:
     """Return one verification for each round that has the default, predicted from the other rounds."""
     default = one.baselines.default

@@ -30,7 +30,7 @@ from cephfit.mapper.model_evaluation import (
     residuals_of,
     verified,
 )
-from cephfit.mapper.noise_floor import NoiseFloor, noise_floor_of
+from cephfit.mapper.noise_floor import ErrorParts, NoiseFloor, error_parts_of, noise_floor_of
 from cephfit.mapper.trivial_predictors import TRIVIAL
 from cephfit.operations.evaluation_set import EvaluationSet
 from cephfit.results.report.run_notes import may_be_unfinished
@@ -87,6 +87,7 @@ class ModelAssessment:
         leave_out: what the models' errors were estimated without; None: they are those of the product.
         noise_floor: of the measured values; None if no model could be assessed.
         errors: of each model, fitted to all workloads, where there are enough.
+        error_parts: of each model, where ratios were measured in several rounds.
         notes: what could not be assessed, and caveats.
     """
 
@@ -95,6 +96,7 @@ class ModelAssessment:
     leave_out: LeaveOut | None
     noise_floor: NoiseFloor
     errors: Mapping[str, ModelError]
+    error_parts: Mapping[str, ErrorParts]
     notes: tuple[str, ...]
 
     @property
@@ -137,6 +139,12 @@ class ModelAssessment:
         ]
         if floor.half_width_pct is not None:
             said.append(f"Noise of the measured ratios: joint intervals of ±{floor.half_width_pct:.1f} % (median)")
+        if (parts := self.error_parts.get(closest.model)) is not None:
+            said.append(
+                f"Error of {closest.model} without the noise of the measurement: {parts.model_pct:.1f} % "
+                f"(root mean square over {parts.n_ratios} ratios with several rounds); noise of one round: "
+                f"{parts.round_pct:.1f} %"
+            )
         if floor.n_again:
             said.append(
                 f"The default under another name: not distinguishable from it in {floor.again_alike} of "
@@ -167,6 +175,7 @@ class ModelAssessment:
                 "again_not_distinguishable": floor.again_alike,
             },
             "errors": {model: error.to_json() for model, error in self.errors.items()},
+            "error_parts": {model: asdict(parts) for model, parts in self.error_parts.items()},
             "ratios": [
                 {
                     "model": v.model,
@@ -244,6 +253,7 @@ def assess_models(
         )
     found: list[VerifiedPrediction] = []
     errors: dict[str, ModelError] = {}
+    error_parts: dict[str, ErrorParts] = {}
     for name, pairs in answers.items():
         workloads, own_answers = [one for one, _ in pairs], tuple(v for _, v in pairs)
         if name == LEARNED and pairs:
@@ -257,6 +267,8 @@ def assess_models(
             found += held_out(workloads, name, own_answers, leave_out, without)
         else:
             found += own_answers
+        if parts := error_parts_of(workloads, own_answers):
+            error_parts[name] = parts
         try:
             errors[name] = error_of(residuals_of(own_answers))
         except InputError:
@@ -271,7 +283,7 @@ def assess_models(
         if 0 < len(pairs) < len(fullest)
     ]
     notes += [f"not assessed: {' '.join(text.split())}" for text in refused]
-    return ModelAssessment(tuple(found), confidence, leave_out, floor, errors, tuple(notes))
+    return ModelAssessment(tuple(found), confidence, leave_out, floor, errors, error_parts, tuple(notes))
 
 
 def _substituted(found: Sequence[VerifiedPrediction]) -> list[str]:

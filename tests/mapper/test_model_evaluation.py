@@ -1,5 +1,6 @@
 """Models judged on synthetic workloads whose true performance is known."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -175,6 +176,25 @@ def test_the_noise_floor_is_how_rounds_predict_each_other() -> None:
     assert (noisy.n_again, noisy.again_alike) == (3, 3)
     assert (silent.n_again, silent.again_alike) == (3, 0), "here A-again differs as its rates do, without noise"
     assert noisy.half_width_pct is not None and noisy.half_width_pct > 5
+
+
+def test_the_error_of_the_model_is_separated_from_the_noise_of_the_rounds() -> None:
+    """The truth is 20 % above or below what ``waiting`` predicts, and the rounds scatter by 10 % around it."""
+    baselines, predictor = rates(), assessed_predictor("waiting", 0.9)
+    workloads = []
+    for i, one in enumerate(8 * list(evaluated(baselines=baselines))):
+        truth = {
+            p.configuration: p.relative * (1.0 if p.configuration == "A" else 1.2 ** (-1) ** (i + n))
+            for n, p in enumerate(predictor.predict(one.profile, baselines).predictions)
+        }
+        workloads.append(replace(one, workload=f"{one.workload}-{i}", samples=samples(truth, noise=0.1, seed=i)))
+    found = assess_models(EvaluationSet("synthetic", tuple(workloads)), models=["waiting"])
+    parts = found.error_parts["waiting"]
+    assert parts.n_ratios == len(workloads) * (len(FACTORS) - 1)
+    assert parts.model_pct == pytest.approx(20, abs=4)
+    assert parts.round_pct == pytest.approx(100 * math.expm1(0.1 * 2**0.5), rel=0.2)
+    assert any("without the noise of the measurement" in sentence for sentence in found.sentences())
+    assert found.to_json()["error_parts"]["waiting"]["n_ratios"] == parts.n_ratios
 
 
 def test_one_round_has_no_noise_floor() -> None:

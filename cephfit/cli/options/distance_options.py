@@ -51,7 +51,7 @@ _OPTIONS = (
     click.option(
         "--tcp-window",
         metavar="SIZE",
-        help="With a distance: the most that a TCP connection sends before it waits, such as 4M.  [default: no limit]",
+        help="With a distance: bytes that a TCP connection sends before it waits, as 4M.  [default: no limit]",
     ),
     click.option(
         "--connections",

@@ -35,7 +35,7 @@ _UNITS = {
     "--network",
     "network",
     metavar="KEY=VALUE,...",
-    help="What the network adds to the one of the measurement, such as rtt=20ms,loss=1%,bandwidth=100mbit,window=256k.",
+    help="What the network adds to the one of the measurement: rtt=20ms,loss=1%,bandwidth=100mbit,window=256k.",
 )
 @json_option
 def command(
