@@ -4,7 +4,9 @@ A sweep measures depths, alignment and commits one at a time. A workload has the
 several outstanding. Their effects are taken to multiply. The rate of a kind that was not measured is that of the
 same size and pattern, shallow, aligned and without flushes, times the effect of each of its properties. An effect
 is a ratio of two measured rates of the same configuration in the same round, at the nearest size where both were
-measured. Effects of depth on sequential accesses are those on random ones where only these were measured.
+measured. The effect of a depth is that at the size itself up to the largest depth measured there, and from there
+on that at the nearest size. Effects of depth on sequential accesses are those on random ones where only these were
+measured.
 """
 
 import math
@@ -136,13 +138,13 @@ class _Grid:
             (kind.iodepth > self.shallow, self._of_depth),
             (bool(kind.sync), self._of_commits),
         ):
-            found = find(kind) if is_needed else None
-            if is_needed and found is None:
+            found = find(kind) if is_needed else ()
+            if found is None:
                 return None
-            effects += [found] if found is not None and found[0] != found[1] else []
+            effects += found
         return base, tuple(effects)
 
-    def _of_alignment(self, kind: LoadedCell) -> _Effect | None:
+    def _of_alignment(self, kind: LoadedCell) -> tuple[_Effect] | None:
         """Return the effect at the nearest size, where random and sequential accesses stand in for each other.
 
         What alignment costs depends on the size more than on the order: BlueStore defers small writes, and so an
@@ -150,22 +152,48 @@ class _Grid:
         """
         own = self._alignments.get((kind.pattern, kind.align_nbytes), [])
         other = Pattern.of(kind.pattern.op, is_random=not kind.pattern.is_random)
-        return _nearest(kind, [*own, *self._alignments.get((other, kind.align_nbytes), [])]) if own else None
+        found = _nearest(kind, [*own, *self._alignments.get((other, kind.align_nbytes), [])]) if own else None
+        return None if found is None else (found,)
 
-    def _of_depth(self, kind: LoadedCell) -> _Effect | None:
+    def _of_depth(self, kind: LoadedCell) -> tuple[_Effect, ...] | None:
+        """Return the effect at the kind's own size as far as it was measured, and the rest at the nearest size."""
+        every = (effect for of in self._depths.values() for effect in of)
+        own = [effect for effect in every if _is_own(kind, effect) and effect[0].iodepth <= kind.iodepth]
+        # Storage writes aligned and unaligned accesses of a large size in different ways.
+        for effect in sorted(own, key=lambda e: (_differs(kind, e), -e[0].iodepth, e[0])):
+            if effect[0].iodepth == kind.iodepth:
+                return (effect,)
+            if rest := self._from_depth(kind, effect[0].iodepth):
+                return effect, rest
+        whole = self._from_depth(kind, self.shallow)
+        return None if whole is None else (whole,)
+
+    def _from_depth(self, kind: LoadedCell, smaller: int) -> _Effect | None:
+        """Return the effect of a kind's depth over a smaller one, at the nearest size."""
         for pattern in (kind.pattern, Pattern.of(kind.pattern.op, is_random=True)):
-            effects = self._depths.get((pattern, kind.iodepth), [])
-            alike = [effect for effect in effects if bool(effect[0].align_nbytes) is bool(kind.align_nbytes)]
+            deep = [with_it for with_it, _ in self._depths.get((pattern, kind.iodepth), [])]
+            pairs = [(cell, replace(cell, iodepth=smaller)) for cell in deep]
+            effects = [pair for pair in pairs if pair[1] in self.cells]
+            alike = [effect for effect in effects if not _differs(kind, effect)]
             if found := _nearest(kind, alike or effects):
                 return found
         return None
 
-    def _of_commits(self, kind: LoadedCell) -> _Effect | None:
-        """Return the effect of flushes; a kind over itself where the writes are too large for any."""
+    def _of_commits(self, kind: LoadedCell) -> tuple[_Effect, ...] | None:
+        """Return the effect of flushes; none where the writes are too large for any."""
         found = _nearest(kind, self._commits.get((kind.pattern, kind.sync), []))
-        if found is not None and kind.nbytes > _FLUSHED_UP_TO * found[0].nbytes:
-            return found[1], found[1]
-        return found
+        if found is None:
+            return None
+        return () if kind.nbytes > _FLUSHED_UP_TO * found[0].nbytes else (found,)
+
+
+def _is_own(kind: LoadedCell, effect: _Effect) -> bool:
+    return (effect[0].nbytes, effect[0].pattern) == (kind.nbytes, kind.pattern)
+
+
+def _differs(kind: LoadedCell, effect: _Effect) -> bool:
+    """Return whether only one of a kind and the cells of an effect is aligned."""
+    return bool(effect[0].align_nbytes) is not bool(kind.align_nbytes)
 
 
 def _nearest(kind: LoadedCell, effects: Sequence[_Effect]) -> _Effect | None:

@@ -1,6 +1,7 @@
 """Rates of combinations that were not measured, from effects that were measured one at a time."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
 
@@ -92,6 +93,40 @@ def test_the_effect_of_alignment_is_that_of_the_nearest_size_in_either_order() -
     for nbytes in (32 * K, 128 * K):
         cell = LoadedCell(nbytes, Pattern.WRITE, 1, 4 * K)
         assert found["A", cell].iops == pytest.approx((iops(cell),))
+
+
+def deep_rates(iops: Callable[[LoadedCell], float], cells: list[LoadedCell]) -> Mapping[LoadedCell, float]:
+    loaded = {("A", cell): Baseline("A", cell.bin_cell, (iops(cell),), 1, (0,)) for cell in cells}
+    found = completed(Baselines({}, "run r1", loaded=loaded)).baselines.loaded
+    return {cell: baseline.iops[0] for (_, cell), baseline in found.items()}
+
+
+def test_the_effect_of_depth_is_that_of_the_own_size_as_far_as_it_was_measured() -> None:
+    """A large size grows little up to depth 4, a small one much; from 4 to 16 both grow alike."""
+
+    def iops(cell: LoadedCell) -> float:
+        first = 1.2 if cell.nbytes > 64 * K else 3.0
+        return 1000 * {1: 1.0, 4: first, 16: first * 1.5}[cell.iodepth]
+
+    shallow = [LoadedCell(n, Pattern.WRITE, d) for n in (32 * K, 128 * K) for d in (1, 4)]
+    wanted = LoadedCell(128 * K, Pattern.WRITE, 16)
+    found = deep_rates(iops, [*shallow, LoadedCell(32 * K, Pattern.WRITE, 16)])
+    assert found[wanted] == pytest.approx(iops(wanted))
+
+
+def test_the_effect_of_depth_is_that_of_accesses_with_the_same_alignment_before_that_of_others() -> None:
+    """Unaligned accesses gain nothing from depth: what they show at 16 says nothing about aligned ones."""
+
+    def iops(cell: LoadedCell) -> float:
+        return 1000.0 if cell.align_nbytes else 1000.0 * cell.iodepth**0.5
+
+    large, wanted = 128 * K, LoadedCell(128 * K, Pattern.RANDWRITE, 16)
+    sizes = ((large, 1), (large, 4), *product([32 * K], DEPTHS))
+    aligned = [LoadedCell(n, Pattern.RANDWRITE, d) for n, d in sizes]
+    unaligned = [LoadedCell(large, Pattern.RANDWRITE, d, 4 * K) for d in (1, 16)]
+    found = deep_rates(iops, [*aligned, *unaligned])
+    assert found[wanted] == pytest.approx(iops(wanted))
+    assert found[LoadedCell(large, Pattern.RANDWRITE, 4, 4 * K)] == pytest.approx(2000), "none but the aligned one"
 
 
 def test_reads_have_no_flushes_and_no_depth_that_no_read_was_measured_at() -> None:
