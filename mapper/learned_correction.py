@@ -125,8 +125,9 @@ def _fits(residuals: Sequence[Residual], kept: Booleans) -> tuple[Floats, Floats
         covariance[unsteady] = its = np.linalg.inv(precision)
         slopes[unsteady] = found = (its @ ((w * y / before) @ x)[..., None])[..., 0]
         squares = (y - found @ x.T) ** 2 + its.reshape(-1, 4) @ squared.T
-        weights[unsteady] = w = kept[unsteady] * (_DF + 1) / (_DF + squares / before)
-        variance[unsteady] = np.maximum((w * squares).sum(axis=1) / counts[unsteady], _LEAST_SD**2)
+        weights[unsteady] = kept[unsteady] * (_DF + 1) / (_DF + squares / before)
+        mean = (weights[unsteady] * squares).sum(axis=1) / counts[unsteady]
+        variance[unsteady] = np.maximum(mean, _LEAST_SD**2)
         unsteady = unsteady[np.abs(variance[unsteady] / before[:, 0] - 1) >= _STEADY]
     return slopes, covariance
 
