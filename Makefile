@@ -19,6 +19,8 @@ RELEASES ?= reef tentacle
 LAB_TESTS := tests/targets/test_targets.py tests/lab/test_lab_live.py tests/lab/test_lab_target.py \
     tests/ceph/admin/test_admins.py tests/ceph/pools/test_pools_on_lab.py tests/sweep/test_sweep_on_lab.py
 OPENSTACK_OUTPUT := --verbose --durations=25 -p no:warnings
+# Tests start hundreds of Python programs, and pytest rewrites all assertions: without bytecode, each time from the text.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help docs docs-reference docs-pictures demo evaluate evaluation-packages test test-all test-releases test-openstack test-openstack-core check setup setup-openstack packages packages-backends packages-openstack setup-backends test-packages clean

@@ -29,7 +29,7 @@ from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.prediction_model import LEARNED
 from cephfit.core.values.profile import Profile
-from cephfit.core.variance import Floats
+from cephfit.core.variance import Booleans, Floats
 from cephfit.mapper import predictor
 from cephfit.mapper.accuracy import VerifiedPrediction
 from cephfit.mapper.mix_predictor import Kind, Kinds, MixPredictor
@@ -86,34 +86,49 @@ def slopes_of(residuals: Sequence[Residual]) -> Slopes:
     The covariance is the jackknife's over configurations, added to that of the fit: how far the slopes change
     where one configuration is left out. A single configuration often has most of a large effect.
     """
-    slopes, covariance = _fit(residuals)
     names = dict.fromkeys(r.configuration for r in residuals)
+    kept = np.array([[r.configuration != left for r in residuals] for left in (None, *names)], dtype=np.bool_)
+    slopes, covariances = _fits(residuals, kept)
+    covariance = covariances[0]
     if len(names) > 1:
-        without = np.array([_fit([r for r in residuals if r.configuration != name])[0] for name in names])
-        apart = without - without.mean(axis=0)
+        apart = slopes[1:] - slopes[1:].mean(axis=0)
         covariance = covariance + apart.T @ apart * ((len(names) - 1) / len(names))
-    gain, loss = (max(float(s), _LEAST_SLOPE) for s in slopes)
+    gain, loss = (max(float(s), _LEAST_SLOPE) for s in slopes[0])
     both = float(covariance[0, 1])
     return Slopes(gain, loss, ((float(covariance[0, 0]), both), (both, float(covariance[1, 1]))))
 
 
-def _fit(residuals: Sequence[Residual]) -> tuple[Floats, Floats]:
-    """Return the slopes, shape (2,), and their covariance, by expectation maximisation.
+def _fits(residuals: Sequence[Residual], kept: Booleans) -> tuple[Floats, Floats]:
+    """Fit the slopes to several choices of the residuals, by expectation maximisation.
 
     Errors have Student's distribution and are independent; slopes have normal priors.
+
+    Args:
+        residuals: N of them.
+        kept: those of each of F fits, shape (F, N).
+
+    Returns:
+        The slopes, shape (F, 2), and their covariances, shape (F, 2, 2).
     """
     x = np.array([_sides(r.predicted_log) for r in residuals]).reshape(-1, 2)
     y = np.array([r.log_error for r in residuals])
-    weights, variance = np.ones(len(y)), _FIRST_SD**2
-    slopes, covariance = np.zeros(2), np.eye(2) * _PRIOR_SD**2
-    for _ in range(_ROUNDS if len(y) else 0):
-        covariance = np.linalg.inv((x.T * (weights / variance)) @ x + np.eye(2) / _PRIOR_SD**2)
-        slopes = covariance @ (x.T @ (weights * y)) / variance
-        squares = (y - x @ slopes) ** 2 + ((x @ covariance) * x).sum(axis=1)
-        weights = (_DF + 1) / (_DF + squares / variance)
-        before, variance = variance, max(float((weights * squares).mean()), _LEAST_SD**2)
-        if abs(variance / before - 1) < _STEADY:
+    squared = (x[:, :, None] * x[:, None, :]).reshape(-1, 4)
+    counts = kept.sum(axis=1)
+    weights, variance = kept.astype(np.float64), np.full(len(kept), _FIRST_SD**2)
+    slopes, covariance = np.zeros((len(kept), 2)), np.tile(np.eye(2) * _PRIOR_SD**2, (len(kept), 1, 1))
+    unsteady = np.flatnonzero(counts)
+    for _ in range(_ROUNDS):
+        if not len(unsteady):
             break
+        w, before = weights[unsteady], variance[unsteady, None]
+        precision = (w / before @ squared).reshape(-1, 2, 2) + np.eye(2) / _PRIOR_SD**2
+        covariance[unsteady] = its = np.linalg.inv(precision)
+        slopes[unsteady] = found = (its @ ((w * y / before) @ x)[..., None])[..., 0]
+        squares = (y - found @ x.T) ** 2 + its.reshape(-1, 4) @ squared.T
+        weights[unsteady] = kept[unsteady] * (_DF + 1) / (_DF + squares / before)
+        mean = (weights[unsteady] * squares).sum(axis=1) / counts[unsteady]
+        variance[unsteady] = np.maximum(mean, _LEAST_SD**2)
+        unsteady = unsteady[np.abs(variance[unsteady] / before[:, 0] - 1) >= _STEADY]
     return slopes, covariance
 
 

@@ -1,5 +1,6 @@
 """Fixtures of all tests: abilities of this machine, and one shared lab."""
 
+import importlib
 import os
 import shutil
 import signal
@@ -84,6 +85,24 @@ def _lacking(marker: str) -> str:
     return ""
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """With xdist, import the test files in another order in each process.
+
+    pytest rewrites the assertions of a file when it is first imported, and keeps the bytecode for all processes.
+    In the same order, all processes would rewrite every file at the same time.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for file in files[first:] + files[:first]:
+        sys.path.insert(0, str(file.parent))
+        with suppress(Exception, pytest.skip.Exception):  # pytest imports it again, and reports it
+            importlib.import_module(file.stem)
+
+
 _OF_DAEMONS = ("root", "ceph", "fio", "postgres", "backends")
 _OF_CLUSTERS = ("tests/ceph/", "tests/targets/")
 _OF_MACHINE = ("tests/lab/", "tests/traces/test_capture.py")
@@ -94,12 +113,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
     One runs the tests of Ceph's administration and of the targets. One runs the other tests with a lab or with
     settings of the kernel that exist once, and one the rest. Tests on an OpenStack are made for labs in parallel.
+    Other tests of a file share a process, and with it the fixtures of the file. So do all tests of traces, whose
+    loops are compiled when they first run.
     """
     marks = {mark.name for mark in item.iter_markers()}
-    if "openstack" in marks or marks.isdisjoint(_OF_DAEMONS):
+    if "openstack" in marks or "xdist_group" in marks:
         return
-    group = "daemons"
-    if "backends" not in marks:
+    group = "traces" if item.nodeid.startswith("tests/traces/") else item.path.stem
+    if not marks.isdisjoint(_OF_DAEMONS):
+        group = "daemons"
+    if group == "daemons" and "backends" not in marks:
         if item.nodeid.startswith(_OF_CLUSTERS):
             group = "clusters"
         elif "ceph" in marks or item.nodeid.startswith(_OF_MACHINE):
@@ -115,9 +138,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _begins_early(item: pytest.Item) -> tuple[float, bool]:
     mark = item.get_closest_marker("takes")
-    return (float(mark.kwargs["seconds"]) if mark is not None else 0.0), item.get_closest_marker(
-        "xdist_group"
-    ) is not None
+    group = item.get_closest_marker("xdist_group")
+    is_long = group is not None and group.args[0] in ("clusters", "machine", "daemons", "traces")
+    return (float(mark.kwargs["seconds"]) if mark is not None else 0.0), is_long
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

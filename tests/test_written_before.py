@@ -7,12 +7,11 @@ cluster (as SQL), the profile of a trace, and its predictions for that profile.
 import gzip
 import json
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_in_process import run_in_process
 
 from cephfit.core.values.run import TARGETS_DOCUMENT
 from cephfit.results.store.sample_store import Store
@@ -36,8 +35,7 @@ def cephfit(old_store: Path) -> Cephfit:
     """Run a command in the folder of the old store, and return its standard output."""
 
     def run(*words: str) -> str:
-        argv = [sys.executable, "-m", "cephfit.cli.main", *words]
-        done = subprocess.run(argv, cwd=old_store.parent, capture_output=True, text=True, timeout=120, check=False)
+        done = run_in_process(*words, folder=old_store.parent)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

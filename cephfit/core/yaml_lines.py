@@ -183,9 +183,6 @@ def _kind(value: object) -> str:
 class _Loader(yaml.SafeLoader):
     """YAML 1.1 as PyYAML reads it, but `on`, `off`, `yes` and `no` stay text: some Ceph options take them."""
 
-    n_located = 0
-    """Number of values read so far; an aliased value counts each time."""
-
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:timestamp",)]
@@ -217,6 +214,7 @@ def read_yaml(text: str, *, file: str) -> Located:
             raise InputError(
                 "the file is empty", where=file, remedy="`cephfit sweep list` shows ready sweep files"
             )
+        _count(node, file, {})
         return _locate(loader, node, file, "the file")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -240,15 +238,40 @@ def read_yaml(text: str, *, file: str) -> Located:
             loader.dispose()
 
 
+def _count(node: yaml.Node, file: str, counted: dict[int, int]) -> int:
+    """Return the number of values in a node; an aliased value counts each time.
+
+    Args:
+        node: of a document.
+        file: its name, for messages.
+        counted: the numbers of the nodes that were counted before, by their ids.
+
+    Raises:
+        InputError: they are more than ``_MOST_VALUES``.
+    """
+    if id(node) not in counted:
+        counted[id(node)] = 0  # within itself: refused when the values are read
+        parts: list[yaml.Node] = []
+        if isinstance(node, yaml.CollectionNode):
+            parts = [part for _, part in node.value] if isinstance(node, yaml.MappingNode) else node.value
+        counted[id(node)] = 1 + sum(_count(part, file, counted) for part in parts)
+        if counted[id(node)] > _MOST_VALUES:
+            _refuse_aliases(node, file)
+    return counted[id(node)]
+
+
+def _refuse_aliases(node: yaml.Node, file: str) -> NoReturn:
+    raise InputError(
+        "aliases (*) repeat this value without end",
+        where=f"{file}:{node.start_mark.line + 1}",
+        remedy="write out the values that the aliases name",
+    )
+
+
 def _locate(loader: _Loader, node: yaml.Node, file: str, what: str, within: tuple[yaml.Node, ...] = ()) -> Located:
     line = node.start_mark.line + 1
-    loader.n_located += 1
-    if any(node is outer for outer in within) or loader.n_located > _MOST_VALUES:
-        raise InputError(
-            "aliases (*) repeat this value without end",
-            where=f"{file}:{line}",
-            remedy="write out the values that the aliases name",
-        )
+    if any(node is outer for outer in within):
+        _refuse_aliases(node, file)
     within = (*within, node)
     value: Any
     key_line: dict[str, int] = {}

@@ -17,7 +17,6 @@ from cephfit.mapper.accuracy import (
     error_pct_of,
     is_inside,
 )
-from cephfit.mapper.contrasts import ranked
 from cephfit.mapper.learned_correction import lessons_without
 from cephfit.mapper.model_error import ModelError
 from cephfit.mapper.model_evaluation import (
@@ -235,7 +234,7 @@ def assess_models(
         for name in models:
             try:
                 with may_be_unfinished({"finished": one.baselines.is_finished}):
-                    predictions = ranked(predictors[name], one.profile, one.baselines)
+                    predictions = predictors[name].predict(one.profile, one.baselines)
                 own[name] = verified(one, name, predictions)
             except InputError as error:
                 refused.setdefault(str(error), error)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from command_in_process import run_in_process
 
 from cephfit.cli import main as command_line
 
@@ -35,14 +36,16 @@ def test_every_command_is_in_one_section_of_the_help() -> None:
 
 @pytest.mark.parametrize("command", ["demo", "lab", "sweep", "restore", "trace", "map", "verify", "report"])
 def test_every_command_has_help(command: str) -> None:
-    answer = run(command, "--help")
+    answer = run_in_process(command, "--help")
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.startswith("Usage: cephfit")
 
 
 def test_effects_describe_profile_differently_from_sweep_run() -> None:
     """A screening does not race, so --profile has another meaning than in `sweep run`."""
-    effects, sweep_run = (" ".join(run("sweep", verb, "--help").stdout.split()) for verb in ("effects", "run"))
+    effects, sweep_run = (
+        " ".join(run_in_process("sweep", verb, "--help").stdout.split()) for verb in ("effects", "run")
+    )
     assert "Also show the predicted effects on the workload of this profile" in effects
     assert "configurations race" not in effects
     assert "configurations race for" in sweep_run
@@ -62,9 +65,9 @@ def test_help_loads_none_of_the_heavy_packages() -> None:
 
 
 def test_restore_of_a_simulation_reports_that_there_is_nothing_to_restore() -> None:
-    answer = run("restore", "--target", "sim", "--json")
+    answer = run_in_process("restore", "--target", "sim", "--json")
     assert (answer.returncode, json.loads(answer.stdout)["restored"]) == (0, False)
-    assert "nothing to restore" in run("restore", "--target", "sim:noise=0.1").stdout
+    assert "nothing to restore" in run_in_process("restore", "--target", "sim:noise=0.1").stdout
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_in_process import run_in_process
 from scipy import stats
 
 from cephfit.core.values.baseline import Baseline, Baselines
@@ -33,11 +33,6 @@ measurement:
   run_seconds: 1
   seed: 7
 """
-
-
-def cephfit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "cephfit.cli.main", *arguments]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
 def drawn(seed: int, effects: dict[int, float], n: int = 4) -> Baselines:
@@ -123,7 +118,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
         ("after", "nightly.yaml", "sim:noise=0.01,seed=5"),
         ("once", "once.yaml", "sim:noise=0.01"),
     ):
-        done = cephfit(folder, "sweep", "run", file, "--target", target, "--store", "s.sqlite", "--json")
+        words = ("sweep", "run", file, "--target", target, "--store", "s.sqlite", "--json")
+        done = run_in_process(*words, folder=folder)
         assert done.returncode == 0, done.stderr
         runs[name] = json.loads(done.stdout)["run"]
     return folder, runs
@@ -131,7 +127,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
 
 def compared(store: tuple[Path, dict[str, str]], *words: str) -> subprocess.CompletedProcess[str]:
     folder, runs = store
-    return cephfit(folder, "compare", "--store", "s.sqlite", *(runs.get(word, word) for word in words))
+    found = (runs.get(word, word) for word in words)
+    return run_in_process("compare", "--store", "s.sqlite", *found, folder=folder)
 
 
 def slowed(store: tuple[Path, dict[str, str]], to: Path, factor: float) -> tuple[Path, dict[str, str]]:

@@ -7,16 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_in_process import run_in_process
 from trace_maker import Event, mixed_workload, packed, write
 
 from cephfit.core.values.profile import Profile
 
-CEPHFIT = [sys.executable, "-m", "cephfit.cli.main"]
 
-
-def run(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*CEPHFIT, "trace", *map(str, arguments)], input=stdin, capture_output=True, timeout=60)
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return run_in_process("trace", *arguments)
 
 
 def test_profile_writes_a_file_and_prints_a_summary(tmp_path: Path) -> None:
@@ -37,7 +35,9 @@ def test_json_is_the_profile(tmp_path: Path) -> None:
 
 
 def test_standard_input(tmp_path: Path) -> None:
-    document = json.loads(run("profile", "-", "--json", stdin=packed(mixed_workload(10))).stdout)
+    argv = [sys.executable, "-m", "cephfit.cli.main", "trace", "profile", "-", "--json"]
+    trace = packed(mixed_workload(10))
+    document = json.loads(subprocess.run(argv, input=trace, capture_output=True, timeout=60, check=True).stdout)
     assert sum(document["accesses"]["read"].values()) + sum(document["accesses"]["write"].values()) == 10
 
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from command_in_process import run_in_process
 from planned_samples import ok_keys, whole_plan
 
 from cephfit.cli.sweep.sweep_text import plan_document
@@ -22,7 +23,7 @@ from cephfit.sweep.declaration.sweep_file import bundled_sweep, read_sweep
 CEPHFIT = (sys.executable, "-m", "cephfit.cli.main")
 
 
-def cephfit(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def as_process(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*CEPHFIT, *map(str, arguments)],
         capture_output=True,
@@ -69,7 +70,7 @@ def kill_at_random_moments(arguments: list[object], n_kills: int, longest_second
         process.send_signal(signal.SIGKILL)
         _, errors = process.communicate()
         assert process.returncode == -signal.SIGKILL, f"it had ended before it could be killed: {errors}"
-    done = cephfit(*arguments)
+    done = as_process(*arguments)
     assert done.returncode == 0, done.stderr
 
 
@@ -81,7 +82,7 @@ def test_sigkill_at_ten_random_moments_changes_nothing(small_file: Path, tmp_pat
     kill_at_random_moments(
         ["sweep", "run", small_file, "--target", target, "--store", broken], 10, longest_seconds=1.1, seed=1
     )
-    assert cephfit("sweep", "run", small_file, "--target", target, "--store", unbroken).returncode == 0
+    assert run_in_process("sweep", "run", small_file, "--target", target, "--store", unbroken).returncode == 0
     assert ok_keys(samples_of(broken)) == whole_plan(read_sweep(small_file))
     figures = [
         sorted((repr(s.key), s.state, repr(s.metrics)) for s in samples_of(store)) for store in (broken, unbroken)
@@ -123,13 +124,15 @@ def processes_with(word: str) -> list[str]:
 def test_a_finished_run_is_not_continued_and_new_begins_another(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
     run = ["sweep", "run", small_file, "--target", "sim", "--store", store, "--json"]
-    first = json.loads(cephfit(*run).stdout)
+    first = json.loads(run_in_process(*run).stdout)
     assert first["finished"] is True
     assert first["simulated"] is True
     assert first["left"] == 0
-    second = json.loads(cephfit(*run, "--new").stdout)
+    second = json.loads(run_in_process(*run, "--new").stdout)
     assert second["run"] != first["run"]
-    status = json.loads(cephfit("sweep", "status", "--store", store, "--run", first["run"], "--json").stdout)
+    status = json.loads(
+        run_in_process("sweep", "status", "--store", store, "--run", first["run"], "--json").stdout
+    )
     assert status == first
     assert [c["configuration"] for c in status["configurations"]] == ["A", "no-deferred", "blob"]
     assert all(c["ok"] == c["planned"] == 16 for c in status["configurations"])
@@ -142,30 +145,30 @@ def test_the_status_of_an_interrupted_run_shows_what_is_left(small_file: Path, t
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         time.sleep(0.3)
-        status = cephfit("sweep", "status", "--store", store, "--json")
+        status = run_in_process("sweep", "status", "--store", store, "--json")
         if status.returncode == 0 and json.loads(status.stdout)["left"] < 48:
             break
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "run the same command to continue" in errors and "cephfit restore --target sim" in errors
-    document = json.loads(cephfit("sweep", "status", "--store", store, "--json").stdout)
+    document = json.loads(run_in_process("sweep", "status", "--store", store, "--json").stdout)
     assert document["finished"] is False
     assert 0 < document["left"] < 48
     assert sum(c["ok"] + c["left"] for c in document["configurations"]) == 48
-    assert "left" in cephfit("sweep", "status", "--store", store).stdout
+    assert "left" in run_in_process("sweep", "status", "--store", store).stdout
 
 
 def test_plan_status_report_and_store_count_the_same_samples(small_file: Path, tmp_path: Path) -> None:
     """24 fio runs of two clients are 48 samples in every count."""
     store, table = tmp_path / "r.sqlite", tmp_path / "samples.csv"
-    status = cephfit("sweep", "run", small_file, "--target", "sim", "--store", store).stdout
+    status = run_in_process("sweep", "run", small_file, "--target", "sim", "--store", store).stdout
     assert "48 samples planned (one per fio run and client)" in status
-    counted = json.loads(cephfit("sweep", "status", "--store", store, "--json").stdout)["configurations"]
+    counted = json.loads(run_in_process("sweep", "status", "--store", store, "--json").stdout)["configurations"]
     assert sum(c["planned"] for c in counted) == sum(c["ok"] for c in counted) == 48
-    plan = cephfit("sweep", "plan", small_file).stdout
+    plan = run_in_process("sweep", "plan", small_file).stdout
     assert "24 fio runs, 48 samples (one per fio run and client)" in plan
-    cephfit("report", "--store", store, "-o", table)
+    run_in_process("report", "--store", store, "-o", table)
     assert len(table.read_text().splitlines()) == 1 + 48
     with Store.open(store) as opened:
         assert len(opened.samples(opened.run().run_id)) == 48
@@ -173,30 +176,32 @@ def test_plan_status_report_and_store_count_the_same_samples(small_file: Path, t
 
 def test_the_expected_time_of_a_simulation_is_its_real_time(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
-    cephfit("sweep", "run", small_file, "--target", "sim", "--store", store)
+    run_in_process("sweep", "run", small_file, "--target", "sim", "--store", store)
     for asked in ((), ("--store", store)):
-        document = json.loads(cephfit("sweep", "plan", small_file, "--target", "sim", *asked, "--json").stdout)
+        document = json.loads(
+            run_in_process("sweep", "plan", small_file, "--target", "sim", *asked, "--json").stdout
+        )
         assert document["expected_seconds"] < 2
         assert document["expected_from"].startswith("simulated")
-    document = json.loads(cephfit("sweep", "plan", small_file, "--target", "sim:pace=1", "--json").stdout)
+    document = json.loads(run_in_process("sweep", "plan", small_file, "--target", "sim:pace=1", "--json").stdout)
     assert document["expected_seconds"] > 24
 
 
 def test_the_plan_names_settings_runs_and_time(small_file: Path) -> None:
-    document = json.loads(cephfit("sweep", "plan", small_file, "--json").stdout)
+    document = json.loads(run_in_process("sweep", "plan", small_file, "--json").stdout)
     assert document["runs"] == 24
     assert document["samples"] == 48
     assert document["expected_seconds"] > 24 * 1.2
     blob = document["configurations"][2]
     assert blob["settings"]["ceph"] == [{"scope": "osd", "key": "bluestore_max_blob_size_hdd", "value": "512K"}]
     assert len(document["order"]) == 6
-    text = cephfit("sweep", "plan", small_file).stdout
+    text = run_in_process("sweep", "plan", small_file).stdout
     assert "osd: bluestore_max_blob_size_hdd = 512K" in text
     assert "24 fio runs" in text
 
 
 def test_the_plan_of_the_thesis_names_removed_options() -> None:
-    document = json.loads(cephfit("sweep", "plan", "meyer2017", "--target", "sim", "--json").stdout)
+    document = json.loads(run_in_process("sweep", "plan", "meyer2017", "--target", "sim", "--json").stdout)
     reasons = {c["name"]: " ".join(c["unsupported"]) for c in document["configurations"] if c["unsupported"]}
     assert set("BCDEFG") <= set(reasons)
     assert "osd_op_threads" in reasons["B"]
@@ -217,40 +222,40 @@ def test_a_skipped_configuration_is_not_listed_as_without_effect() -> None:
 def test_the_status_shows_why_samples_do_not_count(small_file: Path, tmp_path: Path) -> None:
     small_file.write_text(small_file.read_text().replace("bluestore_prefer_deferred_size_hdd", "osd_op_threads"))
     store = tmp_path / "r.sqlite"
-    assert cephfit("sweep", "run", small_file, "--target", "sim", "--store", store).returncode == 0
-    document = json.loads(cephfit("sweep", "status", "--store", store, "--json").stdout)
+    assert run_in_process("sweep", "run", small_file, "--target", "sim", "--store", store).returncode == 0
+    document = json.loads(run_in_process("sweep", "status", "--store", store, "--json").stdout)
     (why,) = document["not_ok"]
     assert (why["configuration"], why["state"], why["samples"]) == ("no-deferred", "skipped", 16)
     assert "osd_op_threads" in why["reason"]
-    text = cephfit("sweep", "status", "--store", store).stdout
+    text = run_in_process("sweep", "status", "--store", store).stdout
     assert f"no-deferred, 16 samples skipped: {why['reason']}" in text
 
 
 def test_the_status_names_the_cells_whose_samples_do_not_count(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
-    cephfit("sweep", "run", small_file, "--target", "sim:refuse=no-deferred", "--store", store)
-    document = json.loads(cephfit("sweep", "status", "--store", store, "--json").stdout)
+    run_in_process("sweep", "run", small_file, "--target", "sim:refuse=no-deferred", "--store", store)
+    document = json.loads(run_in_process("sweep", "status", "--store", store, "--json").stdout)
     row = next(row for row in document["not_ok"] if row["state"] == "failed")
     assert len(row["cells"]) == len(set(row["cells"])) > 1
-    text = cephfit("sweep", "status", "--store", store).stdout
+    text = run_in_process("sweep", "status", "--store", store).stdout
     assert f"no-deferred, {row['samples']} samples failed ({', '.join(row['cells'][:4])}" in text
     assert row["reason"] in text
 
 
 def test_a_missing_target_leaves_no_store(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
-    assert cephfit("sweep", "run", small_file, "--target", "moon", "--store", store).returncode == 2
+    assert run_in_process("sweep", "run", small_file, "--target", "moon", "--store", store).returncode == 2
     assert not store.exists()
 
 
 def test_the_bundled_sweeps_are_listed() -> None:
-    names = [sweep["name"] for sweep in json.loads(cephfit("sweep", "list", "--json").stdout)]
+    names = [sweep["name"] for sweep in json.loads(run_in_process("sweep", "list", "--json").stdout)]
     assert {"quick", "meyer2017"} <= set(names)
 
 
 def test_an_error_in_the_file_ends_with_2_and_its_line(small_file: Path, tmp_path: Path) -> None:
     small_file.write_text(small_file.read_text().replace("repeats", "repeat"))
-    done = cephfit("sweep", "run", small_file, "--target", "sim", "--store", tmp_path / "r.sqlite")
+    done = as_process("sweep", "run", small_file, "--target", "sim", "--store", tmp_path / "r.sqlite")
     assert done.returncode == 2
     assert f"{small_file}:14" in done.stderr
     assert "did you mean 'repeats'" in done.stderr
@@ -265,7 +270,7 @@ def test_without_fio_it_ends_with_2_and_names_the_package(small_file: Path, tmp_
     empty = tmp_path / "bin"
     empty.mkdir()
     volume, store = tmp_path / "v", tmp_path / "r.sqlite"
-    done = cephfit("sweep", "run", small_file, "--target", f"local:{volume}", "--store", store, PATH=str(empty))
+    done = as_process("sweep", "run", small_file, "--target", f"local:{volume}", "--store", store, PATH=str(empty))
     assert done.returncode == 2
     assert "apt install fio" in done.stderr
     assert "Traceback" not in done.stderr
@@ -294,7 +299,7 @@ def test_a_full_disk_ends_with_2_and_nothing_is_lost(small_file: Path, tmp_path:
         before = ok_keys(samples_of(store))
         assert sum(before.values()) >= 4
         ballast.unlink()
-        done = cephfit(*run)
+        done = as_process(*run)
         assert done.returncode == 0, done.stderr
         assert ok_keys(samples_of(store)) == whole_plan(read_sweep(small_file))
     finally:
