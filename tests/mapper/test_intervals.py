@@ -9,7 +9,7 @@ import math
 import pytest
 from synthetic_sweeps import Kept, Noise, lacking_a_round, profiles, race, search, simulate
 
-N_SWEEPS = 1000
+N_SWEEPS = 2000
 PROMISED = 0.05
 MONTE_CARLO = 1.645 * math.sqrt(PROMISED * (1 - PROMISED) / N_SWEEPS)
 """What a true rate of 5 % may show in one simulation of twenty."""

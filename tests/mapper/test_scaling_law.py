@@ -177,7 +177,7 @@ def test_the_error_of_the_law_widens_the_intervals_of_every_model() -> None:
     known = scaled.with_its_error(predictor("time", with_error=True))
     assert isinstance(known, MixPredictor)
     own = known.errors["time"]
-    assert own.floor == pytest.approx(math.hypot(0.0767, scaled.error))
+    assert own.floor == pytest.approx(math.hypot(0.0772, scaled.error))
     assert own.by_cells == ModelError(math.hypot(NO_ERROR.floor, scaled.error), 0.0, 3)
 
 
