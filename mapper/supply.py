@@ -22,10 +22,9 @@ from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Estimate, Supply, SupplySet, WorkloadDemand, mean_outstanding
 from cephfit.core.variance import Floats, Table
 from cephfit.mapper.access_weights import AccessWeights, counted_demands
-from cephfit.mapper.completed_rates import completed
+from cephfit.mapper.completed_rates import Origins, completed, tables_of
 from cephfit.mapper.mix_predictor import PairedRates, mean_rates
 from cephfit.mapper.mixture import used_cells
-from cephfit.mapper.origins import Origins, tables_of
 
 _MODEL = "time"
 _NO_RATES_IN_A_MIX = (

@@ -23,14 +23,15 @@ from cephfit.mapper.model_error import ModelError
 from cephfit.mapper.model_evaluation import (
     EvaluatedWorkload,
     LeaveOut,
+    NoiseFloor,
     assessed_predictor,
     error_of,
     errors_without,
     held_out,
+    noise_floor_of,
     residuals_of,
     verified,
 )
-from cephfit.mapper.noise_floor import NoiseFloor, noise_floor_of
 from cephfit.mapper.trivial_predictors import TRIVIAL
 from cephfit.operations.evaluation_set import EvaluationSet
 from cephfit.results.report.run_notes import may_be_unfinished

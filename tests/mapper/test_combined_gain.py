@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from cephfit.core.values.cells import CELLS
 from cephfit.mapper import predictor
-from cephfit.mapper.combined_gain import combined_gains, improvements
-from cephfit.mapper.joint_prediction import JointPrediction
+from cephfit.mapper.joint_prediction import JointPrediction, combined_gains, improvements
 from cephfit.mapper.mix_predictor import MixPredictor
 from cephfit.mapper.mixture import MIXERS, used_cells
 from tests.support.synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles

@@ -16,7 +16,7 @@ from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 from cephfit.mapper.access_weights import AccessWeights, flushed_share
-from cephfit.mapper.demand_mix import DemandMix
+from cephfit.mapper.mixture import DemandMix
 from cephfit.mapper.model_error import ModelError
 
 K = 1024

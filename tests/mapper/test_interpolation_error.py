@@ -9,7 +9,7 @@ from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import SIZE_BINS, LoadedCell, Op, Pattern
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
-from cephfit.mapper.interpolation_error import SizeErrors
+from cephfit.mapper.completed_rates import SizeErrors
 from cephfit.mapper.many_profiles import predict_many
 
 KIB = 1024
