@@ -26,8 +26,7 @@ from cephfit.server.api import api_router
 from cephfit.server.limited_process import Limits
 from cephfit.server.pages import error_page, page_router
 from cephfit.server.refused_error import RefusedError, status_of
-from cephfit.server.service import Service, store_location
-from cephfit.server.stored_runs import StoredRuns
+from cephfit.server.service import Service, StoredRuns, store_location
 from cephfit.server.workloads import Workloads
 
 _STATIC = {

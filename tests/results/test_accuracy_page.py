@@ -9,10 +9,9 @@ import pytest
 from evaluated_workloads import WAITED, evaluated
 from test_report_browser import CHROMIUM, load
 
-from cephfit.operations.assessment_page import page_html, page_of
+from cephfit.operations.assessment_page import Ratio, page_html, page_of, panels_of
 from cephfit.operations.evaluation_set import EvaluationSet
 from cephfit.operations.model_assessment import assess_models
-from cephfit.results.report.accuracy_page import Ratio, panels_of
 
 
 def ratio(predicted: float, measured: float, configuration: str = "fast") -> Ratio:
