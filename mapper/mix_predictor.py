@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.baseline import Baseline, Baselines, OmittedCells, omitted_cells
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Op
-from cephfit.core.values.omitted_cells import OmittedCells, omitted_cells
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, Model, model_called
 from cephfit.core.values.profile import Profile

@@ -13,10 +13,9 @@ import numpy as np
 
 from cephfit.core.absolute_spread import Absolute
 from cephfit.core.errors import InputError
-from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.baseline import Baseline, Baselines, omitted_cells
 from cephfit.core.values.cells import Cell, LoadedCell
 from cephfit.core.values.demand import Demand
-from cephfit.core.values.omitted_cells import omitted_cells
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Estimate, Supply, SupplySet, WorkloadDemand, mean_outstanding

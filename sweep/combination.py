@@ -13,9 +13,8 @@ from typing import Any
 import yaml
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, QOS, TYPE, Configuration, Partition, Setting
 from cephfit.core.values.measurement import Measurement
-from cephfit.core.values.volume_keys import QOS, TYPE
 from cephfit.sweep.declaration.file_settings import fault_of_configuration
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.design.design_rows import shortened

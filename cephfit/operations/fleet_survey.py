@@ -12,9 +12,8 @@ from urllib.request import urlopen
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
-from cephfit.core.rbd_perf import MOST_IMAGES
 from cephfit.core.units import MIB, format_seconds
-from cephfit.core.values.image_io import SHORTEST_SECONDS, FleetLoad, IoCounts, Reading, load_between
+from cephfit.core.values.image_io import MOST_IMAGES, SHORTEST_SECONDS, FleetLoad, IoCounts, Reading, load_between
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.target_choice import cluster_choice
 

@@ -16,13 +16,15 @@ from cephfit.cloud.stacks import Node
 from cephfit.cloud.volumes import cinder_volumes
 from cephfit.cloud.volumes.qos import Qos, qos_of_types
 from cephfit.core.units import KIB, MIB
-from cephfit.core.values.configuration import Configuration, Partition, Setting
-from cephfit.core.values.volume_keys import (
+from cephfit.core.values.configuration import (
     CONSUMER,
     CONSUMERS,
     SCOPE,
     TYPE,
     VOLUME_KEYS,
+    Configuration,
+    Partition,
+    Setting,
     fault_of_qos,
     qos_declared,
 )

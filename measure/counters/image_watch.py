@@ -23,8 +23,8 @@ from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.errors import CephfitError
 from cephfit.core.optional_modules import optional_module
 from cephfit.core.protocols import CephAdmin, Client
-from cephfit.core.rbd_perf import image_values
 from cephfit.core.values.cells import Op
+from cephfit.core.values.image_io import image_values
 from cephfit.core.waiting import wait_until_clear
 from cephfit.measure.ceph_bench.bench_process import Image, image_of
 from cephfit.measure.counters.block_device import window_count

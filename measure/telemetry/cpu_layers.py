@@ -6,7 +6,7 @@ Ceph names its threads after their work: ``msgr-worker-0``, ``tp_osd_tp``, ``bst
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from cephfit.core.values.cpu_layer import NOT_OF_STORAGE, CpuLayer
+from cephfit.core.values.sample import NOT_OF_STORAGE, CpuLayer
 
 
 @dataclass(frozen=True, slots=True)

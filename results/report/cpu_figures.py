@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cephfit.core.values.cells import CELLS, Cell
-from cephfit.core.values.cpu_layer import CpuLayer
+from cephfit.core.values.sample import CpuLayer
 from cephfit.results.report import formatting
 from cephfit.results.statistics.cpu_use import CpuUse
 

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cephfit.core.values.cells import CELLS, Cell
-from cephfit.core.values.cpu_layer import NOT_OF_STORAGE, CpuLayer
-from cephfit.core.values.sample import OWN_LOAD, Sample
+from cephfit.core.values.sample import NOT_OF_STORAGE, OWN_LOAD, CpuLayer, Sample
 from cephfit.results.statistics.loads import by_place, of_load
 from cephfit.results.statistics.sample_baselines import whole_repeats
 from cephfit.results.statistics.scaling import Level, metrics_of

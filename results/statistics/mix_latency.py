@@ -11,9 +11,8 @@ from typing import TypeVar
 from cephfit.core.errors import InputError
 from cephfit.core.latency_mixture import mixture_percentiles
 from cephfit.core.units import NS_PER_S
-from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.baseline import Baseline, Baselines, omitted_cells
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
-from cephfit.core.values.omitted_cells import omitted_cells
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import OWN_LOAD, Metrics, Sample
 from cephfit.core.values.supply import Estimate

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cephfit.core.absolute_spread import Absolute
-from cephfit.core.values.baseline import Baselines, MeasuredLoad
+from cephfit.core.values.baseline import Baselines, MeasuredLoad, omitted_cells
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.omitted_cells import omitted_cells
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import Floats
 from cephfit.results.statistics import summary_statistics

@@ -25,8 +25,7 @@ from cephfit.cloud.volumes.qos import Qos
 from cephfit.cloud.volumes.volume_types import VolumeKind, kind_of, read_back
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress
-from cephfit.core.values.configuration import Configuration, Partition, Setting
-from cephfit.core.values.volume_keys import SCOPE
+from cephfit.core.values.configuration import SCOPE, Configuration, Partition, Setting
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.sweep_plan import Sweep
 

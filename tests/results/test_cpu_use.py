@@ -9,9 +9,8 @@ from dataclasses import replace
 import pytest
 
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.cpu_layer import CpuLayer
 from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample import CpuLayer, Metrics, Sample, SampleKey, State
 from cephfit.results.report.cpu_figures import cpu_section_of
 from cephfit.results.report.render import to_html, to_markdown
 from cephfit.results.report.report_build import report_of

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from trace_maker import mixed_workload, write
 
-from cephfit.core import slow_compilation
-from cephfit.core.slow_compilation import CompilationClock, announce_slow_compilation
+from cephfit.traces import compiled
+from cephfit.traces.compiled import CompilationClock, announce_slow_compilation
 
 PROFILE = [sys.executable, "-m", "cephfit.cli.main", "trace", "profile", "--json"]
 
@@ -35,7 +35,7 @@ def test_the_first_command_reports_it_in_one_line_and_the_second_is_fast_and_sil
 
 @pytest.fixture
 def messages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setattr(slow_compilation, "_announcers", [])
+    monkeypatch.setattr(compiled, "_announcers", [])
     lines: list[str] = []
     announce_slow_compilation(lambda: lines.append("compiling"))
     return lines

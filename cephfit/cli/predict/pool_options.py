@@ -198,8 +198,7 @@ def declared_types(location: str, run_id: str | None) -> dict[str, str]:
 
     if not is_store(location):
         return {}
-    from cephfit.core.values.configuration import Partition
-    from cephfit.core.values.volume_keys import SCOPE, TYPE
+    from cephfit.core.values.configuration import SCOPE, TYPE, Partition
     from cephfit.operations.run_status import known_of
     from cephfit.results.store.sample_store import Store
 

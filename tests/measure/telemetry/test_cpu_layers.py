@@ -7,7 +7,7 @@ import time
 import pytest
 
 from cephfit.ceph.hosts.local_host import LocalHost
-from cephfit.core.values.cpu_layer import CpuLayer
+from cephfit.core.values.sample import CpuLayer
 from cephfit.measure.telemetry import kernel_counters
 from cephfit.measure.telemetry.cpu_layers import (
     WHOLE,
