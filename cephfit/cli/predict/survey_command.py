@@ -327,7 +327,7 @@ def _write(
     Raises:
         HostError: the folder or a file cannot be written.
     """
-    from cephfit.traces.counters.coarse_profile import coarse_profile
+    from cephfit.traces.counters.load_classes import coarse_profile
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

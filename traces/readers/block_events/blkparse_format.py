@@ -1,4 +1,4 @@
-"""blkparse's text in a user-defined format (``blkparse -f``), such as ``"%T.%t,%d,%a,%S,%n\\n"``.
+"""blkparse's text in a user-defined format (``blkparse -f``), such as ``"%T.%t,%d,%a,%S,%n\n"``.
 
 Directives are those of blkparse(1). If a file has several actions, one of them is counted.
 """
@@ -11,7 +11,7 @@ from cephfit.core.units import LBN_NBYTES, NS_PER_S
 from cephfit.core.values.access import AccessBatch
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line, text_blocks
 from cephfit.traces.matching.completion_loop import ISSUED
-from cephfit.traces.readers.blkparse.blkparse_text import SUMMARY, lost_of
+from cephfit.traces.readers.block_events.blkparse_text import SUMMARY, lost_of
 from cephfit.traces.readers.block_events.block_layer import (
     Action,
     BlockEvents,

@@ -15,8 +15,8 @@ from cephfit.core.units import NS_PER_S
 from cephfit.core.values.access import AccessBatch
 from cephfit.core.values.cells import SIZE_BINS, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand
-from cephfit.traces.demands import demand_loops as loops
-from cephfit.traces.demands.demand_loops import (
+from cephfit.traces.counting import demand_loops as loops
+from cephfit.traces.counting.demand_loops import (
     COUNT,
     DEPTH_LIMITS,
     DEPTH_UNKNOWN,
@@ -37,8 +37,8 @@ from cephfit.traces.demands.demand_loops import (
     WAITING,
     WINDOW,
 )
+from cephfit.traces.counting.disk_aggregate import PerDisk
 from cephfit.traces.matching.latency import rows_by_disk
-from cephfit.traces.per_disk import PerDisk
 
 MAX_DISKS = 64
 """The counts of a disk take 0.3 MiB. With more disks than this, none are kept."""

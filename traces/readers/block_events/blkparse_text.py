@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cephfit.core.units import LBN_NBYTES, NS_PER_S
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line, impossible_numbers
 from cephfit.traces.matching.completion_loop import ISSUED
-from cephfit.traces.readers.blkparse import blkparse_loop
+from cephfit.traces.readers.block_events import blkparse_loop
 from cephfit.traces.readers.block_events.block_layer import (
     Action,
     BlockEvents,
