@@ -17,7 +17,7 @@ from typing import Any
 from platformdirs import user_state_path
 
 from cephfit import __version__
-from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS
+from cephfit.ceph.environment.scopes import PROTOCOL_OPTIONS
 from cephfit.ceph.hosts.host import HostRefusedError
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.core.errors import ClusterError, HostError, InputError

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cephfit.ceph.environment.protocol_options import ISCSI, NFS, PROTOCOL_OPTIONS, SWIFT
+from cephfit.ceph.environment.scopes import ISCSI, NFS, PROTOCOL_OPTIONS, SWIFT
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.optional_modules import install_command, optional_module
 from cephfit.core.protocols import Progress, Target

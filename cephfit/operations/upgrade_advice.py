@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cephfit.ceph.options.release_defaults import ActsOn, DifferingDefault, catalogues_of, differing_defaults
+from cephfit.ceph.options.option_archive import ActsOn, DifferingDefault, catalogues_of, differing_defaults
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.core.values.profile import Profile

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS
+from cephfit.ceph.environment.scopes import PROTOCOL_OPTIONS
 from cephfit.core.errors import CephfitError, HostError, LackingError
 from cephfit.lab.backends.server_network import ServerNetwork
 from cephfit.lab.devices.disks import device_number

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS, SWIFT
+from cephfit.ceph.environment.scopes import PROTOCOL_OPTIONS, SWIFT
 from cephfit.lab.backends.lab_server import LabServer, why_not_answering
 from cephfit.lab.bootstrap import render
 from cephfit.lab.machine import run

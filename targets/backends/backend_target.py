@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cephfit import __version__
-from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS
-from cephfit.ceph.environment.scopes import CLIENT_DISK
+from cephfit.ceph.environment.scopes import CLIENT_DISK, PROTOCOL_OPTIONS
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import Applied, Client, Health
 from cephfit.core.target_lock import TargetLock

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from cephfit.ceph.environment.protocol_options import SWIFT
+from cephfit.ceph.environment.scopes import SWIFT
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Client
 from cephfit.targets.backends.backend_target import BackendTarget

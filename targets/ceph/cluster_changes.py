@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from cephfit.ceph.ceph_health import CephHealth, is_getting_full
 from cephfit.ceph.cluster_adapters import ClusterAdapters, ReadValues
-from cephfit.ceph.delivery.client_plugins import why_no_plugins
+from cephfit.ceph.delivery.client_conf import why_no_plugins
 from cephfit.ceph.options import option_catalogue as options
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.ceph.pools.declared_pools import DeclaredPools

@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.ceph.admin.daemons import Daemon
-from cephfit.ceph.environment.host_settings import HostSettings
-from cephfit.ceph.environment.osd_hosts import OsdPlace
+from cephfit.ceph.environment.host_settings import HostSettings, OsdPlace
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.hosts.local_host import LocalHost
 from cephfit.cli.cluster import lab_command

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cephfit.ceph.environment.kernel_locks import HostLockedError
+from cephfit.ceph.environment.kernel_values import HostLockedError
 from cephfit.cli.predict.verify_command import command
 from cephfit.core.errors import CephfitError, ClusterError, HostError, InputError, LackingError
 from cephfit.core.protocols import Applied, Client, Health, NullProgress

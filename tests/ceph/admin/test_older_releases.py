@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from cephfit.ceph.admin import binary_admin
-from cephfit.ceph.admin.answers import RefusedError, refusal
-from cephfit.ceph.admin.binary_admin import BinaryAdmin
-from cephfit.ceph.admin.daemons import AdminSockets, Daemon
-from cephfit.ceph.admin.older_releases import (
+from cephfit.ceph.admin.answers import (
+    RefusedError,
     as_before_nautilus,
     is_before_nautilus,
     listed_pgs,
+    refusal,
     require_luminous,
     stored_nbytes,
     why_no_cache_drop,
 )
+from cephfit.ceph.admin.binary_admin import BinaryAdmin
+from cephfit.ceph.admin.daemons import AdminSockets, Daemon
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.delivery.client_conf import ClientAccess, render_client_conf
 from cephfit.ceph.delivery.daemon_values import DaemonValues

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.ceph.delivery.client_plugins import why_no_plugins
+from cephfit.ceph.delivery.client_conf import why_no_plugins
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, read_sweep
 

@@ -12,7 +12,7 @@ import pytest
 from greater_examples import greater, osd
 
 from cephfit.ceph.environment.host_settings import HostSettings
-from cephfit.ceph.environment.kernel_locks import HostLockedError, KernelLocks
+from cephfit.ceph.environment.kernel_values import HostLockedError, KernelLocks
 from cephfit.ceph.hosts.host import Finished, HostRefusedError
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.hosts.local_host import LocalHost
