@@ -8,7 +8,7 @@ from openstack.connection import Connection
 
 from cephfit.cloud.capacity.quotas import Wanted
 from cephfit.cloud.cloud_connection import HIDDEN, json_of, persistently
-from cephfit.cloud.volumes.created_types import volume_types
+from cephfit.cloud.volume_types import volume_types
 from cephfit.core.units import GIB, about, with_margin
 
 _BACKEND_NAMES = ("volume_backend_name", "capabilities:volume_backend_name")

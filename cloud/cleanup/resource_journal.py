@@ -5,8 +5,8 @@ from typing import Any
 
 from openstack.connection import Connection
 
+from cephfit.cloud import volume_types
 from cephfit.cloud.stacks import Stacks
-from cephfit.cloud.volumes import created_types
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import Progress
@@ -104,7 +104,7 @@ class CreatedResources:
         types = list(self._journal.entries(_TYPE))
         for entry in types:
             self._progress.note(f"volume type {entry.place} and its QoS spec are being deleted")
-        self._forget_each(types, lambda entry: created_types.delete(self._cloud, _run_of(entry), entry.place))
+        self._forget_each(types, lambda entry: volume_types.delete(self._cloud, _run_of(entry), entry.place))
         self._journal.finish()
 
     def _forget_each(self, entries: Iterable[Entry], delete: Callable[[Entry], None]) -> None:

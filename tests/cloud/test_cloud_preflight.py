@@ -21,8 +21,8 @@ from cephfit.cloud.capacity.cloud_preflight import guests_that_fit
 from cephfit.cloud.capacity.pool_capacity import CinderPool, cinder_pools, fits, pools_of, why_unchecked
 from cephfit.cloud.capacity.quotas import Need, Wanted, asked_of
 from cephfit.cloud.cloud_choice import CloudChoice, parse_choice
-from cephfit.cloud.guests import own_address
-from cephfit.cloud.guests.own_address import NO_HOST, reached_from
+from cephfit.cloud.guests import guest_transport
+from cephfit.cloud.guests.guest_transport import NO_HOST, reached_from
 from cephfit.cloud.stacks import LARGEST_STACK
 from cephfit.core.errors import InputError
 from cephfit.core.units import GIB
@@ -84,7 +84,7 @@ def what_a_run_would_make(cloud: Connection) -> tuple[Any, tuple[str, ...]]:
     return forecast.differences(sweep.configurations), notes
 
 
-def own_place(cloud: Connection) -> own_address.From:
+def own_place(cloud: Connection) -> guest_transport.From:
     return reached_from(cloud, CHOICE.network)
 
 
@@ -172,11 +172,11 @@ def test_own_place(played_cloud: Connection, monkeypatch: pytest.MonkeyPatch) ->
     """The way is asked for to the first address that Neutron gives to guests."""
     asked = []
 
-    def source(there: str) -> own_address.Address:
+    def source(there: str) -> guest_transport.Address:
         asked.append(there)
         return ipaddress.ip_address("192.0.2.7")
 
-    monkeypatch.setattr(own_address, "source_towards", source)
+    monkeypatch.setattr(guest_transport, "source_towards", source)
     found = own_place(played_cloud)
     assert found.cidr == "192.0.2.7/32"
     assert "reached_from=CIDR" in found.note
@@ -185,7 +185,7 @@ def test_own_place(played_cloud: Connection, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_nobody_is_let_in_where_the_own_address_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the note names the option that opens them."""
-    monkeypatch.setattr(own_address, "source_towards", lambda there: None)
+    monkeypatch.setattr(guest_transport, "source_towards", lambda there: None)
     with played("own_place"):
         found = own_place(player())
     assert found.cidr == NO_HOST
@@ -193,8 +193,8 @@ def test_nobody_is_let_in_where_the_own_address_cannot_be_told(monkeypatch: pyte
 
 
 def test_an_address_that_only_this_machine_knows_is_none() -> None:
-    assert own_address.source_towards("127.0.0.1") is None
-    assert own_address.source_towards("::1") is None
+    assert guest_transport.source_towards("127.0.0.1") is None
+    assert guest_transport.source_towards("::1") is None
 
 
 def test_lacking(played_cloud: Connection) -> None:

@@ -94,7 +94,7 @@ def test_all_is_deleted_stacks_before_types_and_each_by_its_run(
     things.note_stack("cephfit-s-hdd-1", "s")
     done: list[tuple[str, str, str]] = []
     monkeypatch.setattr(
-        resource_journal.created_types,
+        resource_journal.volume_types,
         "delete",
         lambda _, run_id, name: done.append(("type deleted", run_id, name)),
     )

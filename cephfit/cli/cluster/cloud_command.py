@@ -165,9 +165,9 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
     from cephfit.cloud.capacity.cloud_preflight import require
     from cephfit.cloud.capacity.pool_capacity import cinder_pools
     from cephfit.cloud.capacity.quotas import Wanted
+    from cephfit.cloud.cinder_volumes import size_gib
     from cephfit.cloud.cloud_choice import parse_choice, require_whole
-    from cephfit.cloud.volumes.cinder_volumes import size_gib
-    from cephfit.cloud.volumes.qos import qos_of_types
+    from cephfit.cloud.volume_types import qos_of_types
     from cephfit.core.units import parse_nbytes
 
     choice = parse_choice(target)
