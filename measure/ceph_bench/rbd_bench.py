@@ -26,8 +26,7 @@ from cephfit.measure.ceph_bench.bench_process import (
     version_of,
 )
 from cephfit.measure.counters.block_device import in_flight_nbytes
-from cephfit.measure.counters.image_watch import ImageWatch
-from cephfit.measure.counters.osd_watch import watch_osds
+from cephfit.measure.counters.osd_watch import ImageWatch, watch_osds
 from cephfit.measure.engine import (
     CHECK_STORAGE,
     CellOutcome,

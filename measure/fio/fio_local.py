@@ -15,7 +15,7 @@ from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import Client
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.counters.block_device import DeviceWatch, in_flight_nbytes, why_uncounted
-from cephfit.measure.counters.image_watch import ImageWatch, is_image
+from cephfit.measure.counters.osd_watch import ImageWatch, is_image
 from cephfit.measure.engine import (
     CHECK_STORAGE,
     SLOWEST_NBYTES_PER_S,

@@ -23,8 +23,7 @@ from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.measurement import PlannedSweep
 from cephfit.core.values.preview import Preview, Undoing
 from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollector
-from cephfit.measure.validity.disturbances import MapWatch, Mark
-from cephfit.measure.validity.foreign_io import ForeignIoInPool, ForeignIoInPools
+from cephfit.measure.validity.disturbances import ForeignIoInPool, ForeignIoInPools, MapWatch, Mark
 from cephfit.targets.abilities import HasCatalogue, HasTelemetry, ReportsDisturbances, WarnsOfSettings
 from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.openstack.openstack_target import OpenStackTarget

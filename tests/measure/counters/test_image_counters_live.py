@@ -16,7 +16,7 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import State
 from cephfit.lab.cluster import Lab
 from cephfit.measure.ceph_bench.rbd_bench import RbdBenchEngine
-from cephfit.measure.counters import image_watch
+from cephfit.measure.counters import osd_watch
 from cephfit.measure.engine import CellRun, disagreement
 from cephfit.measure.fio.fio_local import FioEngine
 from cephfit.measure.validity.judgement import Circumstances, judge
@@ -72,7 +72,7 @@ def measure(clients: list[Client], cell: str, *, ramp: float, seconds: float) ->
 def test_without_a_ramp_the_osds_count_for_each_image_what_fio_says_to_the_byte(
     images: Images, monkeypatch: pytest.MonkeyPatch, cell: str
 ) -> None:
-    monkeypatch.setattr(image_watch, "LEAST_PERIODS", 2)
+    monkeypatch.setattr(osd_watch, "LEAST_PERIODS", 2)
     run = measure(images("one", "other"), cell, ramp=0, seconds=3)
     time.sleep(3)  # somebody may have asked before: the reports about filling them are to be over
     outcome = FioEngine().run(run)
@@ -87,7 +87,7 @@ def test_without_a_ramp_the_osds_count_for_each_image_what_fio_says_to_the_byte(
 
 @pytest.mark.slow
 def test_rbd_bench_is_held_against_the_same_counts(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_watch, "LEAST_PERIODS", 2)
+    monkeypatch.setattr(osd_watch, "LEAST_PERIODS", 2)
     run = measure(images("benched", full=False)[:1], "4K-randwrite", ramp=0, seconds=3)
     engine = RbdBenchEngine()
     engine.prepare(run)
@@ -117,7 +117,7 @@ def test_a_short_run_says_why_it_was_not_held_against_the_images_and_is_ok(image
 def test_where_osds_see_other_bytes_than_fio_nothing_is_held_against_it(
     images: Images, monkeypatch: pytest.MonkeyPatch, options: str, features: int, why: str
 ) -> None:
-    monkeypatch.setattr(image_watch, "LEAST_PERIODS", 1)
+    monkeypatch.setattr(osd_watch, "LEAST_PERIODS", 1)
     (client,) = images("else", options=options, full=False, features=features or rbd.RBD_FEATURE_LAYERING)
     outcome = FioEngine().run(measure([client], "4K-randwrite", ramp=0, seconds=1))
     assert outcome.clients["c0"].count is None

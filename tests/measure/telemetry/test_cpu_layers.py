@@ -9,7 +9,7 @@ import pytest
 from cephfit.ceph.hosts.local_host import LocalHost
 from cephfit.core.values.sample import CpuLayer
 from cephfit.measure.telemetry import kernel_counters
-from cephfit.measure.telemetry.cpu_layers import (
+from cephfit.measure.telemetry.kernel_counters import (
     WHOLE,
     CpuTime,
     ThreadCounters,
