@@ -13,7 +13,7 @@ from cephfit.lab import registry, removal
 from cephfit.lab.backends.lab_server import LabServer
 from cephfit.lab.bootstrap import make_first_pool
 from cephfit.lab.ceph_daemons import MGR, MON, osd_name
-from cephfit.lab.ceph_programs import CephVersion
+from cephfit.lab.ceph_programs import CephVersion, ensure_root
 from cephfit.lab.devices.disks import device_number
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_creation import make_lab, open_cloud
@@ -25,7 +25,6 @@ from cephfit.lab.osds.osd_creation import OsdMaker, recreate
 from cephfit.lab.osds.osd_layout import drop_page_cache
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
-from cephfit.lab.release_root import ensure_root
 from cephfit.lab.removal import remove_lab
 
 if TYPE_CHECKING:

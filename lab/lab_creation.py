@@ -11,18 +11,17 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.lab import bootstrap, registry, removal
 from cephfit.lab.backends.lab_backend import require_servers
-from cephfit.lab.ceph_programs import CephPrograms, CephVersion
+from cephfit.lab.ceph_programs import CephPrograms, CephVersion, ensure_root
 from cephfit.lab.devices import disks
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.machine import require_aio, require_free_disk, require_programs
 from cephfit.lab.openstack import layout
+from cephfit.lab.openstack.components import require_packages
 from cephfit.lab.openstack.network import require_links
-from cephfit.lab.openstack.packages import require_packages
 from cephfit.lab.osds.osd_layout import require_store
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
-from cephfit.lab.release_root import ensure_root
 
 if TYPE_CHECKING:
     from cephfit.lab.openstack.openstack_lab import LabCloud

@@ -291,7 +291,7 @@ def backend_target(text: str, *, for_change: bool) -> Target:
 
     from cephfit.lab.backends.swift_server import SwiftServer
     from cephfit.lab.cluster import Lab
-    from cephfit.lab.devices.nbd_devices import NbdDevices
+    from cephfit.lab.devices.fuse_devices import NbdDevices
     from cephfit.lab.machine import require_root
     from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
     from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
