@@ -1,5 +1,4 @@
-"""The lab's OpenStack in use: users, catalogue, quota, flavors, image, network, volume types; and its readiness."""
-for it."""
+"""The lab's OpenStack in use: users, catalogue, quota, flavors, image, network, volume types; its readiness."""
 
 import time
 from collections.abc import Callable, Mapping
