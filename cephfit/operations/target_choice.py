@@ -296,8 +296,7 @@ def backend_target(text: str, *, for_change: bool) -> Target:
     from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
     from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
     from cephfit.targets.backends.storage_server import ExistingServer, ServerPlace
-    from cephfit.targets.backends.swift_account import key_from_environment, parse_swift
-    from cephfit.targets.backends.swift_target import SwiftTarget
+    from cephfit.targets.backends.swift_target import SwiftTarget, key_from_environment, parse_swift
 
     parse = {ISCSI: parse_iscsi, NFS: parse_nfs, SWIFT: parse_swift}
 

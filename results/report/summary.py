@@ -14,7 +14,7 @@ from cephfit.core.values.run import IMPORTED
 from cephfit.results.report import formatting
 from cephfit.results.report.method_facts import REJECTED_SHOWN
 from cephfit.results.report.report_model import Answer, Findings
-from cephfit.results.statistics.run_caveats import Controls, rates_still_falling
+from cephfit.results.report.run_notes import Controls, rates_still_falling
 
 _SHOWN = 6
 """Number of settings that one line names; the table of settings as read back has all."""

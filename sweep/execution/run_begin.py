@@ -13,7 +13,7 @@ from cephfit.core.values.measurement import MICRO, RADOS_BENCH, RBD_BENCH, Measu
 from cephfit.core.values.run import CLUSTER, Run, is_another_cluster
 from cephfit.measure.engine import Engine
 from cephfit.measure.fio.fio_local import FioEngine
-from cephfit.results.statistics.run_caveats import keep_continuation
+from cephfit.results.report.run_notes import keep_continuation
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.goal import GOAL
 from cephfit.sweep.sweep_plan import Sweep

@@ -3,8 +3,7 @@
 import math
 
 from cephfit.core.values.fit import Verdict as FitVerdict
-from cephfit.results.report.index_findings import Lost, gain_chart_of, headline_of, reasons_of
-from cephfit.results.report.render import IndexRow, to_index_html
+from cephfit.results.report.render import IndexRow, Lost, gain_chart_of, headline_of, reasons_of, to_index_html
 from cephfit.results.report.report_model import RankingRow
 
 

@@ -7,12 +7,11 @@ import pytest
 from test_mix_latency import exponential, sample
 
 from cephfit.core.values.cells import Cell
-from cephfit.results.report.latency_figures import latencies_of, percentile_figures
 from cephfit.results.report.render import to_html
-from cephfit.results.report.report_build import read_findings, report_of
+from cephfit.results.report.report_build import latencies_of, percentile_figures, read_findings, report_of
 from cephfit.results.report.report_model import Findings
-from cephfit.results.statistics.mix_latency import mean_speeds
 from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.statistics.workload_rate import mean_speeds
 from cephfit.results.store.sample_store import Store
 
 

@@ -8,7 +8,7 @@ from scipy.special import gammaincinv
 
 from cephfit.core.values.cells import LoadedCell, Pattern
 from cephfit.core.values.sample import State
-from cephfit.results.statistics.load_levels import levels_of
+from cephfit.results.statistics.scaling import levels_of
 
 KIND = LoadedCell.measured(4096, Pattern.RANDREAD)
 

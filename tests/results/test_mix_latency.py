@@ -12,13 +12,13 @@ from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
-from cephfit.results.statistics.mix_latency import (
+from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.statistics.workload_rate import (
     mean_speeds,
     milliseconds,
     percentile_speeds,
     whole_mix,
 )
-from cephfit.results.statistics.sample_baselines import baselines_of
 
 FAST, SLOW = Cell.parse("4K-randread", where="test"), Cell.parse("1M-randread", where="test")
 KNOWN = (1.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9)

@@ -13,8 +13,7 @@ from cephfit.targets.backends.backend_target import BackendTarget
 from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
 from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
 from cephfit.targets.backends.storage_server import ExistingServer, ServerPlace
-from cephfit.targets.backends.swift_account import parse_swift
-from cephfit.targets.backends.swift_target import SwiftTarget
+from cephfit.targets.backends.swift_target import SwiftTarget, parse_swift
 
 
 @contextmanager

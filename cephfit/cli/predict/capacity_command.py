@@ -380,7 +380,7 @@ def _levels(location: str, run_id: str | None) -> MeasuredLevels:
         InputError: the location is a CSV file, or the run has no figures with a known load.
     """
     from cephfit.core.errors import InputError
-    from cephfit.results.statistics.load_levels import levels_of
+    from cephfit.results.statistics.scaling import levels_of
     from cephfit.results.store.sample_store import Store
     from cephfit.results.tables.baseline_csv import is_store
 
