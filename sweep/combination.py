@@ -17,7 +17,7 @@ from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, QOS, TYPE, 
 from cephfit.core.values.measurement import Measurement
 from cephfit.sweep.declaration.file_settings import fault_of_configuration
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.design.factorial_design import shortened
+from cephfit.sweep.factorial_design import shortened
 from cephfit.sweep.proposal import as_yaml
 from cephfit.sweep.sweep_plan import Sweep
 

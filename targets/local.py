@@ -26,7 +26,7 @@ from cephfit.core.protocols import Applied, Client, Health, Target
 from cephfit.core.target_lock import TargetLock
 from cephfit.core.units import format_nbytes
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
-from cephfit.measure.counters.block_device import flush_buffers
+from cephfit.measure.block_device import flush_buffers
 from cephfit.measure.fio.fio_job import escaped_filename
 from cephfit.measure.micro.file_places import TrafficCounter, disk_below, traffic_of
 from cephfit.targets.abilities import CountsTraffic, JudgesConfigurations

@@ -18,7 +18,7 @@ from cephfit.core.values.configuration import QOS, TYPE
 from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.profile import Profile
 from cephfit.sweep.declaration import file_design, file_measurement, file_settings, sweep_file
-from cephfit.sweep.design.factorial_design import DesignKind
+from cephfit.sweep.factorial_design import DesignKind
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SWEEP = (DOCS / "sweep-file.md").read_text()

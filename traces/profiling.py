@@ -16,14 +16,7 @@ from cephfit.core.protocols import NullProgress, Progress
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
 from cephfit.core.values.profile import Profile
 from cephfit.traces import formats
-from cephfit.traces.counting.disk_aggregate import DiskAggregate
-from cephfit.traces.description.describe import counted_disks, profile_of
-from cephfit.traces.description.disk_description import too_many_disks
-from cephfit.traces.description.recording import PartialProfile
-from cephfit.traces.files import remote
-from cephfit.traces.files.part_stream import one_stream
-from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
-from cephfit.traces.parts.counted_recordings import (
+from cephfit.traces.counting.counted_recordings import (
     Divided,
     PartSeconds,
     Recorded,
@@ -34,7 +27,14 @@ from cephfit.traces.parts.counted_recordings import (
     note_of_steps,
     notes_of_clock_restarts,
 )
-from cephfit.traces.parts.shares import Counted, Share
+from cephfit.traces.counting.disk_aggregate import DiskAggregate
+from cephfit.traces.counting.shares import Counted, Share
+from cephfit.traces.description.describe import counted_disks, profile_of
+from cephfit.traces.description.disk_description import too_many_disks
+from cephfit.traces.description.recording import PartialProfile
+from cephfit.traces.files import remote
+from cephfit.traces.files.part_stream import one_stream
+from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.fio_iolog import FioIologReader

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cephfit.core.errors import InputError
 from cephfit.traces import formats
-from cephfit.traces.capturing import capture_record
+from cephfit.traces.capturing import capture
 from cephfit.traces.files import remote
 from cephfit.traces.files.part_stream import HeadStream, one_stream
 from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
@@ -82,7 +82,7 @@ def metadata_of(
     Raises:
         InputError: the record file that a capture wrote next to them is damaged.
     """
-    captured = [found for part in parts if (found := capture_record.of_files(part.files))]
+    captured = [found for part in parts if (found := capture.of_files(part.files))]
     omitted = [note for part in parts for note in omitted_siblings(part)]
     return TraceMetadata(
         captured[0].method if captured else "",

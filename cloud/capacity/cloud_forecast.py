@@ -6,8 +6,7 @@ from typing import Any
 from openstack.connection import Connection
 
 from cephfit import __version__
-from cephfit.cloud.capacity.pool_capacity import CinderPool, fits, why_unchecked
-from cephfit.cloud.capacity.quotas import Wanted
+from cephfit.cloud.capacity.free_capacity import CinderPool, Wanted, fits, why_unchecked
 from cephfit.cloud.cinder_volumes import require_types
 from cephfit.cloud.cleanup.ownership import NAME_PREFIX
 from cephfit.cloud.cloud_choice import CloudChoice

@@ -102,7 +102,7 @@ def traffic_of(disk: Path | None, interfaces: Path | None, *, both_ways: bool = 
         HostError: the device has no counters.
     """
     # Imported here because it needs NumPy, without which the command line starts.
-    from cephfit.measure.counters.block_device import counters_of
+    from cephfit.measure.block_device import counters_of
 
     moved = None if disk is None else counters_of(disk)
     return Traffic(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from cephfit.core.errors import CephfitError
 from cephfit.core.protocols import CephAdmin
-from cephfit.measure.counters.osd_watch import COMMAND, ImageIo, parse
+from cephfit.measure.osd_watch import COMMAND, ImageIo, parse
 
 if TYPE_CHECKING:
     from cephfit.measure.telemetry.telemetry_collector import TelemetryCollector

@@ -24,7 +24,7 @@ from cephfit.core.values.sample import OWN_LOAD, Sample, State
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.report import formatting, report_figures
 from cephfit.results.report.cell_figures import baseline_rows_of, cell_figures_of, heat_map_of
-from cephfit.results.report.cpu_figures import cpu_section_of
+from cephfit.results.report.cpu_figures import cpu_section_of, cpu_use_of
 from cephfit.results.report.method_facts import method_of, n_rejected
 from cephfit.results.report.position_map import position_map
 from cephfit.results.report.rate_over_time import omits_behaviour, rate_figure
@@ -41,7 +41,6 @@ from cephfit.results.report.report_model import (
 )
 from cephfit.results.report.run_notes import bottlenecks_of, continuations_of, controls_of, same_rounds
 from cephfit.results.report.summary import answer_of, caveats_of, settings_of
-from cephfit.results.statistics.cpu_use import cpu_use_of
 from cephfit.results.statistics.loads import by_place, names_of, of_load, title_of
 from cephfit.results.statistics.sample_baselines import baselines_of, whole_repeats
 from cephfit.results.statistics.scaling import curves_of, metrics_of

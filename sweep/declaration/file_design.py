@@ -10,9 +10,9 @@ from cephfit.core.units import parse_nbytes
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, as_yaml
 from cephfit.core.yaml_lines import Located
+from cephfit.sweep import factorial_design
 from cephfit.sweep.declaration.file_settings import NAME, SETTING_PARTS, SettingPlace, setting_places
-from cephfit.sweep.design import factorial_design
-from cephfit.sweep.design.factorial_design import (
+from cephfit.sweep.factorial_design import (
     DEFAULT_LEVEL,
     Design,
     DesignKind,

@@ -13,7 +13,7 @@ from cephfit.ceph.environment.scopes import CLIENT_DISK, CLIENT_NETWORK, OSD_STO
 from cephfit.ceph.options import option_catalogue as options
 from cephfit.ceph.pools.pool_plan import POOL_PREFIX
 from cephfit.cloud import cinder_volumes
-from cephfit.cloud.capacity.pool_capacity import CinderPool
+from cephfit.cloud.capacity.free_capacity import CinderPool
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.stacks import Node
 from cephfit.core.errors import ClusterError

@@ -18,7 +18,7 @@ from cephfit.cli.cluster import cloud_command as cloud_command
 from cephfit.cloud import volume_types
 from cephfit.cloud.capacity import cloud_preflight
 from cephfit.cloud.capacity.cloud_preflight import Findings
-from cephfit.cloud.capacity.quotas import Wanted, asked_of
+from cephfit.cloud.capacity.free_capacity import Wanted, asked_of
 from cephfit.cloud.cloud_choice import parse_choice
 from cephfit.cloud.volume_types import TypeQos
 from cephfit.core.errors import ClusterError

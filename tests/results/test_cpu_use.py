@@ -11,11 +11,10 @@ import pytest
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import CpuLayer, Metrics, Sample, SampleKey, State
-from cephfit.results.report.cpu_figures import cpu_section_of
+from cephfit.results.report.cpu_figures import cpu_section_of, cpu_use_of
 from cephfit.results.report.render import to_html, to_markdown
 from cephfit.results.report.report_build import report_of
 from cephfit.results.report.report_model import Findings
-from cephfit.results.statistics.cpu_use import cpu_use_of
 from cephfit.results.tables.sample_tables import CPU_COLUMNS, cpu_csv
 
 OPS, STORE = CpuLayer.OPS.value, CpuLayer.STORE.value

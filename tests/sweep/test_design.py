@@ -11,10 +11,10 @@ from thesis_tables import thesis_table
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.sweep import factorial_design
 from cephfit.sweep.declaration.file_settings import NAME
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, parse_sweep, read_sweep
-from cephfit.sweep.design import factorial_design
-from cephfit.sweep.design.factorial_design import MAX_NAME, Factor, Level, Span, as_name, shortened
+from cephfit.sweep.factorial_design import MAX_NAME, Factor, Level, Span, as_name, shortened
 from cephfit.sweep.sweep_plan import Sweep
 
 HEAD = "schema_version: 1\nname: d\n"

@@ -17,11 +17,11 @@ from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.results.store.sample_store import Store
+from cephfit.sweep import factorial_design
 from cephfit.sweep.declaration.sweep_file import parse_sweep, read_sweep
-from cephfit.sweep.design import factorial_design
-from cephfit.sweep.design.effects import effects_of, effects_on_cells, effects_on_profile, screening_of
-from cephfit.sweep.design.factorial_design import Design, DesignKind, Factor, Level, Row, row_names
+from cephfit.sweep.effects import effects_of, effects_on_cells, effects_on_profile, screening_of
 from cephfit.sweep.execution.runner import run_sweep
+from cephfit.sweep.factorial_design import Design, DesignKind, Factor, Level, Row, row_names
 from cephfit.sweep.goal import Goal, even_profile
 from cephfit.targets.simulated import SimulatedTarget, Simulation, true_iops
 

@@ -53,9 +53,9 @@ from trace_maker import packed
 from cephfit.core.errors import CephfitError, InputError
 from cephfit.core.values.cells import Op
 from cephfit.traces import formats, profile_files
+from cephfit.traces.counting import shares
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
-from cephfit.traces.parts import shares
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.blktrace import blktrace_joining, blktrace_parts
 from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader

@@ -19,7 +19,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files, profiles_by_disk
 from cephfit.traces.access_source import AccessSource, omitted_disks
-from cephfit.traces.parts import shares
+from cephfit.traces.counting import shares
 from cephfit.traces.readers.block_events.block_layer import Action
 
 WHY = "the trace has no Q events"

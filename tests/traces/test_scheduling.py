@@ -16,8 +16,8 @@ from trace_maker import mixed_workload, write
 
 from cephfit.core.errors import HostError, InputError
 from cephfit.traces import profile_files
+from cephfit.traces.counting import counted_recordings, shares
 from cephfit.traces.files import stream
-from cephfit.traces.parts import counted_recordings, shares
 
 
 def alibaba(n: int, seed: int = 1) -> bytes:

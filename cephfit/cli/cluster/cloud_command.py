@@ -163,8 +163,7 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
         )
     require_openstack(target)
     from cephfit.cloud.capacity.cloud_preflight import require
-    from cephfit.cloud.capacity.pool_capacity import cinder_pools
-    from cephfit.cloud.capacity.quotas import Wanted
+    from cephfit.cloud.capacity.free_capacity import Wanted, cinder_pools
     from cephfit.cloud.cinder_volumes import size_gib
     from cephfit.cloud.cloud_choice import parse_choice, require_whole
     from cephfit.cloud.volume_types import qos_of_types

@@ -5,8 +5,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from cephfit.cli.options.cluster_options import cluster_options
-from cephfit.cli.options.common_options import store_option
+from cephfit.cli.options.common_options import cluster_options, store_option
 from cephfit.cli.options.completers import targets
 from cephfit.cli.options.config_file import OPTIONS, Entry, config_file
 from cephfit.cli.terminal.command_groups import SentenceGroup

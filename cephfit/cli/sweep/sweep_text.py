@@ -18,10 +18,10 @@ from cephfit.operations.run_status import known_of
 from cephfit.operations.sweep_measurement import Request, measured
 from cephfit.results.statistics.loads import sync_in_words
 from cephfit.results.store.sample_store import Store
+from cephfit.sweep.execution.rounds import ASSUMED_SCATTER, expected_saving, scatter_of
 from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.schedule import full_plan
 from cephfit.sweep.goal import Goal
-from cephfit.sweep.racing.rounds import ASSUMED_SCATTER, expected_saving, scatter_of
 from cephfit.sweep.sweep_plan import Sweep, expected_seconds, n_planned_samples
 
 

@@ -29,7 +29,7 @@ pytest.importorskip("rados", reason="python3-rados is not installed")
 
 from cephfit.measure.ceph_bench import rados_bench, rbd_bench
 from cephfit.measure.ceph_bench.bench_process import Ended, image_of
-from cephfit.measure.counters.osd_watch import OsdCount, OsdWatch
+from cephfit.measure.osd_watch import OsdCount, OsdWatch
 from cephfit.targets.ceph.only_pool import OnlyPool
 
 WRITE = """hints = 1

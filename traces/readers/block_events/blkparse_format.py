@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES, NS_PER_S
 from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line, text_blocks
 from cephfit.traces.matching.completion_loop import ISSUED
 from cephfit.traces.readers.block_events.blkparse_text import SUMMARY, lost_of
@@ -22,7 +23,6 @@ from cephfit.traces.readers.block_events.block_layer import (
     skip_reason,
 )
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.record_limits import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 NAME = "blkparse-f"
 

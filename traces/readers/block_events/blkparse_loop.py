@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.values.access import FUA, PREFLUSH, SYNC
-from cephfit.traces.columns import FLUSH_LBN, OP_BITS
+from cephfit.traces.columns import FLUSH_LBN, LBN_MAX, NBYTES_MAX, OP_BITS, TIME_S_MAX
 from cephfit.traces.compiled import compiled, inlined
 from cephfit.traces.lines.text_bytes import (
     N_BYTES,
@@ -27,7 +27,6 @@ from cephfit.traces.lines.text_bytes import (
 )
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.readers.block_events.block_layer import Rows
-from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_S_MAX
 
 _ZERO, _NINE = 48, 57
 _WORD, _FRACTION = 8, 9

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_S
+from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line, impossible_numbers
 from cephfit.traces.matching.completion_loop import ISSUED
 from cephfit.traces.readers.block_events import blkparse_loop
@@ -28,7 +29,6 @@ from cephfit.traces.readers.block_events.block_layer import (
     skip_reason,
 )
 from cephfit.traces.readers.reader import LOSSES_STATED
-from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 _EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
 SUMMARY = re.compile(

@@ -16,6 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_S
+from cephfit.traces.columns import (
+    DEVICE_MAX,
+    LBN_MAX,
+    MAJOR_MAX,
+    MINOR_MAX,
+    NBYTES_MAX,
+    TIME_NS_MAX,
+    TIME_S_MAX,
+)
 from cephfit.traces.compiled import compiled, inlined
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line
 from cephfit.traces.lines.text_bytes import (
@@ -30,7 +39,6 @@ from cephfit.traces.lines.text_bytes import (
     written_op,
 )
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
-from cephfit.traces.readers.access_rows import decimal_ns
 from cephfit.traces.readers.block_events.block_layer import (
     Action,
     BlockEvents,
@@ -45,15 +53,7 @@ from cephfit.traces.readers.block_events.block_layer import (
     packed_op,
     skip_reason,
 )
-from cephfit.traces.record_limits import (
-    DEVICE_MAX,
-    LBN_MAX,
-    MAJOR_MAX,
-    MINOR_MAX,
-    NBYTES_MAX,
-    TIME_NS_MAX,
-    TIME_S_MAX,
-)
+from cephfit.traces.readers.reader import decimal_ns
 
 NAMES = (
     b"block_bio_queue", b"block_rq_issue", b"block_rq_complete", b"block_rq_insert", b"block_getrq", b"block_plug",

@@ -8,8 +8,8 @@ from cephfit.core.protocols import Client
 from cephfit.core.units import MIB, NS_PER_S
 from cephfit.core.values.cells import Op
 from cephfit.core.values.sample import Metrics
-from cephfit.measure.counters.osd_watch import LEAST_PERIODS, ImageIo, ImageWatch, image_count, is_image, parse
 from cephfit.measure.engine import disagreement
+from cephfit.measure.osd_watch import LEAST_PERIODS, ImageIo, ImageWatch, image_count, is_image, parse
 
 ANSWER = {
     "timestamp": 1795286800.0,

@@ -15,8 +15,8 @@ from cephfit.core.units import MIB
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import State
 from cephfit.lab.cluster import Lab
+from cephfit.measure import osd_watch
 from cephfit.measure.ceph_bench.rbd_bench import RbdBenchEngine
-from cephfit.measure.counters import osd_watch
 from cephfit.measure.engine import CellRun, disagreement
 from cephfit.measure.fio.fio_local import FioEngine
 from cephfit.measure.validity.judgement import Circumstances, judge

@@ -8,7 +8,7 @@ from cephfit.core.protocols import Client
 from cephfit.core.units import MIB, NS_PER_S
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, State
-from cephfit.measure.counters.block_device import in_flight_nbytes, window_count
+from cephfit.measure.block_device import in_flight_nbytes, window_count
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, IndependentCount, disagreement
 from cephfit.measure.validity.judgement import Circumstances, judge
 from cephfit.sweep.declaration.sweep_file import parse_sweep

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cephfit.measure.counters.block_device import steadiness_of
+from cephfit.measure.block_device import steadiness_of
 
 SECONDS = 5.0
 

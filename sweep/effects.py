@@ -22,7 +22,7 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.core.values.sample import OWN_LOAD, Sample
 from cephfit.results.statistics.sample_baselines import baselines_of
-from cephfit.sweep.design.factorial_design import Design, DesignKind
+from cephfit.sweep.factorial_design import Design, DesignKind
 from cephfit.sweep.goal import Goal
 
 _POOL_UNLESS = 0.25
