@@ -1,6 +1,6 @@
 """What the readers of all formats share.
 
-A reader opens a file, recognizes its content, and reads it as a stream. ``AccessRows`` collects accesses line by
+A reader opens a file, recognizes its content, and reads it as a stream. ``Rows`` collects accesses line by
 line. This module also determines the resolution of a text's clock, counts lines of other programs, and builds the
 errors for damaged records.
 """

@@ -122,7 +122,7 @@ class BlktraceReader(StreamReader):
         return _WHAT[self.action]
 
     def sniff(self, head: bytes) -> bool:
-        return record.layout_of(head) is not None
+        return record.layout_of_record(head) is not None
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         return self.read_together([stream])
