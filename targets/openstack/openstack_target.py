@@ -9,8 +9,8 @@ from cephfit.cloud import cinder_volumes, volume_types
 from cephfit.cloud.capacity import cloud_preflight
 from cephfit.cloud.capacity.cloud_forecast import CloudForecast, facts_of, wanted_of
 from cephfit.cloud.capacity.free_capacity import CinderPool, cinder_pools
+from cephfit.cloud.cleanup.cloud_cleanup import CreatedResources
 from cephfit.cloud.cleanup.ownership import stack_name
-from cephfit.cloud.cleanup.resource_journal import CreatedResources
 from cephfit.cloud.cloud_choice import CloudChoice, state_folder
 from cephfit.cloud.cloud_connection import connect
 from cephfit.cloud.guests import guests

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from cephfit.cloud.cleanup import resource_journal
-from cephfit.cloud.cleanup.resource_journal import CreatedResources
+from cephfit.cloud.cleanup import cloud_cleanup
+from cephfit.cloud.cleanup.cloud_cleanup import CreatedResources
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress
@@ -94,7 +94,7 @@ def test_all_is_deleted_stacks_before_types_and_each_by_its_run(
     things.note_stack("cephfit-s-hdd-1", "s")
     done: list[tuple[str, str, str]] = []
     monkeypatch.setattr(
-        resource_journal.volume_types,
+        cloud_cleanup.volume_types,
         "delete",
         lambda _, run_id, name: done.append(("type deleted", run_id, name)),
     )

@@ -14,8 +14,8 @@ from cephfit.core.values.cells import LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
-from cephfit.mapper.advice import Advice, advised, fastest
 from cephfit.mapper.distance import Distance
+from cephfit.mapper.distant_workload import Advice, advised, fastest
 
 WRITE = LoadedCell.measured(4096, Pattern.RANDWRITE)
 DEEP = LoadedCell.measured(4096, Pattern.RANDWRITE, iodepth=16)

@@ -28,7 +28,7 @@ _HELP = "Workload to run: pgbench on PostgreSQL, a ready one such as mail, or yo
 
 def _known(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     """``pgbench``, or ``program:`` and a path, which may be given as the name of a ready program."""
-    from cephfit.lab.workloads.ready_programs import ready_programs
+    from cephfit.lab.workloads import ready_programs
 
     kind, _, path = value.partition(":")
     if value == _PGBENCH or (kind == _PROGRAM and path):
