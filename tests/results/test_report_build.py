@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_mix_latency import exponential, sample
+from test_workload_rate import exponential, sample
 
 from cephfit.core.values.cells import Cell
 from cephfit.results.report.render import to_html
