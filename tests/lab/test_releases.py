@@ -16,11 +16,11 @@ from cephfit.lab import ceph_programs
 from cephfit.lab.bootstrap import options_of
 from cephfit.lab.ceph_programs import CephPrograms, CephVersion
 from cephfit.lab.cluster import Lab
+from cephfit.lab.lab_lifecycle import what_is_left
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_target import LabTarget
 from cephfit.lab.osds.osd_layout import require_store
 from cephfit.lab.registry import Record, labs_root
-from cephfit.lab.removal import what_is_left
 from cephfit.operations.recommended import version_of
 from cephfit.results.store.sample_store import Store
 

@@ -20,7 +20,7 @@ from cephfit.results.report.report_build import read_findings, report_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.execution.contest import Contest, Look
+from cephfit.sweep.execution.racing import Contest, Look
 from cephfit.sweep.execution.rounds import (
     ASSUMED_SCATTER,
     begin,
