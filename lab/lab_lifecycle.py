@@ -1,7 +1,7 @@
 """Create a lab, and remove a lab by its name or folder, in any state.
 
-Creation checks the machine, reserves name and ports, creates Ceph and, on request, OpenStack. No step of the removal
-relies on another part of the lab.
+Creation checks the machine, reserves name and ports, creates Ceph and, on request, OpenStack. No step of the
+removal relies on another part of the lab.
 """
 
 import os

@@ -4,8 +4,8 @@ Lines are ``%3d,%-3d %2d %8d %5d.%09lu %5u %2s %3s`` (blktrace's blkparse_fmt.c)
 prints. Widths are minimums, so white space separates the columns. The process name at the end may contain
 anything.
 
-A user-defined format is such as ``"%T.%t,%d,%a,%S,%n\\n"``, with the directives of blkparse(1). If a file has several
-actions, one of them is counted.
+A user-defined format is such as ``"%T.%t,%d,%a,%S,%n\\n"``, with the directives of blkparse(1). If a file has
+several actions, one of them is counted.
 """
 
 import re
