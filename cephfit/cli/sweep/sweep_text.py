@@ -195,6 +195,23 @@ def print_plan(document: Mapping[str, Any]) -> None:
         rows.append((c["name"], ", ".join(settings) or "-", c["why"]))
     print_table(("configuration", "sets", "why"), rows)
     click.echo()
+    _print_measurement(m)
+    _print_loads(m)
+    what = MICRO if m.get("engine") == MICRO else "fio"
+    click.echo(
+        f"{document['runs']} {what} runs, {document['samples']} samples (one per {what} run and client), about "
+        f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
+    )
+    if document["configurations"] and all(c["unsupported"] is None for c in document["configurations"]):
+        click.echo("not checked whether a cluster supports these options and pools; add --target TARGET to check")
+    print_search(document)
+    print_expected(document)
+    if document["accept_risk"]:
+        click.echo(f"accepts the risks of: {', '.join(document['accept_risk'])}")
+    _print_exceptions(document["configurations"])
+
+
+def _print_measurement(m: Mapping[str, Any]) -> None:
     is_micro = m.get("engine") == MICRO
     how = (
         f"one operation in each of {m['iodepth']} threads"
@@ -222,6 +239,9 @@ def print_plan(document: Mapping[str, Any]) -> None:
         click.echo(f"{settle:g} s of rest before each run")
     if m.get("new_volumes"):
         click.echo("each round has new volumes: the luck of where their objects lie is part of the spread")
+
+
+def _print_loads(m: Mapping[str, Any]) -> None:
     for load in m.get("loads", ()):
         values = [
             f"{word.replace('n_clients', 'clients')} {value}"
@@ -230,22 +250,14 @@ def print_plan(document: Mapping[str, Any]) -> None:
         ]
         only = f", only {', '.join(load['cells'])}" if "cells" in load else ""
         click.echo(f"also under load {load['name']}: {', '.join([*values, *_alignment_and_sync(load)])}{only}")
-    what = MICRO if is_micro else "fio"
-    click.echo(
-        f"{document['runs']} {what} runs, {document['samples']} samples (one per {what} run and client), about "
-        f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
-    )
-    if document["configurations"] and all(c["unsupported"] is None for c in document["configurations"]):
-        click.echo("not checked whether a cluster supports these options and pools; add --target TARGET to check")
-    print_search(document)
-    print_expected(document)
-    if document["accept_risk"]:
-        click.echo(f"accepts the risks of: {', '.join(document['accept_risk'])}")
+
+
+def _print_exceptions(configurations: Sequence[Mapping[str, Any]]) -> None:
     for word, heading in (
         ("unsupported", "This target does not support these configurations; their samples will be `skipped`:"),
         ("without_effect", "These have settings without effect on this target, but are measured:"),
     ):
-        lines = [(c["name"], reason) for c in document["configurations"] for reason in c[word] or ()]
+        lines = [(c["name"], reason) for c in configurations for reason in c[word] or ()]
         if lines:
             click.echo()
             click.echo(heading)
