@@ -130,7 +130,7 @@ def disk_below(path: Path) -> Path | None:
 class CountsTraffic(Protocol):
     """Counts the bytes on the network and on the disks of the storage.
 
-    Asked: by ``run_begin.engine_of``, for the engine ``micro``. Without it: samples have no amplification.
+    Asked: by ``preflight.engine_of``, for the engine ``micro``. Without it: samples have no amplification.
     """
 
     @abstractmethod
@@ -142,7 +142,7 @@ class CountsTraffic(Protocol):
 class ExportsFiles(Protocol):
     """Its storage has files itself, so that no file system is made on a client's volume.
 
-    Asked: by ``run_begin.engine_of``, for the engine ``micro``. Without it: files are on a file system on the
+    Asked: by ``preflight.engine_of``, for the engine ``micro``. Without it: files are on a file system on the
     client's volume.
     """
 

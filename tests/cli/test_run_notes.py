@@ -17,7 +17,7 @@ from cephfit.cli.sweep.sweep_commands import command as sweep
 from cephfit.core.errors import InputError
 from cephfit.results.report.run_notes import continuations_of, keep_continuation
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.execution.run_begin import _changed
+from cephfit.sweep.execution.preflight import _changed
 
 PROFILE = {
     "schema_version": 1,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.options.common_options import apply_option, connected
-from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.operations.progress_display import progress_display
 from cephfit.operations.target_choice import require_openstack

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.options.common_options import Finite
-from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.units import MIB, format_seconds
 from cephfit.operations.progress_display import progress_display
 

@@ -20,7 +20,7 @@ from cephfit.measure.engine import CellOutcome, CellRun
 from cephfit.measure.validity.judgement import Circumstances, judge
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, parse_sweep, read_sweep
-from cephfit.sweep.execution.run_begin import engine_of
+from cephfit.sweep.execution.preflight import engine_of
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.sweep_plan import Sweep
 from cephfit.targets.simulated import SimulatedTarget
