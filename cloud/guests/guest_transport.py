@@ -128,7 +128,7 @@ def script_of(job: str) -> str:
     """Return the shell script that runs a fio job."""
     there = "/tmp/cephfit.fio"
     # A rebuild removes packages that were installed at a guest's first start. Guests run this text as it is.
-    without = 'echo "the image has no fio, which guests need that nobody reaches" >&2; exit 127'
+    without = 'echo "the image has no fio, which guests without a network need" >&2; exit 127'
     lines = (
         f"cat >{there} <<'CEPHFIT-END'\n{job}\nCEPHFIT-END",
         f"command -v fio >/dev/null || {{ {without}; }}",

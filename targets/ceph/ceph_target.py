@@ -133,7 +133,7 @@ class CephTarget(
         access: the clients' access to the cluster.
         folder: existing folder for state that must survive the process.
         journal: of this target; read-only where nothing may change.
-        surroundings: adapters for hosts, clients and OSDs around this cluster.
+        adapters: for hosts, clients and OSDs around this cluster.
         for_change: the caller holds the target's lock; all methods except ``facts``, ``health`` and
             ``unsupported`` require it.
         progress: shows long steps.

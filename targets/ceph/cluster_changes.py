@@ -164,7 +164,7 @@ class Forecast:
         catalogue: the options of the cluster.
         health: of the cluster.
         changes: changes of configurations on the cluster itself.
-        surroundings: adapters for hosts, clients and OSDs around the cluster.
+        adapters: for hosts, clients and OSDs around the cluster.
         journal: of earlier changes.
     """
 

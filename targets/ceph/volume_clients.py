@@ -97,7 +97,7 @@ class VolumeClients:
         access: the clients' access to the cluster.
         folder: of the target; receives the clients' ceph.conf and the folder of their admin sockets.
         volumes: keeps notes on images.
-        surroundings: exports block devices, and restores their settings.
+        adapters: exports block devices, and restores their settings.
     """
 
     def __init__(

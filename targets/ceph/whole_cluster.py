@@ -33,7 +33,7 @@ class WholeCluster:
         catalogue: of the cluster's options.
         journal: of the target.
         health: is notified when the PG count may change.
-        surroundings: adapters for restarts of OSDs, and settings of every pool.
+        adapters: for restarts of OSDs, and settings of every pool.
         progress: shows restarts.
     """
 
