@@ -209,8 +209,10 @@ def _scraped(url: str, times: SurveyTimes, progress: Progress) -> FleetLoad:
 
 
 def _refuse_credentials(urls: Sequence[str]) -> None:
-    """Raises:
-    InputError: a URL may have a user or a password.
+    """Refuse URLs with a user or a password.
+
+    Raises:
+        InputError: a URL may have a user or a password.
     """
     # A password may contain the characters that end a host, so that its @ looks like a part of the path.
     if any("@" in url for url in urls):

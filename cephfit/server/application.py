@@ -221,8 +221,10 @@ def _end_at_signals(server: uvicorn.Server) -> None:
 
 
 def _listen(address: str, port: int) -> socket.socket:
-    """Raises:
-    HostError: the address cannot be listened on.
+    """Return a socket that listens on an address.
+
+    Raises:
+        HostError: the address cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)

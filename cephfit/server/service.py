@@ -42,8 +42,10 @@ class StoredRuns:
             yield store
 
     def _run(self, store: Store, run_id: str) -> Run:
-        """Raises:
-        RefusedError: there is no such run.
+        """Return a run by its id.
+
+        Raises:
+            RefusedError: there is no such run.
         """
         for run in store.runs():
             if run.run_id == run_id:

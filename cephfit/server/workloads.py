@@ -118,8 +118,10 @@ class Workloads:
             return list(reversed(self._known.values()))
 
     def find(self, workload_id: str) -> Workload:
-        """Raises:
-        RefusedError: there is no such workload.
+        """Return a workload by its id.
+
+        Raises:
+            RefusedError: there is no such workload.
         """
         with self._lock:
             found = self._known.get(workload_id)

@@ -336,8 +336,10 @@ def _refuse_at_distance(given: Sequence[str], *, for_clients: bool, save: bool |
 
 
 def _learned(location: str, model: str, confidence: float) -> Predictor:
-    """Raises:
-    UsageError: the model cannot be corrected.
+    """Return the predictor with the learned correction of a model.
+
+    Raises:
+        UsageError: the model cannot be corrected.
     """
     from cephfit.cli.predict.assess_command import read_evaluation
     from cephfit.mapper.learned_correction import LearnedPredictor, lessons_from
@@ -367,8 +369,10 @@ def _nothing_to_learn(location: str, refused: Sequence[InputError]) -> InputErro
 
 
 def _refuse_read_only(location: str) -> None:
-    """Raises:
-    StoreError: the store is read-only, so nothing can be saved in it.
+    """Refuse a store that this user may not write.
+
+    Raises:
+        StoreError: the store is read-only, so nothing can be saved in it.
     """
     from cephfit.results.store.sample_store import Store
 

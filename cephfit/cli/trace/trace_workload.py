@@ -222,8 +222,10 @@ def _output_of(sample: WorkloadSample, client: str) -> Mapping[str, Any]:
 
 
 def _guest_files(output: str, clients: Sequence[str]) -> None:
-    """Raises:
-    InputError: a trace exists in the place of a client's.
+    """Refuse an output in which a trace exists already.
+
+    Raises:
+        InputError: a trace exists in the place of a client's.
     """
     from cephfit.traces.capturing.capture import file_of
 
