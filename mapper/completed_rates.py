@@ -1,6 +1,6 @@
 """Rates that were not measured: completed from measured ones, as weights of them, and the error of interpolation.
 
-``completed_rates``: a sweep measures depths, alignment and commits one at a time. A workload has them together:
+``Completed``: a sweep measures depths, alignment and commits one at a time. A workload has them together:
 unaligned writes with several outstanding. Their effects are taken to multiply. The rate of a kind that was not
 measured is that of the same size and pattern, shallow, aligned and without flushes, times the effect of each of
 its properties. An effect is a ratio of two measured rates of the same configuration in the same round, at the

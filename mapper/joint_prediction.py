@@ -4,7 +4,7 @@ A log prediction is, to first order, a weighted sum of all log measurements (``P
 predictions share the default's measurements, and shifts of rounds and applications. So their errors are
 correlated: their covariance follows from the same variances as the intervals (``core/variance.py``).
 
-``combined_gain`` estimates combined configurations, which were not measured. Two assumptions bound what is usual:
+``combined_gains`` estimates combined configurations, which were not measured. Two assumptions bound what is usual:
 
 - Independent effects, the optimistic end: in every cell the ratios to the default multiply, so that their logs add
   up. This is the additive model of factorial experiments in log time (Montgomery, Design and Analysis of

@@ -1,5 +1,4 @@
-"""Imported results: name everything in them, and store them as one run with its samples, facts and a sweep
-file."""
+"""Imported results: name everything in them, and store them as one run with samples, facts and a sweep file."""
 
 import hashlib
 import json

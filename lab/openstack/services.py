@@ -1,5 +1,4 @@
-"""The daemons of the lab's OpenStack: start, stop, state and memory use; and the mount namespace in which they
-run.
+"""The daemons of the lab's OpenStack, and their mount namespace: start, stop, state and memory use.
 
 libvirt's folders cannot be configured, and neutron's agents, dnsmasq and haproxy leave mounts and sockets in /run.
 In a separate namespace, with its own /run, all of them belong to the lab: nothing on this machine is changed, and
