@@ -1,5 +1,4 @@
-"""Count recordings in parts or one after the other, find where their clock restarts, and compute their
-duration."""
+"""Count recordings one after the other or in parts, with the restarts of their clock and their duration."""
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence

@@ -1,8 +1,8 @@
-"""Read and write fio's I/O logs, versions 2 and 3 (``write_iolog``; fio's HOWTO, "Trace file format", and
-iolog.c).
+"""Read and write fio's I/O logs, versions 2 and 3.
 
-A line is ``file action [offset length]`` in bytes. Version 3 prefixes the time in microseconds since the job began
-(observed in logs of fio 3.33). Version 2 has no times, only ``wait`` lines of microseconds between accesses.
+The source is fio's HOWTO (``write_iolog``; "Trace file format"), and iolog.c. A line is ``file action [offset
+length]`` in bytes. Version 3 prefixes the time in microseconds since the job began (observed in logs of fio 3.33).
+Version 2 has no times, only ``wait`` lines of microseconds between accesses.
 
 This module also converts disk names into words that are valid in fio's files and as file names.
 """
