@@ -31,8 +31,8 @@ from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.mapper.mixture import MIXERS, used_cells
 from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.sweep.execution.rounds import begin, decide, saved_runs
 from cephfit.sweep.goal import Goal
-from cephfit.sweep.racing.rounds import begin, decide, saved_runs
 from cephfit.sweep.sweep_plan import Sweep, plan_of
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.readers.blktrace.blktrace_record import DTYPES
+from cephfit.traces.readers.blktrace.blktrace_bytes import DTYPES
 from cephfit.traces.readers.vscsi.vscsi_binary import VERSION_1, VERSION_2
 
 CHUNK = 1_000_000

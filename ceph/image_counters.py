@@ -14,8 +14,7 @@ from typing import Any
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import CephAdmin
-from cephfit.core.rbd_perf import counters_reading
-from cephfit.core.values.image_io import ImageName, IoCounts, Reading
+from cephfit.core.values.image_io import ImageName, IoCounts, Reading, counters_reading
 
 PERIOD_SECONDS = 5.0
 """Default of ``mgr_stats_period``."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
 from cephfit.core.errors import CephfitError, HostError, InputError
 from cephfit.core.protocols import NullProgress, Progress
-from cephfit.lab import registry, removal
+from cephfit.lab import lab_lifecycle, registry
 from cephfit.lab.backends.lab_server import LabServer
 from cephfit.lab.bootstrap import make_first_pool
 from cephfit.lab.ceph_daemons import MGR, MON, osd_name
-from cephfit.lab.ceph_programs import CephVersion
+from cephfit.lab.ceph_programs import CephVersion, ensure_root
 from cephfit.lab.devices.disks import device_number
 from cephfit.lab.devices.throttle import Throttle, find_throttle
-from cephfit.lab.lab_creation import make_lab, open_cloud
+from cephfit.lab.lab_lifecycle import make_lab, open_cloud, remove_lab
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_status import BackendState, LabStatus, ask_health
 from cephfit.lab.machine import require_aio, require_root
@@ -25,8 +25,6 @@ from cephfit.lab.osds.osd_creation import OsdMaker, recreate
 from cephfit.lab.osds.osd_layout import drop_page_cache
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
-from cephfit.lab.release_root import ensure_root
-from cephfit.lab.removal import remove_lab
 
 if TYPE_CHECKING:
     from cephfit.lab.openstack.openstack_lab import LabCloud
@@ -169,7 +167,7 @@ class Lab:
 
     def down(self) -> None:
         """Remove the lab and all its parts. Safe to call twice."""
-        if self.folder.exists() or removal.anything_left(self.folder):
+        if self.folder.exists() or lab_lifecycle.anything_left(self.folder):
             Lab.remove(self.name, folder=self.folder)
 
     # Its parts.

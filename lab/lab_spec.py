@@ -110,7 +110,7 @@ class LabSpec:
         stores: object store of the OSDs of a device class; BlueStore by default.
         client_network: clients are in a network of their own, whose distance can be set (``lab/network``).
         backends: of ``BACKENDS``.
-        release: of Ceph, whose programs are in a root of their own (``release_root``); empty for the machine's.
+        release: of Ceph, whose programs are in a root of their own (``ceph_programs``); empty for the machine's.
     """
 
     n_hosts: int = 2

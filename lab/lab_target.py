@@ -13,8 +13,7 @@ from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.cluster_adapters import ClusterAdapters, ReadValues
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery
-from cephfit.ceph.environment.host_settings import HostSettings
-from cephfit.ceph.environment.osd_hosts import osd_places
+from cephfit.ceph.environment.host_settings import HostSettings, osd_places
 from cephfit.ceph.environment.osd_store import OsdStore, store_of
 from cephfit.ceph.environment.scopes import OSD_STORE, base_scope, strongest_for
 from cephfit.ceph.hosts.host_access import Hosts

@@ -12,13 +12,12 @@ from cephfit.core.protocols import CephAdmin
 from cephfit.core.waiting import wait_until_clear
 from cephfit.lab.backends.lab_backend import LabBackends
 from cephfit.lab.ceph_daemons import MGR, MON, Daemons, osd_name
-from cephfit.lab.ceph_programs import CephPrograms
+from cephfit.lab.ceph_programs import CephPrograms, root_of
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_status import active_checks
 from cephfit.lab.network.client_network import ClientNetwork
-from cephfit.lab.osds.osd_disks import OsdDisks
+from cephfit.lab.osds.osd_creation import OsdDisks
 from cephfit.lab.registry import Record
-from cephfit.lab.release_root import root_of
 
 _POLL_SECONDS = 0.2
 _WHOLE_SECONDS = 90.0

@@ -130,9 +130,11 @@ class AccessWeights:
         return cls(tuple(measured[i] for i in used.tolist()), weights[:, used], *flags)
 
     def refuse_unmeasured(self, shares: Floats, *, where: str) -> None:
-        """Raises:
-        InputError: a part of the workload that matters is far larger than all measured sizes; ``shares`` as in
-            ``notes``.
+        """Refuse accesses that are far larger than all measured sizes.
+
+        Raises:
+            InputError: a part of the workload that matters is far larger than all measured sizes; ``shares`` as in
+                ``notes``.
         """
         refuse_unmeasured(float(shares @ self.too_large), where=where)
 
@@ -164,8 +166,10 @@ class AccessWeights:
 
 
 def refuse_unmeasured(share: float, *, where: str) -> None:
-    """Raises:
-    InputError: ``share`` of a workload, which is far larger than all measured sizes, is not negligible.
+    """Refuse accesses that are far larger than all measured sizes.
+
+    Raises:
+        InputError: ``share`` of a workload, which is far larger than all measured sizes, is not negligible.
     """
     if share >= _NOTED_SHARE:
         raise InputError(

@@ -1,12 +1,20 @@
-"""Rates of kinds of accesses that were not measured together, from those that were.
+"""Rates that were not measured: completed from measured ones, as weights of them, and the error of interpolation.
 
-A sweep measures depths, alignment and commits one at a time. A workload has them together: unaligned writes with
-several outstanding. Their effects are taken to multiply. The rate of a kind that was not measured is that of the
-same size and pattern, shallow, aligned and without flushes, times the effect of each of its properties. An effect
-is a ratio of two measured rates of the same configuration in the same round, at the nearest size where both were
-measured. The effect of a depth is that at the size itself up to the largest depth measured there, and from there
-on that at the nearest size. Effects of depth on sequential accesses are those on random ones where only these were
-measured.
+``Completed``: a sweep measures depths, alignment and commits one at a time. A workload has them together:
+unaligned writes with several outstanding. Their effects are taken to multiply. The rate of a kind that was not
+measured is that of the same size and pattern, shallow, aligned and without flushes, times the effect of each of
+its properties. An effect is a ratio of two measured rates of the same configuration in the same round, at the
+nearest size where both were measured. The effect of a depth is that at the size itself up to the largest depth
+measured there, and from there on that at the nearest size. Effects of depth on sequential accesses are those on
+random ones where only these were measured.
+
+``Origins``: rates that follow from the same measurements are not independent. Variances are therefore
+those of the measurements alone: the weight of such a rate is handed on to the measured rates that it follows from.
+
+Where a profile only has counts, a cell of the 20 that was not measured is interpolated (``access_weights``). How
+far its ratio to the default may be off is seen at the measured sizes: without one of them, its time per access is
+interpolated under the configuration and the default, and the ratio of the two is compared with the measured one.
+Leaving a size out doubles the gap between neighbours, so the error is rather too large. Pure.
 """
 
 import math
@@ -18,9 +26,16 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 
+from cephfit.core.units import format_nbytes
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import LoadedCell, Op, Pattern
+from cephfit.core.values.demand import Demand
+from cephfit.core.variance import Booleans, Floats, Table
+from cephfit.mapper.access_weights import interpolated_time
+from cephfit.mapper.mixture import Mixture
 
 _FLUSHED_UP_TO = 2.0
 """Writes that exceed the largest size measured with flushes by more than this factor are taken to be unaffected by
@@ -225,3 +240,187 @@ def _nearest(kind: LoadedCell, effects: Sequence[_Effect]) -> _Effect | None:
         return abs(math.log(cell.nbytes / kind.nbytes)), cell.pattern is not kind.pattern, cell, other
 
     return min(effects, key=place, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Which measurements rates follow from. J configurations, C cells with a rate, M cells that were measured.
+
+    Attributes:
+        coefficients: of the log of each measured rate in the log of one that follows from them, shape (C, M).
+        own: place of each cell among the measured ones, shape (C,); -1 for cells that no configuration has.
+        follows: rates that were not measured themselves, shape (J, C).
+    """
+
+    coefficients: Floats
+    own: NDArray[np.intp]
+    follows: Booleans
+
+    def weights(self, of_used: Floats, used: NDArray[np.intp]) -> Floats:
+        """Return the weights of all log measurements, shape (J, M, R).
+
+        Args:
+            of_used: weights of the log rates of some cells, shape (J, U, R).
+            used: these cells, shape (U,).
+        """
+        rows = np.flatnonzero(of_used.any(axis=(1, 2)))  # mostly one configuration and the default
+        follows, its = self.follows[np.ix_(rows, used)], of_used[rows]
+        some, direct = np.flatnonzero(follows.any(axis=0)), np.flatnonzero(self.own[used] >= 0)
+        of_rows = self.coefficients[used[some]].T @ (its[:, some] * follows[:, some, None])
+        of_rows[:, self.own[used[direct]]] += its[:, direct] * ~follows[:, direct, None]
+        found = np.zeros((len(of_used), *of_rows.shape[1:]))
+        found[rows] = of_rows
+        return found
+
+
+def tables_of(
+    rates: Mapping[Any, Baseline], sources: Sources, baselines: Baselines, names: tuple[str, ...]
+) -> tuple[Table, Table, Origins | None]:
+    """Return the table of all rates, that of the measured ones alone, and how they are connected.
+
+    Both tables have the same rounds. They are the same one, without origins, if nothing follows from others.
+
+    Args:
+        rates: by (configuration, kind of access), those that follow from others included.
+        sources: as ``Completed.sources``.
+        baselines: what was measured.
+        names: configurations, the default first.
+    """
+    measured = Table.of_loaded(baselines, names)
+    if not sources:
+        return measured, measured, None
+    table = Table.of_loaded(replace(baselines, loaded=rates), names)
+    column = {cell: m for m, cell in enumerate(measured.cells)}
+    coefficients = np.zeros((len(table.cells), len(measured.cells)))
+    for c, cell in enumerate(table.cells):
+        of_cell = sources.get(cell, {}) if isinstance(cell, LoadedCell) else {}
+        for source, coefficient in of_cell.items():
+            coefficients[c, column[source]] = coefficient
+    own = np.array([column.get(cell, -1) for cell in table.cells], dtype=np.intp)
+    follows, was_measured = (np.asarray(of.present.any(axis=2)) for of in (table, measured))
+    follows[:, own >= 0] &= ~was_measured[:, own[own >= 0]]
+    return table, measured, Origins(coefficients, own, follows)
+
+
+_FACTOR = 10.0
+"""A configuration is taken to be at most this many times faster or slower than interpolated where too few sizes
+were measured to know: as for omitted cells (``omitted_cells``)."""
+
+Rates = Mapping[tuple[str, LoadedCell], Baseline]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeErrors:
+    """Errors of the log ratio of a configuration to the default at sizes that were left out.
+
+    Attributes:
+        between: at sizes with a measured neighbour on both sides.
+        beyond: at the smallest and the largest size.
+    """
+
+    between: tuple[float, ...]
+    beyond: tuple[float, ...]
+
+    @classmethod
+    def of(cls, loaded: Rates, default: str, name: str) -> "SizeErrors":
+        """Leave out each size of each pattern that both configurations have."""
+        between: list[float] = []
+        beyond: list[float] = []
+        for pattern in Pattern:
+            times = [
+                (size, 1 / _mean(loaded[default, cell]), 1 / _mean(loaded[name, cell]))
+                for size, cell in _plain(loaded, default, pattern)
+                if (name, cell) in loaded
+            ]
+            for i, (size, of_default, own) in enumerate(times):
+                rest = times[:i] + times[i + 1 :]
+                if len(rest) < 2:
+                    continue
+                sizes = np.array([row[0] for row in rest], dtype=np.float64)
+                found = [interpolated_time(size, sizes, np.array([row[k] for row in rest])) for k in (1, 2)]
+                error = math.log(found[1] / found[0]) - math.log(own / of_default)
+                (between if 0 < i < len(times) - 1 else beyond).append(error)
+        return cls(tuple(between), tuple(beyond))
+
+    def factor(self, confidence: float, *, is_between: bool) -> float:
+        """Return how many times faster or slower than interpolated a configuration may be, at least 1."""
+        errors = self.between if is_between else self.beyond
+        if not errors:
+            return _FACTOR
+        scale = math.sqrt(math.fsum(e * e for e in errors) / len(errors))
+        return min(_FACTOR, math.exp(float(stdtrit(len(errors), (1 + confidence) / 2)) * scale))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InterpolatedSizes:
+    """The demands of a workload whose size was not measured. D demands.
+
+    Attributes:
+        loaded: the rates.
+        default: name of the default.
+        between: the size is between measured ones, shape (D,).
+        beyond: it is outside them, shape (D,).
+        names: what they are, for readers.
+    """
+
+    loaded: Rates
+    default: str
+    between: Booleans
+    beyond: Booleans
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, demands: Sequence[Demand], loaded: Rates, default: str) -> "InterpolatedSizes | None":
+        """Return them; None if every size was measured. Patterns without any measured size do not count."""
+        between, beyond = (np.zeros(len(demands), dtype=np.bool_) for _ in range(2))
+        names = []
+        for i, demand in enumerate(demands):
+            sizes = [size for size, _ in _plain(loaded, default, demand.pattern)]
+            if sizes and demand.nbytes not in sizes:
+                is_between = sizes[0] < demand.nbytes < sizes[-1]
+                (between if is_between else beyond)[i] = True
+                names.append(f"{format_nbytes(math.ceil(demand.nbytes))}-{demand.pattern}")
+        return cls(loaded, default, between, beyond, tuple(names)) if names else None
+
+    def half_width(self, name: str, mixture: Mixture, confidence: float) -> float:
+        """Return half the interval of the log prediction that comes from interpolation alone."""
+        errors = SizeErrors.of(self.loaded, self.default, name)
+        shares = mixture.weights / mixture.ratios
+        shares = shares / shares.sum()
+        inside, outside = float(shares[self.between].sum()), float(shares[self.beyond].sum())
+        slower = 1 - inside - outside
+        slower += inside * errors.factor(confidence, is_between=True)
+        slower += outside * errors.factor(confidence, is_between=False)
+        return math.log(slower)
+
+    def note(self, compared: Sequence[str], weights: Floats) -> str:
+        """Return what was interpolated, and how well that works here."""
+        share = 100 * float(weights[self.between | self.beyond].sum())
+        found = [SizeErrors.of(self.loaded, self.default, name) for name in compared]
+        factors = sorted(math.exp(abs(e)) for errors in found for e in (*errors.between, *errors.beyond))
+        text = f"interpolated: {', '.join(self.names)} with {share:.2g} % of the default's time, not measured"
+        if not factors:
+            return (
+                f"{text}; too few sizes were measured to know the error, so the intervals cover configurations "
+                f"that are up to {_FACTOR:g} times faster or slower there"
+            )
+        return (
+            f"{text}; without each measured size in turn, ratios to the default were off by a factor of "
+            f"{factors[len(factors) // 2]:.3f} in the median and {factors[-1]:.2f} at most, and the intervals "
+            "contain this error"
+        )
+
+
+def _plain(loaded: Rates, default: str, pattern: Pattern) -> Iterator[tuple[int, LoadedCell]]:
+    """Yield the sizes of a pattern under the default, ascending: shallow, aligned and without commits."""
+    cells = [
+        cell
+        for name, cell in loaded
+        if name == default and cell.pattern is pattern and not cell.align_nbytes and not cell.sync
+    ]
+    shallow = min((cell.iodepth for cell in cells), default=0)
+    yield from sorted((cell.nbytes, cell) for cell in cells if cell.iodepth == shallow)
+
+
+def _mean(baseline: Baseline) -> float:
+    return math.fsum(baseline.iops) / len(baseline.iops)

@@ -32,12 +32,11 @@ from cephfit.mapper.access_weights import (
     refuse_unmeasured,
     weighed,
 )
-from cephfit.mapper.completed_rates import Completed, completed
-from cephfit.mapper.demand_mix import waiting_with_flushes
+from cephfit.mapper.completed_rates import Completed, completed, tables_of
 from cephfit.mapper.many_variances import Quantiles, RateScatter, ScatterCoefficients, TimeScatter
 from cephfit.mapper.mix_predictor import Kind, Kinds
+from cephfit.mapper.mixture import waiting_with_flushes
 from cephfit.mapper.model_error import ERRORS, NO_ERROR, ModelError
-from cephfit.mapper.origins import tables_of
 
 _BLOCK = 512
 """Workloads whose demands are in memory together."""

@@ -11,20 +11,16 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.baseline import Baseline, Baselines, OmittedCells, omitted_cells
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Op
-from cephfit.core.values.omitted_cells import OmittedCells, omitted_cells
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, Model, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
 from cephfit.mapper.access_weights import counted_demands
-from cephfit.mapper.completed_rates import Sources, completed
-from cephfit.mapper.demand_mix import DemandMix
-from cephfit.mapper.interpolation_error import InterpolatedSizes
-from cephfit.mapper.mixture import MIXERS, CellMix, LimitBounds, Mix, Mixture, used_cells
+from cephfit.mapper.completed_rates import InterpolatedSizes, Origins, Sources, completed, tables_of
+from cephfit.mapper.mixture import MIXERS, CellMix, DemandMix, LimitBounds, Mix, Mixture, used_cells
 from cephfit.mapper.model_error import NO_ERROR, ModelError
-from cephfit.mapper.origins import Origins, tables_of
 
 Measured = Cell | LoadedCell
 _REASONS = 2

@@ -13,19 +13,17 @@ import numpy as np
 
 from cephfit.core.absolute_spread import Absolute
 from cephfit.core.errors import InputError
-from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.baseline import Baseline, Baselines, omitted_cells
 from cephfit.core.values.cells import Cell, LoadedCell
 from cephfit.core.values.demand import Demand
-from cephfit.core.values.omitted_cells import omitted_cells
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Estimate, Supply, SupplySet, WorkloadDemand, mean_outstanding
 from cephfit.core.variance import Floats, Table
 from cephfit.mapper.access_weights import AccessWeights, counted_demands
-from cephfit.mapper.completed_rates import completed
+from cephfit.mapper.completed_rates import Origins, completed, tables_of
 from cephfit.mapper.mix_predictor import PairedRates, mean_rates
 from cephfit.mapper.mixture import used_cells
-from cephfit.mapper.origins import Origins, tables_of
 
 _MODEL = "time"
 _NO_RATES_IN_A_MIX = (

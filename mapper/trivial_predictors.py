@@ -12,9 +12,8 @@ import numpy as np
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
-from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.baseline import Baselines, OmittedCells
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
-from cephfit.core.values.omitted_cells import OmittedCells
 from cephfit.core.values.prediction import CellReason
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import Floats

@@ -1,1 +1,1 @@
-"""Sweep files, plans, designs of experiments, racing, execution and verification."""
+"""Sweep files, plans, designs of experiments, execution and verification."""

@@ -13,12 +13,11 @@ from typing import Any
 import yaml
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, QOS, TYPE, Configuration, Partition, Setting
 from cephfit.core.values.measurement import Measurement
-from cephfit.core.values.volume_keys import QOS, TYPE
 from cephfit.sweep.declaration.file_settings import fault_of_configuration
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.design.design_rows import shortened
+from cephfit.sweep.factorial_design import shortened
 from cephfit.sweep.proposal import as_yaml
 from cephfit.sweep.sweep_plan import Sweep
 

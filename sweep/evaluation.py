@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cephfit.ceph.environment.kernel_locks import HostLockedError
+from cephfit.ceph.environment.kernel_values import HostLockedError
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, HostError, InputError, LackingError
 from cephfit.core.protocols import Applied, Client, Progress, Target

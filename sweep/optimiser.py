@@ -15,8 +15,15 @@ from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configurati
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.core.values.sample import OWN_LOAD, Sample
 from cephfit.results.statistics.sample_baselines import baselines_of
-from cephfit.sweep.design.design_rows import sentence, shortened
-from cephfit.sweep.design.factorial_design import Factor, Level, Sampler, Search, configuration_of
+from cephfit.sweep.factorial_design import (
+    Factor,
+    Level,
+    Sampler,
+    Search,
+    configuration_of,
+    sentence,
+    shortened,
+)
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.sweep_plan import Sweep
 

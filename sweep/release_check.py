@@ -9,10 +9,16 @@ from dataclasses import dataclass
 from cephfit.ceph.environment.osd_store import wants_filestore, why_no_filestore
 from cephfit.ceph.environment.scopes import OSD_STORE, base_scope
 from cephfit.ceph.options.option import Option, fault_of
-from cephfit.ceph.options.option_archive import KnownOptions, known, known_versions
+from cephfit.ceph.options.option_archive import (
+    ActsOn,
+    DifferingDefault,
+    KnownOptions,
+    differing_defaults,
+    known,
+    known_versions,
+)
 from cephfit.ceph.options.option_catalogue import nearest_option, unknown_option
 from cephfit.ceph.options.option_history import FILESTORE_PREFIXES, history_of, logging_levels
-from cephfit.ceph.options.release_defaults import ActsOn, DifferingDefault, differing_defaults
 from cephfit.ceph.pools.cache_tier import release_note
 from cephfit.ceph.pools.pool_keys import why_no_key
 from cephfit.core.errors import InputError

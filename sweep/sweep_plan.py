@@ -16,7 +16,7 @@ from typing import Any
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import ASSUMED_TIMES, CacheCondition, Measurement, Step, StepTimes
-from cephfit.sweep.design.factorial_design import Design, Search
+from cephfit.sweep.factorial_design import Design, Search
 
 
 class RaceFor(StrEnum):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from cephfit.ceph.environment.kernel_locks import HostLockedError
+from cephfit.ceph.environment.kernel_values import HostLockedError
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, HostError, InputError, LackingError
 from cephfit.core.protocols import Applied, Client, Health, Progress, Target, WarmsCaches, Workload
@@ -20,7 +20,7 @@ from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.run import CLUSTER
 from cephfit.core.values.sample import State, WorkloadSample
-from cephfit.measure.counters.block_device import read_through
+from cephfit.measure.block_device import read_through
 from cephfit.measure.validity.surveillance import Surveillance, health_now, wait_until_healthy
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.concurrent_clients import ClientRates, Lockstep, Result, run_together

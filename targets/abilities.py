@@ -119,7 +119,7 @@ class Previews(Protocol):
 class BringsEngine(Protocol):
     """Is measured by its own engine, not by the program that a sweep file names.
 
-    Asked: by ``run_begin.engine_of``, before a run begins or continues. Without it: the program that the sweep
+    Asked: by ``preflight.engine_of``, before a run begins or continues. Without it: the program that the sweep
     file names measures from this machine.
     """
 
@@ -145,7 +145,7 @@ class EstimatesStepTimes(Protocol):
 class KeepsToImages(Protocol):
     """Can be restricted to the images in one pool.
 
-    Asked: by ``run_begin.engine_of``, where the sweep file names a program that creates other objects than images.
+    Asked: by ``preflight.engine_of``, where the sweep file names a program that creates other objects than images.
     Without it: any program may measure.
     """
 

@@ -17,7 +17,7 @@ from typing import Any
 from platformdirs import user_state_path
 
 from cephfit import __version__
-from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS
+from cephfit.ceph.environment.scopes import PROTOCOL_OPTIONS
 from cephfit.ceph.hosts.host import HostRefusedError
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.core.errors import ClusterError, HostError, InputError
@@ -26,7 +26,7 @@ from cephfit.core.protocols import Applied, Client, Health, Target
 from cephfit.core.target_lock import TargetLock
 from cephfit.core.units import format_nbytes
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
-from cephfit.measure.counters.block_device import flush_buffers
+from cephfit.measure.block_device import flush_buffers
 from cephfit.measure.fio.fio_job import escaped_filename
 from cephfit.measure.micro.file_places import TrafficCounter, disk_below, traffic_of
 from cephfit.targets.abilities import CountsTraffic, JudgesConfigurations

@@ -14,11 +14,11 @@ import yaml
 from cephfit.ceph.pools.pool_keys import IMAGE_KEYS, NESTED, PLAIN_KEYS
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op, Pattern
+from cephfit.core.values.configuration import QOS, TYPE
 from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.volume_keys import QOS, TYPE
 from cephfit.sweep.declaration import file_design, file_measurement, file_settings, sweep_file
-from cephfit.sweep.design.factorial_design import DesignKind
+from cephfit.sweep.factorial_design import DesignKind
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SWEEP = (DOCS / "sweep-file.md").read_text()

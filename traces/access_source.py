@@ -14,7 +14,6 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress, Progress
 from cephfit.core.values.access import AccessBatch
 from cephfit.traces import formats
-from cephfit.traces.counted_action import CountedAction
 from cephfit.traces.description.recording import disks_of_one_level
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
@@ -23,7 +22,7 @@ from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.parquet import ParquetReader
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.recordings import Recording, recordings_of, total_nbytes
-from cephfit.traces.trace_metadata import STACKING, UNCOUNTED_EVENTS, lacks_of, metadata_of
+from cephfit.traces.trace_metadata import STACKING, UNCOUNTED_EVENTS, CountedAction, lacks_of, metadata_of
 
 _DISKS_NAMED = 64
 

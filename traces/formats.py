@@ -10,10 +10,9 @@ from cephfit.core.protocols import TraceReader
 from cephfit.traces.files import decoding
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers.blkparse.blkparse_format import BlkparseFormatReader
-from cephfit.traces.readers.blkparse.blkparse_text import BlkparseTextReader
 from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
 from cephfit.traces.readers.block_events.biosnoop import BiosnoopReader
+from cephfit.traces.readers.block_events.blkparse_text import BlkparseFormatReader, BlkparseTextReader
 from cephfit.traces.readers.block_events.block_events_text import BlockEventsTextReader
 from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.block_events.iosnoop import IosnoopReader

@@ -16,26 +16,25 @@ from cephfit.core.protocols import NullProgress, Progress
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
 from cephfit.core.values.profile import Profile
 from cephfit.traces import formats
-from cephfit.traces.counted_action import CountedAction
-from cephfit.traces.counting.disk_aggregate import DiskAggregate
-from cephfit.traces.description.describe import counted_disks, profile_of
-from cephfit.traces.description.disk_description import too_many_disks
-from cephfit.traces.description.recording import PartialProfile
-from cephfit.traces.files import remote
-from cephfit.traces.files.part_stream import one_stream
-from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
-from cephfit.traces.parts.counted_recordings import counted
-from cephfit.traces.parts.recording_clocks import (
+from cephfit.traces.counting.counted_recordings import (
     Divided,
     PartSeconds,
     Recorded,
+    counted,
     divided_by_clock,
     duration_ns,
     next_seconds,
     note_of_steps,
     notes_of_clock_restarts,
 )
-from cephfit.traces.parts.shares import Counted, Share
+from cephfit.traces.counting.disk_aggregate import DiskAggregate
+from cephfit.traces.counting.shares import Counted, Share
+from cephfit.traces.description.describe import counted_disks, profile_of
+from cephfit.traces.description.disk_description import too_many_disks
+from cephfit.traces.description.recording import PartialProfile
+from cephfit.traces.files import remote
+from cephfit.traces.files.part_stream import one_stream
+from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.fio_iolog import FioIologReader
@@ -51,7 +50,14 @@ from cephfit.traces.recordings import (
     recordings_of,
     total_nbytes,
 )
-from cephfit.traces.trace_metadata import BLOCK_LAYER, STACKING, UNCOUNTED_EVENTS, lacks_of, metadata_of
+from cephfit.traces.trace_metadata import (
+    BLOCK_LAYER,
+    STACKING,
+    UNCOUNTED_EVENTS,
+    CountedAction,
+    lacks_of,
+    metadata_of,
+)
 
 
 def across_recordings(disks: Collection[str], stacked: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cephfit.core.errors import InputError
-from cephfit.traces.capturing import capture_record
+from cephfit.traces.capturing import capture
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import STANDARD_INPUT
 
@@ -38,7 +38,7 @@ def recordings_of(paths: Sequence[Path]) -> list[Recording]:
         InputError: a folder contains no blktrace files.
     """
     files: list[Path] = []
-    for path in [p for p in paths if not p.name.endswith(capture_record.SUFFIX)] or paths:
+    for path in [p for p in paths if not p.name.endswith(capture.SUFFIX)] or paths:
         files.extend(_expanded(remote.local(path)))
     groups: dict[tuple[Path, str, int], list[Path]] = {}
     seen = Counter[Path]()

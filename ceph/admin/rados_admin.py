@@ -5,8 +5,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cephfit.ceph.admin.answers import DEFAULT_TIMEOUT_SECONDS, parse_answer, refusal, require_conf, spelled
-from cephfit.ceph.admin.older_releases import as_before_nautilus
+from cephfit.ceph.admin.answers import (
+    DEFAULT_TIMEOUT_SECONDS,
+    as_before_nautilus,
+    parse_answer,
+    refusal,
+    require_conf,
+    spelled,
+)
 from cephfit.core.errors import ClusterError
 from cephfit.core.optional_modules import optional_module
 

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from cephfit.ceph.admin.answers import DEFAULT_TIMEOUT_SECONDS, refusal, spelled
-from cephfit.ceph.admin.older_releases import as_before_nautilus
+from cephfit.ceph.admin.answers import DEFAULT_TIMEOUT_SECONDS, as_before_nautilus, refusal, spelled
 from cephfit.core.errors import ClusterError
 from cephfit.core.optional_modules import optional_module
 

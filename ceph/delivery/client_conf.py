@@ -23,7 +23,7 @@ from typing import Any
 
 import jinja2
 
-from cephfit.ceph.admin.older_releases import monitor_address
+from cephfit.ceph.admin.answers import monitor_address
 from cephfit.ceph.options.option import as_ceph_writes, same_value
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.errors import ClusterError, HostError
@@ -330,3 +330,29 @@ def _receive(link: socket.socket, n_bytes: int) -> bytes:
             raise ConnectionResetError("the admin socket's answer is incomplete")
         content += part
     return content
+
+
+_OPTION = "rbd_plugins"
+_FILE = "librbd/libceph_librbd_{name}.so"
+"""Of a plugin, below the option ``plugin_dir`` (``src/common/PluginRegistry.cc``)."""
+
+
+def why_no_plugins(configuration: Configuration, folder: Path | None = None) -> tuple[str, ...]:
+    """Return why clients on this machine cannot load the plugins of a configuration; empty if they can.
+
+    Without its plugin, librbd does not open an image.
+
+    Args:
+        configuration: to apply; ``rbd_plugins`` of its clients is a list separated by commas.
+        folder: with Ceph's plugins; None: where this machine's librados looks for them.
+    """
+    settings = [setting for setting in client_settings(configuration) if setting.key == _OPTION]
+    names = [name.strip() for setting in settings for name in str(setting.value).split(",") if name.strip()]
+    if not names:
+        return ()
+    place = folder or Path(optional_module("rados").Rados(rados_id="admin").conf_get("plugin_dir"))
+    return tuple(
+        f"librbd on this machine has no plugin {name}: there is no {place / _FILE.format(name=name)}"
+        for name in names
+        if not (place / _FILE.format(name=name)).exists()
+    )

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cephfit.ceph.admin.answers import RefusedError
-from cephfit.ceph.admin.older_releases import listed_pgs
+from cephfit.ceph.admin.answers import RefusedError, listed_pgs
 from cephfit.ceph.ceph_health import reasons_against
 from cephfit.ceph.cluster_adapters import OsdsDownError
 from cephfit.ceph.delivery.osd_daemons import OsdDaemons

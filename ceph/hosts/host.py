@@ -54,12 +54,12 @@ class Host(Protocol):
         """Run a program to its end, in the C locale, whatever its exit code.
 
         Args:
-                argv: program and arguments; no shell interprets them.
-                seconds: time limit; the program is ended then.
-                stdin: standard input of the program; text as UTF-8.
+            argv: program and arguments; no shell interprets them.
+            seconds: time limit; the program is ended then.
+            stdin: standard input of the program; text as UTF-8.
 
-            Raises:
-                HostError: the machine is unreachable, does not have the program, or the program took too long.
+        Raises:
+            HostError: the machine is unreachable, does not have the program, or the program took too long.
         """
 
     def read(self, path: PurePosixPath) -> str:

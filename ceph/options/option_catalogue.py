@@ -20,8 +20,7 @@ from cephfit.ceph.options.option_history import (
 from cephfit.ceph.pools.pool_keys import IMAGE_KEYS, POOL_KEYS, is_pool_key, why_no_key
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import CephAdmin
-from cephfit.core.values.configuration import Configuration, Partition, Setting
-from cephfit.core.values.volume_keys import VOLUME_KEYS
+from cephfit.core.values.configuration import VOLUME_KEYS, Configuration, Partition, Setting
 
 DAEMON_SECTIONS = ("global", "mon", "mgr", "osd", "client")
 _POOL_SCOPES = {"pool": POOL_KEYS, "image": IMAGE_KEYS}

@@ -9,9 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cephfit.ceph.admin.answers import RefusedError
+from cephfit.ceph.admin.answers import RefusedError, listed_pgs, stored_nbytes
 from cephfit.ceph.admin.daemons import running_daemons
-from cephfit.ceph.admin.older_releases import listed_pgs, stored_nbytes
 from cephfit.ceph.crush import live_map
 from cephfit.ceph.crush.proposal import Movement, Proposal, movement
 from cephfit.ceph.options.option import same_value

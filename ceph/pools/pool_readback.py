@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cephfit.ceph.admin.answers import RefusedError
-from cephfit.ceph.admin.older_releases import listed_pgs, stored_nbytes
+from cephfit.ceph.admin.answers import RefusedError, listed_pgs, stored_nbytes
 from cephfit.ceph.crush import live_map
 from cephfit.ceph.crush.live_map import NOWHERE, LiveMap
 from cephfit.ceph.options.option import same_value

@@ -150,8 +150,10 @@ def _refuse_other_files(store: str) -> None:
 
 
 def _is_loopback(listen: str) -> bool:
-    """Raises:
-    HostError: it is not an address.
+    """Return whether an address to listen on is of this machine only.
+
+    Raises:
+        HostError: it is not an address.
     """
     if listen == "localhost":
         return True

@@ -54,8 +54,10 @@ class Located:
         return f"{self.file}:{self.line}"
 
     def refuse(self, wrong: str, remedy: str = "") -> NoReturn:
-        """Raises:
-        InputError: always, naming this place.
+        """Refuse this value.
+
+        Raises:
+            InputError: always, naming this place.
         """
         raise InputError(wrong, where=self.where, remedy=remedy)
 
@@ -86,24 +88,30 @@ class Located:
         return entries
 
     def items(self) -> "list[Located]":
-        """Raises:
-        InputError: not a list.
+        """Return the values of a list.
+
+        Raises:
+            InputError: not a list.
         """
         if not isinstance(self.value, list):
             self.refuse(f"{self.what} must be a list, not {_kind(self.value)}", "write it like [a, b]")
         return list(self.value)
 
     def text(self) -> str:
-        """Raises:
-        InputError: not a text.
+        """Return the value as text.
+
+        Raises:
+            InputError: not a text.
         """
         if not isinstance(self.value, str):
             self.refuse(f"{self.what} must be text, not {_kind(self.value)}", "put it in quotes")
         return self.value
 
     def whole(self, *, least: int = 0, most: int = MOST) -> int:
-        """Raises:
-        InputError: not a whole number, less than ``least``, or more than ``most``.
+        """Return the value as a whole number.
+
+        Raises:
+            InputError: not a whole number, less than ``least``, or more than ``most``.
         """
         if isinstance(self.value, bool) or not isinstance(self.value, int):
             self.refuse(f"{self.what} must be a whole number, not {_kind(self.value)}")
@@ -115,8 +123,10 @@ class Located:
         return self.value
 
     def seconds(self, *, positive: bool = False) -> float:
-        """Raises:
-        InputError: not a number of seconds.
+        """Return the value as a number of seconds.
+
+        Raises:
+            InputError: not a number of seconds.
         """
         if isinstance(self.value, bool) or not isinstance(self.value, int | float):
             self.refuse(f"{self.what} must be a number of seconds, not {_kind(self.value)}")
@@ -128,8 +138,10 @@ class Located:
         return number
 
     def truth(self) -> bool:
-        """Raises:
-        InputError: neither true nor false.
+        """Return the value as true or false.
+
+        Raises:
+            InputError: neither true nor false.
         """
         if not isinstance(self.value, bool):
             self.refuse(f"{self.what} must be true or false, not {_kind(self.value)}")

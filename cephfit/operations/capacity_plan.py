@@ -109,8 +109,10 @@ def months_until_full(headroom: Estimate, growth: float) -> Estimate:
 
 
 def _refuse_unreachable(means: Mapping[str, Snapshot], asked: PlanInput, where: str) -> None:
-    """Raises:
-    InputError: no pool reaches the limit for a class, not even at its smallest measured load.
+    """Refuse a limit that no pool reaches.
+
+    Raises:
+        InputError: no pool reaches the limit for a class, not even at its smallest measured load.
     """
     for c in asked.classes:
         curves = {pool: found.curves[c.name] for pool, found in means.items()}

@@ -32,9 +32,8 @@ from cephfit.core.values.run import (
 )
 from cephfit.core.values.sample import OWN_LOAD, State, WorkloadSample
 from cephfit.mapper.model_evaluation import AGAIN, EvaluatedWorkload
-from cephfit.results.report.run_notes import run_notes
+from cephfit.results.report.run_notes import continuations_of, run_notes
 from cephfit.results.statistics.loads import loads_by_clients
-from cephfit.results.statistics.run_caveats import continuations_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store, kind_of
 from cephfit.results.tables import baseline_csv

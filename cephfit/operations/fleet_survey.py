@@ -12,9 +12,8 @@ from urllib.request import urlopen
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
-from cephfit.core.rbd_perf import MOST_IMAGES
 from cephfit.core.units import MIB, format_seconds
-from cephfit.core.values.image_io import SHORTEST_SECONDS, FleetLoad, IoCounts, Reading, load_between
+from cephfit.core.values.image_io import MOST_IMAGES, SHORTEST_SECONDS, FleetLoad, IoCounts, Reading, load_between
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.target_choice import cluster_choice
 
@@ -210,8 +209,10 @@ def _scraped(url: str, times: SurveyTimes, progress: Progress) -> FleetLoad:
 
 
 def _refuse_credentials(urls: Sequence[str]) -> None:
-    """Raises:
-    InputError: a URL may have a user or a password.
+    """Refuse URLs with a user or a password.
+
+    Raises:
+        InputError: a URL may have a user or a password.
     """
     # A password may contain the characters that end a host, so that its @ looks like a part of the path.
     if any("@" in url for url in urls):

@@ -10,8 +10,7 @@ from cephfit.core.values.cells import Pattern
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.imported_outputs.ceph_bench_output import RadosBenchReader, RbdBenchReader
 from cephfit.measure.imported_outputs.fio_json import FioJsonReader
-from cephfit.measure.imported_outputs.fio_terse import FioTerseReader
-from cephfit.measure.imported_outputs.fio_text import FioTextReader
+from cephfit.measure.imported_outputs.fio_text import FioTerseReader, FioTextReader
 from cephfit.measure.imported_outputs.name_mapping import (
     NameMapping,
     PathNames,

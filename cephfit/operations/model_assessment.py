@@ -20,16 +20,19 @@ from cephfit.mapper.accuracy import (
 from cephfit.mapper.learned_correction import lessons_without
 from cephfit.mapper.model_error import ModelError
 from cephfit.mapper.model_evaluation import (
+    ErrorParts,
     EvaluatedWorkload,
     LeaveOut,
+    NoiseFloor,
     assessed_predictor,
     error_of,
+    error_parts_of,
     errors_without,
     held_out,
+    noise_floor_of,
     residuals_of,
     verified,
 )
-from cephfit.mapper.noise_floor import ErrorParts, NoiseFloor, error_parts_of, noise_floor_of
 from cephfit.mapper.trivial_predictors import TRIVIAL
 from cephfit.operations.evaluation_set import EvaluationSet
 from cephfit.results.report.run_notes import may_be_unfinished

@@ -159,7 +159,7 @@ class Ranked:
         from cephfit.mapper import predictor
         from cephfit.mapper.contrasts import ranked, worse_than
         from cephfit.mapper.objectives import Judged, Objective
-        from cephfit.results.statistics.mix_latency import (
+        from cephfit.results.statistics.workload_rate import (
             mean_speeds,
             milliseconds,
             percentile_speeds,

@@ -46,7 +46,7 @@ class Known:
         """Return what early stopping has saved so far; None for sweeps that measure all repeats."""
         if self.sweep.stopping is None:
             return None
-        from cephfit.sweep.racing.rounds import saving_document
+        from cephfit.sweep.execution.rounds import saving_document
 
         saving = saving_document(plan_of(self.sweep), self.stops)
         decided = self.decisions or {"looks": 0, "stopped": [], "races": []}
@@ -73,8 +73,8 @@ class Known:
 
 def known_of(store: Store, run: Run) -> Known:
     """Return everything that the store has about a run's plan."""
+    from cephfit.sweep.execution.rounds import stops_of
     from cephfit.sweep.optimiser import rounds_by_name, trials_from_json, with_trials
-    from cephfit.sweep.racing.rounds import stops_of
 
     sweep = parse_sweep(run.sweep_text, file=run.run_id, stored=True)
     trials = trials_from_json(store.document(run.run_id, TRIALS_DOCUMENT))

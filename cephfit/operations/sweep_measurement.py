@@ -73,8 +73,7 @@ def measured(
     from cephfit.operations.target_choice import open_target
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
-    from cephfit.sweep.execution.preflight import require_healthy
-    from cephfit.sweep.execution.run_begin import engine_of
+    from cephfit.sweep.execution.preflight import engine_of, require_healthy
     from cephfit.sweep.execution.run_progress import times_on
     from cephfit.sweep.execution.runner import run_sweep
 

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cephfit.ceph.environment.protocol_options import ISCSI, NFS, PROTOCOL_OPTIONS, SWIFT
+from cephfit.ceph.environment.scopes import ISCSI, NFS, PROTOCOL_OPTIONS, SWIFT
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.optional_modules import install_command, optional_module
 from cephfit.core.protocols import Progress, Target
@@ -291,13 +291,12 @@ def backend_target(text: str, *, for_change: bool) -> Target:
 
     from cephfit.lab.backends.swift_server import SwiftServer
     from cephfit.lab.cluster import Lab
-    from cephfit.lab.devices.nbd_devices import NbdDevices
+    from cephfit.lab.devices.fuse_devices import NbdDevices
     from cephfit.lab.machine import require_root
     from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
     from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
     from cephfit.targets.backends.storage_server import ExistingServer, ServerPlace
-    from cephfit.targets.backends.swift_account import key_from_environment, parse_swift
-    from cephfit.targets.backends.swift_target import SwiftTarget
+    from cephfit.targets.backends.swift_target import SwiftTarget, key_from_environment, parse_swift
 
     parse = {ISCSI: parse_iscsi, NFS: parse_nfs, SWIFT: parse_swift}
 

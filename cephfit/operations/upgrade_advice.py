@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cephfit.ceph.options.release_defaults import ActsOn, DifferingDefault, catalogues_of, differing_defaults
+from cephfit.ceph.options.option_archive import ActsOn, DifferingDefault, catalogues_of, differing_defaults
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.core.values.profile import Profile
@@ -16,8 +16,7 @@ from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.operations.recommended import version_of
 from cephfit.results.report import formatting
 from cephfit.results.statistics import summary_statistics
-from cephfit.results.statistics.cell_parts import CellPart, cell_parts
-from cephfit.results.statistics.comparison import Change, Row, Served, TargetFigures
+from cephfit.results.statistics.comparison import CellPart, Change, Row, Served, TargetFigures, cell_parts
 from cephfit.results.statistics.scaling import Level
 
 _SHOWN_CELLS = 4

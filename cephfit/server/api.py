@@ -12,8 +12,7 @@ from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, MODELS
 from cephfit.server.refused_error import RefusedError
 from cephfit.server.service import CHOICES, Service
 from cephfit.server.workload_answer import Objective
-from cephfit.server.workload_files import READ_OPTIONS
-from cephfit.server.workloads import Workload, WorkloadState
+from cephfit.server.workloads import READ_OPTIONS, Workload, WorkloadState
 
 ID = r"^[0-9a-f]{16}$"
 RUN_ID = r"^[\w.:@+-]{1,200}$"

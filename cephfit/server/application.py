@@ -26,8 +26,7 @@ from cephfit.server.api import api_router
 from cephfit.server.limited_process import Limits
 from cephfit.server.pages import error_page, page_router
 from cephfit.server.refused_error import RefusedError, status_of
-from cephfit.server.service import Service, store_location
-from cephfit.server.stored_runs import StoredRuns
+from cephfit.server.service import Service, StoredRuns, store_location
 from cephfit.server.workloads import Workloads
 
 _STATIC = {
@@ -222,8 +221,10 @@ def _end_at_signals(server: uvicorn.Server) -> None:
 
 
 def _listen(address: str, port: int) -> socket.socket:
-    """Raises:
-    HostError: the address cannot be listened on.
+    """Return a socket that listens on an address.
+
+    Raises:
+        HostError: the address cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)

@@ -1,6 +1,8 @@
-"""What the API and the pages have in common: uploads, questions, and the store."""
+"""What the API and the pages have in common: uploads, questions, the store, and its runs."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,15 +10,110 @@ from typing import Any
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 
-from cephfit.core.units import MIB
+from cephfit.core.units import MIB, NS_PER_MS
 from cephfit.core.values.cells import Op
+from cephfit.core.values.run import Run
+from cephfit.core.values.sample import Sample, State
+from cephfit.operations.run_status import run_description, run_summary
+from cephfit.results.store.sample_store import Store
 from cephfit.server.refused_error import RefusedError
-from cephfit.server.stored_runs import StoredRuns
 from cephfit.server.upload import receive
 from cephfit.server.workload_answer import Question
-from cephfit.server.workload_files import READ_OPTIONS
-from cephfit.server.workloads import Workload, Workloads
+from cephfit.server.workloads import READ_OPTIONS, Workload, Workloads
 from cephfit.traces.formats import titles
+
+LATEST_SAMPLES = 20
+_PATIENCE_SECONDS = 5.0
+
+
+class StoredRuns:
+    """Reads the store again for every question, so that it sees what other processes write.
+
+    Args:
+        location: of the store, which may not exist yet.
+    """
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+
+    @contextmanager
+    def _open(self) -> Iterator[Store]:
+        with Store.open(self.location, patience_seconds=_PATIENCE_SECONDS) as store:
+            yield store
+
+    def _run(self, store: Store, run_id: str) -> Run:
+        """Return a run by its id.
+
+        Raises:
+            RefusedError: there is no such run.
+        """
+        for run in store.runs():
+            if run.run_id == run_id:
+                return run
+        raise RefusedError(
+            404, f"there is no run {run_id!r}", where=store.name, remedy="choose one of the list of runs"
+        )
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """Return the summary of every run, newest first.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        with self._open() as store:
+            return [run_summary(store, run) for run in store.runs()]
+
+    def names(self) -> list[str]:
+        """Return the ids of all runs, newest first. Raises as ``summaries``."""
+        with self._open() as store:
+            return [run.run_id for run in store.runs()]
+
+    def description(self, run_id: str) -> dict[str, Any]:
+        """Return what a run was: versions, settings of its configurations, samples, saved documents.
+
+        Raises:
+            StoreError: the store cannot be read.
+            RefusedError: there is no such run.
+        """
+        with self._open() as store:
+            return run_description(store, self._run(store, run_id))
+
+    def progress(self, run_id: str) -> dict[str, Any]:
+        """Return the summary of a run with its latest samples, and the latest of those that do not count.
+
+        Raises as ``description``.
+        """
+        with self._open() as store:
+            run = self._run(store, run_id)
+            latest = store.latest_samples(run_id, LATEST_SAMPLES)
+            voided = store.latest_samples(run_id, LATEST_SAMPLES, without_ok=True)
+            by_configuration: dict[str, dict[str, int]] = {}
+            for (name, state), n in store.counts(run_id).items():
+                by_configuration.setdefault(name, {state.value: 0 for state in State})[state.value] = n
+            return {
+                **run_summary(store, run),
+                "by_configuration": [{"name": name, **n} for name, n in by_configuration.items()],
+                "latest": [_sample(sample) for sample in latest],
+                "voided": [_sample(sample) for sample in voided],
+            }
+
+
+def _sample(sample: Sample) -> dict[str, Any]:
+    key, metrics = sample.key, sample.metrics
+    return {
+        "configuration": key.configuration,
+        "cell": str(key.cell),
+        "client": key.client,
+        "repeat": key.repeat,
+        "attempt": key.attempt,
+        "load": key.load,
+        "state": sample.state.value,
+        "reason": sample.reason,
+        "iops": None if metrics is None else metrics.iops,
+        "latency_ms": None if metrics is None else metrics.latency_mean_ns / NS_PER_MS,
+        "finished_ns": sample.finished_ns,
+    }
+
 
 _CSV_NBYTES = 64 * MIB
 CHOICES = {

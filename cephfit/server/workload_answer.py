@@ -18,9 +18,8 @@ from cephfit.results import open_baselines
 from cephfit.results.report.render import environment
 from cephfit.results.report.report_figures import cell_weights_of, ranking_of
 from cephfit.results.report.report_model import Answer, ReportModel
-from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
+from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes, same_rounds
 from cephfit.results.report.summary import settings_of
-from cephfit.results.statistics.run_caveats import same_rounds
 from cephfit.results.store.sample_store import Store
 from cephfit.results.tables.baseline_csv import is_store
 from cephfit.server.workload_description import FOLDERS

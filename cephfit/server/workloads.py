@@ -6,7 +6,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,9 +14,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from cephfit.core.errors import CephfitError
+import cephfit
+from cephfit.core.errors import CephfitError, InputError
+from cephfit.core.profile_files import read_profile
+from cephfit.core.values.profile import Profile
 from cephfit.server.limited_process import Limits, Workers
 from cephfit.server.refused_error import RefusedError
+from cephfit.traces.description.description_schema import check_description
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 2
@@ -45,7 +49,7 @@ class Workload:
         id: random, part of the page's address.
         folder: of this workload, in the folder of the server.
         names: names of the files as the client gave them.
-        options: fields of the upload, as in ``workload_files.READ_OPTIONS``.
+        options: fields of the upload, as in ``READ_OPTIONS``.
         nbytes: of the files.
         created_ns: wall clock, ns since the epoch.
         error: why profiling failed; empty unless it did.
@@ -114,8 +118,10 @@ class Workloads:
             return list(reversed(self._known.values()))
 
     def find(self, workload_id: str) -> Workload:
-        """Raises:
-        RefusedError: there is no such workload.
+        """Return a workload by its id.
+
+        Raises:
+            RefusedError: there is no such workload.
         """
         with self._lock:
             found = self._known.get(workload_id)
@@ -205,3 +211,51 @@ class Workloads:
         finally:
             shutil.rmtree(workload.files, ignore_errors=True)
             workload.state = WorkloadState.FAILED if workload.error else WorkloadState.READY
+
+
+READ_OPTIONS = ("name", "format", "columns", "assume_op", "action", "blkparse_format", "parts", "describe")
+"""Fields of an upload that describe its files, as ``cephfit.profile_trace`` takes them."""
+_PROFILE_NBYTES = 64 << 20
+"""Larger files are not read as a profile."""
+
+
+def read_workload(folder: Path, options: Mapping[str, str]) -> Profile:
+    """Read the files of a folder: one profile, or traces that are read together.
+
+    Args:
+        folder: with the uploaded files only.
+        options: of ``READ_OPTIONS``; empty values are not given.
+
+    Raises:
+        InputError: they are neither, or damaged.
+    """
+    files = sorted(folder.iterdir())
+    if len(files) == 1 and not options.get("format") and (found := _profile_in(files[0])) is not None:
+        return found
+    given = {key: options.get(key) or None for key in READ_OPTIONS}
+    return cephfit.profile_trace(
+        files,
+        name=given["name"],
+        format=given["format"],
+        action=given["action"],
+        parts=given["parts"] is not None,
+        describe=given["describe"] or "fast",
+        assume_op=given["assume_op"],
+        columns=given["columns"],
+        blkparse_format=given["blkparse_format"],
+    )
+
+
+def _profile_in(file: Path) -> Profile | None:
+    """Return the profile in a file of `cephfit trace profile -o`; None for a trace."""
+    with file.open("rb") as opened:
+        if opened.read(1) != b"{" or file.stat().st_size > _PROFILE_NBYTES:
+            return None
+    try:
+        found = read_profile(file)
+    except InputError:
+        if file.suffix == ".json":
+            raise
+        return None
+    check_description(found.description, where=file.name)
+    return found

@@ -6,15 +6,12 @@ from typing import Any
 from openstack.connection import Connection
 
 from cephfit import __version__
-from cephfit.cloud.capacity.pool_capacity import CinderPool, fits, why_unchecked
-from cephfit.cloud.capacity.quotas import Wanted
+from cephfit.cloud.capacity.free_capacity import CinderPool, Wanted, fits, why_unchecked
+from cephfit.cloud.cinder_volumes import require_types
 from cephfit.cloud.cleanup.ownership import NAME_PREFIX
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.cloud_connection import persistently
-from cephfit.cloud.volumes import created_types
-from cephfit.cloud.volumes.cinder_volumes import require_types
-from cephfit.cloud.volumes.qos import qos_of_types
-from cephfit.cloud.volumes.volume_types import VolumeKind, is_of_volumes, kind_of
+from cephfit.cloud.volume_types import VolumeKind, is_of_volumes, kind_of, qos_of_types, why_not_made
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import PlannedSweep
 from cephfit.core.values.preview import Difference
@@ -72,7 +69,7 @@ class CloudForecast:
         if kinds:
             require_types(self._cloud, list(dict.fromkeys(kind.base for kind in kinds.values())))
         bases = dict.fromkeys(kind.base for kind in kinds.values() if kind.qos)
-        why_no_qos = {base: created_types.why_not_made(self._cloud, base) for base in bases}
+        why_no_qos = {base: why_not_made(self._cloud, base) for base in bases}
         reasons = {}
         for configuration in configurations:
             against = [

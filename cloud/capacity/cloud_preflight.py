@@ -9,12 +9,11 @@ from typing import Any
 
 from openstack.connection import Connection
 
-from cephfit.cloud.capacity.pool_capacity import CinderPool, Fit, fits, why_unchecked
-from cephfit.cloud.capacity.quotas import Need, Wanted, asked_of
+from cephfit.cloud.capacity.free_capacity import CinderPool, Fit, Need, Wanted, asked_of, fits, why_unchecked
+from cephfit.cloud.cinder_volumes import require_types, size_gib
 from cephfit.cloud.cloud_choice import CloudChoice, require_whole
 from cephfit.cloud.cloud_connection import HIDDEN, json_of, persistently
 from cephfit.cloud.stacks import LARGEST_STACK
-from cephfit.cloud.volumes.cinder_volumes import require_types, size_gib
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.yaml_lines import nearest
 

@@ -9,10 +9,10 @@ from openstack.connection import Connection
 from openstack.exceptions import NotFoundException
 from openstack.orchestration.v1.stack import Stack
 
+from cephfit.cloud import volume_types
 from cephfit.cloud.cleanup.ownership import NAME_PREFIX, RUN_KEY, TAG_PREFIX, has_own_name
 from cephfit.cloud.cloud_connection import persistently
 from cephfit.cloud.stacks import failures, said_of_volume
-from cephfit.cloud.volumes import created_types
 
 _DESCRIPTION = "cephfit run "
 """Begin of the description of a run's security group; the run's id follows."""
@@ -108,7 +108,7 @@ class _VolumeTypes(Kind):
 
     def find(self, cloud: Connection) -> list[Any]:
         """Return those of all projects that this user may see."""
-        return created_types.volume_types(cloud)
+        return volume_types.volume_types(cloud)
 
     def status(self, cloud: Connection, thing: str) -> str | None:
         """See Kind."""
@@ -138,15 +138,15 @@ class _QosSpecs(Kind):
 
     def find(self, cloud: Connection) -> list[Any]:
         """Return those of all projects; empty for users to whom Cinder shows none."""
-        return list(created_types.qos_specs(cloud))
+        return list(volume_types.qos_specs(cloud))
 
     def status(self, cloud: Connection, thing: str) -> str | None:
         """See Kind."""
-        return created_types.spec_status(cloud, thing)
+        return volume_types.spec_status(cloud, thing)
 
     def delete(self, cloud: Connection, thing: str) -> None:
         """See Kind."""
-        created_types.delete_spec(cloud, thing)
+        volume_types.delete_spec(cloud, thing)
 
 
 def _tagged(stack: Any) -> str | None:
@@ -198,7 +198,7 @@ KINDS = (
     Kind("security group", "network", _described, "", _of_project),
     Kind("server group", "compute", None, ""),
     Kind("volume", "block_storage", _in_metadata, r"-\d+", reason=said_of_volume),
-    _VolumeTypes("volume type", "block_storage", created_types.run_of, "-.*"),
+    _VolumeTypes("volume type", "block_storage", volume_types.run_of, "-.*"),
     _QosSpecs("QoS spec", "block_storage", None, ""),
 )
 

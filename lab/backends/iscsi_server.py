@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-from cephfit.ceph.environment.protocol_options import ISCSI
+from cephfit.ceph.environment.scopes import ISCSI
 from cephfit.lab import processes
 from cephfit.lab.backends.lab_server import LabServer, why_not_answering
 from cephfit.lab.machine import run

@@ -5,13 +5,12 @@ from functools import partial
 from pathlib import Path
 
 from cephfit.lab.backends.iscsi_server import IscsiServer
-from cephfit.lab.backends.lab_server import LabServer
+from cephfit.lab.backends.lab_server import LabServer, ServerNetwork
 from cephfit.lab.backends.nfs_server import NfsServer
-from cephfit.lab.backends.server_network import ServerNetwork
 from cephfit.lab.backends.swift_server import SwiftServer
 from cephfit.lab.devices.throttle import find_throttle
 from cephfit.lab.lab_spec import LabSpec
-from cephfit.lab.osds.osd_disks import OsdDisks
+from cephfit.lab.osds.osd_creation import OsdDisks
 
 SERVERS: Mapping[str, type[LabServer]] = {
     server.protocol: server for server in (IscsiServer, NfsServer, SwiftServer)

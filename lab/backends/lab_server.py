@@ -1,18 +1,176 @@
-"""A server of the lab: what is common to all protocols."""
+"""A server of the lab, whatever its protocol, and the namespaces of the servers of one folder.
 
+A sleeping process holds a network and a mount namespace. rpcbind has a fixed port and socket, so it cannot be
+started twice in one network. In a separate namespace the servers listen where nothing else of this machine does,
+and the kernel removes network, sockets and mounts with the last process, also after a kill. Clients enter the
+network namespace alone.
+"""
+
+import os
+import subprocess
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS
-from cephfit.core.errors import CephfitError, HostError, LackingError
-from cephfit.lab.backends.server_network import ServerNetwork
+from cephfit.ceph.environment.scopes import PROTOCOL_OPTIONS
+from cephfit.core.errors import CephfitError, ClusterError, HostError, LackingError
+from cephfit.lab import processes
 from cephfit.lab.devices.disks import device_number
+from cephfit.lab.devices.mounts import Mount, mounts
 from cephfit.lab.machine import find_program, run
 from cephfit.targets.abilities import Traffic, traffic_of
 from cephfit.targets.backends.storage_server import StorageServer
+
+_HOLDER = "backends"
+_LOOP_MAJOR = "7:"
+_SEPARATE_SECONDS = 10.0
+_READY_SECONDS = 30.0
+
+
+class ServerNetwork:
+    """Namespaces and daemons below one folder; all state is on disk and in the kernel.
+
+    Args:
+        folder: of a lab; pid files are in ``run``, logs in ``log``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def pid(self, name: str) -> int | None:
+        return processes.from_pid_file(self._pid_file(name), self.folder)
+
+    def _pid_file(self, name: str) -> Path:
+        return self.folder / "run" / f"{name}.pid"
+
+    def enter_network(self) -> tuple[str, ...]:
+        """Return the command line that runs a client in the servers' network.
+
+        Raises:
+            ClusterError: the servers do not run.
+        """
+        return ("nsenter", f"--net=/proc/{self._holder()}/ns/net", "--")
+
+    def path(self, place: Path) -> Path:
+        """Return the path by which this process reaches a path of the servers. Raises as ``enter_network``."""
+        return Path(f"/proc/{self._holder()}/root") / place.relative_to("/")
+
+    def interfaces(self) -> Path:
+        """Return the file with the counters of the servers' interfaces. Raises as ``enter_network``."""
+        return Path(f"/proc/{self._holder()}/net/dev")
+
+    def mounts(self) -> Iterator[Mount]:
+        """Yield the mounts that the servers see. Raises as ``enter_network``."""
+        return mounts(self._holder())
+
+    def _holder(self) -> int:
+        pid = self.pid(_HOLDER)
+        if pid is None:
+            raise ClusterError(
+                "the servers of the back ends do not run",
+                where=str(self.folder),
+                remedy="start the lab: cephfit lab start",
+            )
+        return pid
+
+    def _enter_all(self, argv: Sequence[str]) -> list[str]:
+        pid = self._holder()
+        return ["nsenter", f"--net=/proc/{pid}/ns/net", f"--mount=/proc/{pid}/ns/mnt", "--", *argv]
+
+    def call(self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
+        """Run a program in both namespaces and return its output; see ``machine.run``."""
+        return run(self._enter_all(argv), environment={**os.environ, **(environment or {})})
+
+    def open(self) -> None:
+        """Create the namespaces unless they exist.
+
+        Raises:
+            HostError: this kernel has none.
+        """
+        if self.pid(_HOLDER) is not None:
+            return
+        for part in ("run", "log"):
+            (self.folder / part).mkdir(exist_ok=True)
+        self._spawn(_HOLDER, ["unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"])
+        self._await_separate()
+        # A private copy of a mount of another lab would keep its disk busy.
+        for mount in reversed(list(mounts())):
+            if mount.point != Path("/") and (
+                mount.device.startswith(_LOOP_MAJOR) or mount.kind.startswith("fuse")
+            ):
+                with suppress(HostError):  # already gone with the mount around it
+                    self.call(["umount", "--lazy", "--no-canonicalize", str(mount.point)])
+        self.call(["mount", "-t", "tmpfs", "-o", "mode=755,size=16m", "tmpfs", "/run"])
+        self.call(["ip", "link", "set", "lo", "up"])
+
+    def _await_separate(self) -> None:
+        ours = Path("/proc/self/ns/net").readlink()
+        until = time.monotonic() + _SEPARATE_SECONDS
+        while True:
+            pid = self.pid(_HOLDER)
+            with suppress(OSError):
+                # The mount namespace is created together with the network's, and made private before exec.
+                if pid and Path(f"/proc/{pid}/ns/net").readlink() != ours and self._is_sleeping(pid):
+                    return
+            if time.monotonic() > until:  # during exec(2), a living process has neither arguments nor environment
+                raise HostError(
+                    "this kernel provides no separate network and mount namespace (unshare --net --mount)",
+                    where="kernel",
+                )
+            time.sleep(0.01)
+
+    def _is_sleeping(self, pid: int) -> bool:
+        return Path((processes.command_line(pid) or ("",))[0]).name == "sleep"
+
+    def start(self, name: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
+        """Start a daemon that stays in the foreground, in both namespaces, unless it runs."""
+        if self.pid(name) is None:
+            self._spawn(name, self._enter_all(argv), environment)
+
+    def _spawn(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        program = find_program(argv[0])
+        if program is None:
+            raise HostError(f"{argv[0]}: not found", where="programs on this machine")
+        with (self.folder / "log" / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [program, *argv[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+                env={**os.environ, **(environment or {}), processes.MARK: str(self.folder)},
+            )
+        self._pid_file(name).write_text(str(process.pid))
+
+    def await_ready(self, name: str, problem: Callable[[], str]) -> None:
+        """Wait until a daemon serves.
+
+        Args:
+            name: of the daemon.
+            problem: returns why it does not serve yet; empty if it does.
+
+        Raises:
+            ClusterError: it ended, or needs too long; with the end of its log.
+        """
+        until = time.monotonic() + _READY_SECONDS
+        while why := problem():
+            if self.pid(name) is None or time.monotonic() > until:
+                log = self.folder / "log" / f"{name}.log"
+                last = log.read_text(errors="replace").strip().splitlines()[-1:]
+                raise ClusterError(f"{name} does not serve: {why}; {' '.join(last)}", where=str(log))
+            time.sleep(0.05)
+
+    def stop(self, names: Sequence[str]) -> None:
+        """Stop daemons; those that do not run are ignored."""
+        processes.stop([pid for name in names if (pid := self.pid(name)) is not None])
+
+    def close(self) -> None:
+        """End the namespaces; no daemon runs in them."""
+        self.stop([_HOLDER])
 
 
 class LabServer(StorageServer, ABC):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from cephfit.ceph.environment.protocol_options import NFS
+from cephfit.ceph.environment.scopes import NFS
 from cephfit.lab.backends.lab_server import LabServer, why_not_answering
 from cephfit.lab.bootstrap import render
 from cephfit.lab.machine import run

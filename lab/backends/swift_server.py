@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS, SWIFT
+from cephfit.ceph.environment.scopes import PROTOCOL_OPTIONS, SWIFT
 from cephfit.lab.backends.lab_server import LabServer, why_not_answering
 from cephfit.lab.bootstrap import render
 from cephfit.lab.machine import run
-from cephfit.targets.backends.swift_account import SwiftAccount, SwiftAddress
-from cephfit.targets.backends.swift_target import policy_of
+from cephfit.targets.backends.swift_target import SwiftAccount, SwiftAddress, policy_of
 
 _ADDRESS = SwiftAddress("cephfit:lab", "127.0.0.1:8080", "cephfit")
 _PORTS = {"account": 6202, "container": 6201, "object": 6200}

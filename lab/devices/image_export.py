@@ -38,7 +38,7 @@ from cephfit.ceph.volumes import Volume
 from cephfit.core.errors import CephfitError, ClusterError, HostError
 from cephfit.lab import processes
 from cephfit.lab.devices.disks import device_nbytes
-from cephfit.lab.devices.qemu_export import NODE, QemuExport
+from cephfit.lab.devices.fuse_devices import NODE, QemuExport
 from cephfit.lab.machine import find_program, require_root, run
 from cephfit.lab.network.client_network import ClientNetwork
 

@@ -1,9 +1,18 @@
-"""OpenStack's components: the files, databases, migrations and daemons of each."""
+"""OpenStack's components: the Debian packages, files, databases, migrations, configuration and daemons of each."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
+import jinja2
+
+from cephfit import templates
+from cephfit.core.errors import HostError
+from cephfit.core.optional_modules import optional_module
+from cephfit.lab.ceph_daemons import write_secret
+from cephfit.lab.machine import find_program
 from cephfit.lab.openstack.layout import Layout
 from cephfit.lab.openstack.services import Service
 
@@ -272,3 +281,106 @@ def heat(layout: Layout) -> Component:
 
 COMPONENTS = (keystone, glance, placement, nova, neutron, cinder, heat)
 """All components, in the order in which their databases are created."""
+
+
+def _environment() -> jinja2.Environment:
+    def source(name: str) -> str:
+        return resources.files(templates).joinpath(name).read_text()
+
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(source),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    """Render a template below ``templates/openstack``; a missing value is an error."""
+    return _environment().get_template(f"openstack/{template}.j2").render(**values)
+
+
+def write(layout: Layout, file: Path, template: str, **values: Any) -> None:
+    """Render into a file that only root can read: most of these hold passwords."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_secret(file, render(template, cloud=layout, **values))
+
+
+def write_all(layout: Layout, components: Iterable[Component]) -> None:
+    """Create the folders of all components; write their files and the clouds.yaml."""
+    for folder in ("etc", "log", "run"):
+        (layout.folder / folder).mkdir(exist_ok=True)
+    (layout.folder / "etc").chmod(0o700)
+    for component in components:
+        for folder in component.folders:
+            layout.home(folder).mkdir(parents=True, exist_ok=True)
+        for name in component.files:
+            write(layout, layout.conf(name), name)
+    clouds = (
+        {"name": layout.admin_cloud, "user": "admin", "project": "admin", "password": layout.secrets["admin"]},
+        {"name": layout.user_cloud, "user": "cephfit", "project": "cephfit", "password": layout.secrets["user"]},
+    )
+    write(layout, layout.clouds_yaml, "clouds.yaml", clouds=clouds)
+
+
+PACKAGE_LIST = "lab/debian-packages-openstack.txt"
+
+_PROGRAMS: Mapping[str, str] = {
+    "mariadbd": "mariadb-server",
+    "mariadb": "mariadb-client",
+    "/usr/lib/rabbitmq/bin/rabbitmq-server": "rabbitmq-server",
+    "memcached": "memcached",
+    "uwsgi": "uwsgi-core",
+    "/usr/lib/uwsgi/plugins/python3_plugin.so": "uwsgi-plugin-python3",
+    "keystone-manage": "keystone",
+    "glance-api": "glance-api",
+    "placement-api": "placement-api",
+    "nova-api": "nova-api",
+    "nova-conductor": "nova-conductor",
+    "nova-scheduler": "nova-scheduler",
+    "nova-compute": "nova-compute",
+    "neutron-server": "neutron-server",
+    "neutron-linuxbridge-agent": "neutron-linuxbridge-agent",
+    "neutron-dhcp-agent": "neutron-dhcp-agent",
+    "neutron-metadata-agent": "neutron-metadata-agent",
+    "cinder-api": "cinder-api",
+    "cinder-scheduler": "cinder-scheduler",
+    "cinder-volume": "cinder-volume",
+    "heat-wsgi-api": "heat-api",
+    "heat-wsgi-api-cfn": "heat-api-cfn",
+    "heat-engine": "heat-engine",
+    "libvirtd": "libvirt-daemon",
+    "virsh": "libvirt-clients",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "genisoimage": "genisoimage",
+    "dnsmasq": "dnsmasq-base",
+    "haproxy": "haproxy",
+    "ip": "iproute2",
+    "iptables": "iptables",
+    "ebtables": "ebtables",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+}
+"""Program to its Debian package."""
+
+
+def require_packages() -> None:
+    """Check that all packages are installed.
+
+    Raises:
+        HostError: names the missing ones and the command that installs all.
+    """
+    missing = dict.fromkeys(
+        package
+        for program, package in _PROGRAMS.items()
+        if not (Path(program).exists() if program.startswith("/") else find_program(program))
+    )
+    if missing:
+        raise HostError(
+            f"Debian packages of OpenStack are missing: {' '.join(missing)}",
+            where="programs on this machine",
+            remedy=f"install all required packages with `make setup-openstack` (the list is {PACKAGE_LIST})",
+        )
+    optional_module("openstack")

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from cephfit.core.errors import HostError
 from cephfit.lab.machine import find_program
-from cephfit.lab.openstack import service_configuration
+from cephfit.lab.openstack import components
 from cephfit.lab.openstack.layout import Layout
-from cephfit.lab.openstack.namespace import MountNamespace
-from cephfit.lab.openstack.services import Service, Services
+from cephfit.lab.openstack.services import MountNamespace, Service, Services
 
 _START_SECONDS = 120.0
 _POLL_SECONDS = 0.1
@@ -82,10 +81,10 @@ def prepare(layout: Layout) -> None:
     for folder in (MARIADB, RABBITMQ, "libvirt/bin", "libvirt/etc"):
         layout.home(folder).mkdir(parents=True, exist_ok=True)
     layout.home(MARIADB).chmod(0o700)
-    service_configuration.write(layout, layout.conf("rabbitmq.conf"), "rabbitmq.conf")
+    components.write(layout, layout.conf("rabbitmq.conf"), "rabbitmq.conf")
     (layout.home(RABBITMQ) / "enabled_plugins").write_text("[].\n")
-    service_configuration.write(layout, layout.conf("libvirtd.conf"), "libvirtd.conf")
-    service_configuration.write(layout, layout.home("libvirt/etc") / "qemu.conf", "qemu.conf")
+    components.write(layout, layout.conf("libvirtd.conf"), "libvirtd.conf")
+    components.write(layout, layout.home("libvirt/etc") / "qemu.conf", "qemu.conf")
     for program in ("qemu-system-x86_64", "qemu-img"):
         link = layout.home("libvirt/bin") / program
         if not link.is_symlink():

@@ -15,18 +15,11 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.lab import processes, registry
 from cephfit.lab.ceph_daemons import write_secret
-from cephfit.lab.openstack import (
-    cloud_resources,
-    infrastructure,
-    network,
-    service_configuration,
-    service_readiness,
-)
+from cephfit.lab.openstack import cloud_resources, components, infrastructure, network
 from cephfit.lab.openstack.components import COMPONENTS, Component, shadow_programs
 from cephfit.lab.openstack.infrastructure import ceph_key_file
 from cephfit.lab.openstack.layout import PORT_NAMES, SECRET_NAMES, Layout
-from cephfit.lab.openstack.namespace import MountNamespace
-from cephfit.lab.openstack.services import CloudStatus, Service, Services
+from cephfit.lab.openstack.services import CloudStatus, MountNamespace, Service, Services
 
 CLIENT = "client.cinder"
 PG_NUM = 16
@@ -57,7 +50,7 @@ def create(layout: Layout, *, conf: Path, fsid: str, mon_port: int) -> None:
     home.mkdir(parents=True, exist_ok=True)
     write_secret(home / f"ceph.{CLIENT}.keyring", f"[{CLIENT}]\n\tkey = {entry['key']}\n")
     write_secret(ceph_key_file(layout), entry["key"])
-    service_configuration.write(layout, home / "ceph.conf", "ceph.conf", fsid=fsid, mon_port=mon_port)
+    components.write(layout, home / "ceph.conf", "ceph.conf", fsid=fsid, mon_port=mon_port)
 
 
 _HOLDER = "namespace"
@@ -151,7 +144,7 @@ class LabCloud:
         Raises:
             CephfitError: a component did not start; the caller must remove what was created.
         """
-        service_configuration.write_all(self.layout, self.components)
+        components.write_all(self.layout, self.components)
         infrastructure.prepare(self.layout)
         shadow_programs(self.layout)
         create(self.layout, conf=ceph.conf, fsid=ceph.fsid, mon_port=ceph.mon_port)
@@ -164,7 +157,7 @@ class LabCloud:
         infrastructure.create_databases(self.layout, namespace, databases)
         progress.advance(detail="MariaDB, RabbitMQ, memcached, libvirt")
         guest_image = self._make_components(namespace, progress)
-        service_readiness.wait_ready(
+        cloud_resources.wait_ready(
             self.layout,
             alive=self.require_alive,
             heard=lambda name: progress.advance(detail=f"{name} is ready"),
@@ -254,7 +247,7 @@ class LabCloud:
         self._await_apis(next(part for part in self.components if part.name == "neutron"))
         network.create_bridge(self.layout, cloud_resources.network_id(self.layout))
         self._start_agents(namespace)
-        service_readiness.wait_ready(self.layout, alive=self.require_alive)
+        cloud_resources.wait_ready(self.layout, alive=self.require_alive)
 
     def stop(self) -> None:
         """Stop all daemons and guests, and remove the network; volumes, images and databases stay."""

@@ -17,7 +17,7 @@ from cephfit.core.protocols import Client, Workload
 from cephfit.core.units import MIB
 from cephfit.core.values.run import PROBE_PREFIX
 from cephfit.core.values.workload_clone import PASSES_PER_SECOND, ClonePhase, WorkloadClone
-from cephfit.lab.workloads.client_volume import device_of, require_nbytes
+from cephfit.lab.workloads.program_workload import device_of, require_nbytes
 
 LEAST_PHASE_SECONDS = 1.0
 """Least time of a phase: fio's rates of shorter runs are mostly their beginning."""

@@ -26,7 +26,6 @@ from cephfit.core.values.cells import Cell, Op, Pattern
 from cephfit.core.values.measurement import RADOS_BENCH, Measurement
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.ceph_bench.bench_process import Ended, image_of, require_success, run_together, version_of
-from cephfit.measure.counters.osd_watch import OsdCount, watch_osds
 from cephfit.measure.engine import (
     CellOutcome,
     CellRun,
@@ -37,6 +36,7 @@ from cephfit.measure.engine import (
     PreparesCells,
 )
 from cephfit.measure.fio.fio_local import GRACE_SECONDS
+from cephfit.measure.osd_watch import OsdCount, watch_osds
 
 _MODES = {Pattern.WRITE: "write", Pattern.READ: "seq", Pattern.RANDREAD: "rand"}
 _PREPARING_IOS = 16

@@ -17,6 +17,7 @@ from cephfit.core.units import MIB
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.measurement import RBD_BENCH, Measurement
 from cephfit.core.values.sample import Metrics
+from cephfit.measure.block_device import in_flight_nbytes
 from cephfit.measure.ceph_bench.bench_process import (
     Ended,
     image_of,
@@ -25,9 +26,6 @@ from cephfit.measure.ceph_bench.bench_process import (
     run_together,
     version_of,
 )
-from cephfit.measure.counters.block_device import in_flight_nbytes
-from cephfit.measure.counters.image_watch import ImageWatch
-from cephfit.measure.counters.osd_watch import watch_osds
 from cephfit.measure.engine import (
     CHECK_STORAGE,
     CellOutcome,
@@ -38,6 +36,7 @@ from cephfit.measure.engine import (
     PreparesCells,
 )
 from cephfit.measure.fio.fio_local import GRACE_SECONDS
+from cephfit.measure.osd_watch import ImageWatch, watch_osds
 
 _SUMMARY = re.compile(
     r"^elapsed:\s+\d+\s+ops:\s+(?P<ops>\d+)\s+ops/sec:\s+(?P<rate>[0-9.e+]+)\s+bytes/sec:", re.MULTILINE

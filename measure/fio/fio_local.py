@@ -14,8 +14,7 @@ from cephfit.core.child_process import end, find_guard, find_program, start
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import Client
 from cephfit.core.values.sample import Metrics
-from cephfit.measure.counters.block_device import DeviceWatch, in_flight_nbytes, why_uncounted
-from cephfit.measure.counters.image_watch import ImageWatch, is_image
+from cephfit.measure.block_device import DeviceWatch, in_flight_nbytes, why_uncounted
 from cephfit.measure.engine import (
     CHECK_STORAGE,
     SLOWEST_NBYTES_PER_S,
@@ -34,6 +33,7 @@ from cephfit.measure.fio.fio_output import (
     other_direction_of,
     read_output,
 )
+from cephfit.measure.osd_watch import ImageWatch, is_image
 from cephfit.measure.telemetry.bottleneck import CPU, thread_cpu
 from cephfit.measure.validity.steady_runs import Halves, halves_of_log
 

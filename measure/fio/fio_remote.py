@@ -18,7 +18,7 @@ from typing import Any
 from cephfit.core.errors import CephfitError, ClusterError
 from cephfit.core.protocols import Client
 from cephfit.core.values.sample import Metrics
-from cephfit.measure.counters.block_device import CounterWatch, in_flight_nbytes
+from cephfit.measure.block_device import CounterWatch, in_flight_nbytes
 from cephfit.measure.engine import (
     CHECK_STORAGE,
     SLOWEST_NBYTES_PER_S,

@@ -102,7 +102,7 @@ def traffic_of(disk: Path | None, interfaces: Path | None, *, both_ways: bool = 
         HostError: the device has no counters.
     """
     # Imported here because it needs NumPy, without which the command line starts.
-    from cephfit.measure.counters.block_device import counters_of
+    from cephfit.measure.block_device import counters_of
 
     moved = None if disk is None else counters_of(disk)
     return Traffic(
@@ -130,7 +130,7 @@ def disk_below(path: Path) -> Path | None:
 class CountsTraffic(Protocol):
     """Counts the bytes on the network and on the disks of the storage.
 
-    Asked: by ``run_begin.engine_of``, for the engine ``micro``. Without it: samples have no amplification.
+    Asked: by ``preflight.engine_of``, for the engine ``micro``. Without it: samples have no amplification.
     """
 
     @abstractmethod
@@ -142,7 +142,7 @@ class CountsTraffic(Protocol):
 class ExportsFiles(Protocol):
     """Its storage has files itself, so that no file system is made on a client's volume.
 
-    Asked: by ``run_begin.engine_of``, for the engine ``micro``. Without it: files are on a file system on the
+    Asked: by ``preflight.engine_of``, for the engine ``micro``. Without it: files are on a file system on the
     client's volume.
     """
 

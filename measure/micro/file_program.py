@@ -25,10 +25,9 @@ from threading import BrokenBarrierError
 from typing import Any
 
 from cephfit.core.values.file_operations import FileOperation, FileSet
-from cephfit.measure.micro.file_access import FileAccess, LocalFiles, NfsFileAccess
+from cephfit.measure.micro.file_access import FileAccess, LocalFiles, NfsFileAccess, NfsSession
 from cephfit.measure.micro.file_places import NFS, VOLUME, FilePlace, disk_below, traffic_of
 from cephfit.measure.micro.file_work import Done, Work, ensure, timed, walk
-from cephfit.measure.micro.nfs_session import NfsSession
 
 PREPARE, WARM, RUN = "prepare", "warm", "run"
 READY = {"ready": True}

@@ -13,18 +13,16 @@ from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import CephAdmin, Client
 from cephfit.measure.micro.file_places import Traffic
 from cephfit.measure.telemetry.bottleneck import bottleneck_of
-from cephfit.measure.telemetry.cpu_layers import (
-    CpuTime,
-    cpu_by_layer,
-    cpu_of_threads,
-    without_other_clusters,
-)
 from cephfit.measure.telemetry.kernel_counters import (
+    CpuTime,
     DiskCounters,
     HostCounters,
     counters_of_host,
+    cpu_by_layer,
+    cpu_of_threads,
     device_counters_of,
     link_nbytes_per_s,
+    without_other_clusters,
 )
 from cephfit.measure.telemetry.osd_counters import OsdCounters, counters_of_osd
 

@@ -12,9 +12,9 @@ from cephfit.core.values.run import IMPORTED_OUTPUT
 from cephfit.core.values.sample import Sample, State, window_nbytes_of
 from cephfit.results.report import formatting
 from cephfit.results.report.report_model import AppliedRow, Findings, Method
+from cephfit.results.report.run_notes import Controls
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.loads import names_of
-from cephfit.results.statistics.run_caveats import Controls
 
 _SECRETS = ("keyring", "password", "token", "secret")
 REJECTED_SHOWN = 200

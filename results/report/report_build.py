@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cephfit import __version__
 from cephfit.core.errors import InputError
-from cephfit.core.units import MIB
+from cephfit.core.latency_mixture import mixture_percentiles
+from cephfit.core.units import MIB, NS_PER_MS
 from cephfit.core.values.assessment import Assessment
 from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.cells import CELLS
+from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.prediction import PredictionSet, Verdict
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.profile import Profile
@@ -22,23 +23,127 @@ from cephfit.core.values.run import (
 from cephfit.core.values.sample import OWN_LOAD, Sample, State
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.report import formatting, report_figures
-from cephfit.results.report.cpu_figures import cpu_section_of
-from cephfit.results.report.heat_map import heat_map_of
-from cephfit.results.report.latency_figures import latencies_of, percentile_figures
+from cephfit.results.report.cell_figures import baseline_rows_of, cell_figures_of, heat_map_of
+from cephfit.results.report.cpu_figures import cpu_section_of, cpu_use_of
 from cephfit.results.report.method_facts import method_of, n_rejected
 from cephfit.results.report.position_map import position_map
 from cephfit.results.report.rate_over_time import omits_behaviour, rate_figure
 from cephfit.results.report.report_figures import histograms_of, scaling_of, workload_figure
-from cephfit.results.report.report_model import Findings, RateText, ReportModel
+from cephfit.results.report.report_model import (
+    Findings,
+    LatencyText,
+    RateText,
+    ReportModel,
+    ScalingFigure,
+    ScalingLine,
+    ScalingMark,
+    zero_axis,
+)
+from cephfit.results.report.run_notes import bottlenecks_of, continuations_of, controls_of, same_rounds
 from cephfit.results.report.summary import answer_of, caveats_of, settings_of
-from cephfit.results.statistics.cell_figures import baseline_rows_of, cell_figures_of
-from cephfit.results.statistics.cpu_use import cpu_use_of
-from cephfit.results.statistics.loads import names_of, of_load, title_of
-from cephfit.results.statistics.run_caveats import bottlenecks_of, continuations_of, controls_of, same_rounds
-from cephfit.results.statistics.sample_baselines import baselines_of
-from cephfit.results.statistics.scaling import curves_of
-from cephfit.results.statistics.workload_rate import WorkloadRate, rate_notes, workload_rates
+from cephfit.results.statistics.loads import by_place, names_of, of_load, title_of
+from cephfit.results.statistics.sample_baselines import baselines_of, whole_repeats
+from cephfit.results.statistics.scaling import curves_of, metrics_of
+from cephfit.results.statistics.summary_statistics import CONFIDENCE
+from cephfit.results.statistics.workload_rate import (
+    WorkloadRate,
+    mean_speeds,
+    milliseconds,
+    percentile_speeds,
+    rate_notes,
+    workload_rates,
+)
 from cephfit.results.store.sample_store import Store, kind_of
+
+_DRAWN = (50.0, 90.0, 95.0, 99.0, 99.9)
+_HEAVIEST = 3
+"""Number of cells with a figure."""
+
+
+def latencies_of(findings: Findings, baselines: Baselines) -> dict[str, LatencyText]:
+    """Return mean and 99th percentile of the mix by configuration; only what was measured in all its cells."""
+    profile, samples, load = findings.profile, findings.samples, findings.load
+    if profile is None or findings.predictions is None:
+        return {}
+    try:
+        means = milliseconds(mean_speeds(profile, baselines, samples, load=load), CONFIDENCE)
+    except InputError:
+        return {}
+    try:
+        tails = milliseconds(percentile_speeds(profile, baselines, samples, 99.0, load=load), CONFIDENCE)
+    except InputError:
+        tails = {}
+    return {
+        name: LatencyText(
+            formatting.number(mean.value), formatting.number(tails[name].value) if name in tails else "–"
+        )
+        for name, mean in means.items()
+    }
+
+
+def percentile_figures(
+    findings: Findings, weights: Mapping[Cell, float], names: Sequence[str]
+) -> tuple[ScalingFigure, ...]:
+    """Return a figure of percentiles of latency for each of the heaviest cells that has them.
+
+    Percentiles are those of all I/Os of all clients and repeats. The position of percentile p is
+    -log10(1 - p/100), so that each further nine takes the same width.
+
+    Args:
+        weights: each cell's share of the workload.
+        names: configurations to draw, the default first; at most as many as there are line styles.
+    """
+    tried = by_place(of_load(findings.samples, findings.load))
+    figures = []
+    for cell in sorted(weights, key=lambda cell: -weights[cell])[:_HEAVIEST]:
+        curves = {}
+        for name in names:
+            repeats = [metrics_of(repeat) for repeat in whole_repeats(tried.get((name, cell), []))]
+            metrics = [m for clients in repeats for m in clients]
+            if metrics and all(any(m.latency_percentiles_ns.values()) for m in metrics):
+                parts = [(float(m.n_ios), m.latency_percentiles_ns) for m in metrics]
+                last = min(max(m.latency_percentiles_ns) for m in metrics)
+                drawn = [p for p in _DRAWN if p <= last]
+                found = mixture_percentiles(parts, drawn) / NS_PER_MS
+                curves[name] = dict(zip(drawn, found.tolist(), strict=True))
+        if curves:
+            figures.append(_figure(cell, curves, names))
+    return tuple(figures)
+
+
+def _figure(cell: Cell, curves: Mapping[str, Mapping[float, float]], names: Sequence[str]) -> ScalingFigure:
+    y_axis = zero_axis([value for curve in curves.values() for value in curve.values()])
+    drawn = [p for p in _DRAWN if any(p in curve for curve in curves.values())]
+    ends = [_nines(p) for p in (_DRAWN[0], max(drawn[-1], _DRAWN[1]))]
+
+    def at(percentile: float) -> float:
+        return round(12 + 83 * (_nines(percentile) - ends[0]) / (ends[1] - ends[0]), 3)
+
+    return ScalingFigure(
+        title=f"Latency of {cell}",
+        unit="milliseconds",
+        x_title="percentile",
+        x_ticks=tuple((at(p), f"{p:g}") for p in drawn),
+        y_ticks=tuple((y_axis.at(tick), f"{tick:g}") for tick in y_axis.ticks),
+        lines=tuple(
+            ScalingLine(
+                name,
+                names.index(name),
+                tuple(
+                    ScalingMark(
+                        at(p), y_axis.at(v), None, None, f"{name}: {p:g} % take at most {formatting.number(v)} ms"
+                    )
+                    for p, v in curve.items()
+                ),
+            )
+            for name, curve in curves.items()
+        ),
+    )
+
+
+def _nines(percentile: float) -> float:
+    return -math.log10(1 - percentile / 100)
+
 
 _SAME_RATIO = 0.01
 """Relative difference up to which a prediction is called the ratio of two rates."""

@@ -17,7 +17,7 @@ from cephfit.core.values.run import Run
 from cephfit.core.values.sample import OWN_LOAD, Sample, WorkloadSample
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.report.cpu_figures import CpuSection
-from cephfit.results.statistics.run_caveats import Bottlenecks
+from cephfit.results.report.run_notes import Bottlenecks
 
 if TYPE_CHECKING:
     from cephfit.results.report.position_map import PositionMap

@@ -1,14 +1,33 @@
-"""Notes on a run that readers must know before they trust figures from it."""
+"""Notes on a run: what limits its figures, which readers must know before they trust them.
+
+- Continuations: the run was continued with other program versions than it was started with.
+- Different rounds: not all configurations were measured in the same rounds.
+- A/A controls: configurations that are the default under another name. They measure the noise floor.
+- Falling rates: runs whose second half was slower than the first.
+- Bottlenecks: the resource that limited a run, from the telemetry of hosts and daemons.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.run import IMPORTED, SIMULATED, STOPPING_DOCUMENT
+from cephfit.core.protocols import Applied
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.cells import Pattern
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
+from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.run import CONTINUATIONS_DOCUMENT, IMPORTED, SIMULATED, STOPPING_DOCUMENT
+from cephfit.core.values.sample import Sample, State
+from cephfit.core.variance import Table
+from cephfit.results.report import formatting
+from cephfit.results.statistics.cell_intervals import AgainstDefault
+from cephfit.results.store.sample_store import Store
 
 
 def run_document(location: str, run_id: str | None) -> dict[str, Any]:
@@ -22,7 +41,6 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
         location: of a store or a CSV file.
         run_id: of the run in the store; the newest if None.
     """
-    from cephfit.results.statistics.run_caveats import continuations_of, rates_still_falling
     from cephfit.results.store.sample_store import Store
     from cephfit.results.tables.baseline_csv import is_marked_simulated, is_store
 
@@ -94,3 +112,185 @@ def may_be_unfinished(document: dict[str, Any]) -> Iterator[None]:
             "the run is not finished: continue it with the same `cephfit sweep run`, then run this command again"
         )
         raise InputError(error.what, where=error.where, remedy=remedy) from None
+
+
+def keep_continuation(store: Store, run_id: str, changes: Sequence[str], *, at_ns: int) -> None:
+    """Store what has changed since a run began; a change that is stored already is not stored again.
+
+    Args:
+        changes: as text, such as ``versions.ceph changed from 16.2.15 to 17.2.7``.
+        at_ns: wall clock, ns since the epoch.
+    """
+    kept = _kept(store, run_id)
+    known = {change for entry in kept for change in entry["changes"]}
+    if new := [change for change in changes if change not in known]:
+        document = {"continued": [*kept, {"at_ns": at_ns, "changes": new}]}
+        store.put_document(run_id, CONTINUATIONS_DOCUMENT, document)
+
+
+def continuations_of(store: Store, run_id: str) -> tuple[str, ...]:
+    """Return a sentence for each continuation of a run with other program versions, in order."""
+    return tuple(
+        f"The run was continued at {formatting.moment(entry['at_ns'])} with other program versions than it began "
+        f"with: {'; '.join(entry['changes'])}. Its figures are from both, so differences between them may come "
+        "from the versions."
+        for entry in _kept(store, run_id)
+    )
+
+
+def _kept(store: Store, run_id: str) -> list[Mapping[str, Any]]:
+    return list((store.document(run_id, CONTINUATIONS_DOCUMENT) or {}).get("continued", ()))
+
+
+ROUNDS_OF_CELLS = (
+    "Not all configurations were measured in the same rounds. Rates and latencies are means over all rounds of a "
+    "configuration. A ratio to the default uses the rounds that both have, or that a third configuration "
+    "connects, so it may differ from the quotient of the two rates. Without such rounds the ratio is that "
+    "quotient and has no interval."
+)
+ROUNDS_OF_WORKLOADS = (
+    "Not all configurations were measured in the same rounds. The default's rate is the mean over all of its "
+    "rounds. The rate of another configuration is the default's rate times its ratio to the default in the rounds "
+    "that both have, or that a third configuration connects."
+)
+
+
+def same_rounds(baselines: Baselines) -> bool:
+    """Return whether, in each cell, all configurations with figures were measured in the same rounds."""
+    return all(blocks.whole for blocks in Table.of(baselines, baselines.configurations).blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """The difference of the default from itself, as the A/A controls show it.
+
+    Attributes:
+        names: of the controls.
+        points: largest distance of a control's prediction from 100; None without a prediction.
+        cell_points: per cell of the baselines, the largest distance of a control's rate from the default's = 100,
+            within the rounds that both have, as in the heat map.
+    """
+
+    names: tuple[str, ...]
+    points: float | None
+    cell_points: Mapping[str, float]
+
+    @property
+    def worst_cell(self) -> tuple[str, float] | None:
+        """The cell in which the default differed most from itself."""
+        return max(self.cell_points.items(), key=lambda item: item[1], default=None)
+
+
+def names_of_controls(applied: Iterable[tuple[int, Applied]]) -> tuple[str, ...]:
+    """Return the applied configurations without settings, except the default."""
+    found = {a.configuration for _, a in applied if a.ok and not a.read_back}
+    return tuple(sorted(found - {DEFAULT_CONFIGURATION}))
+
+
+def controls_of(
+    applied: Iterable[tuple[int, Applied]], baselines: Baselines, predictions: PredictionSet | None
+) -> Controls | None:
+    """Return the A/A controls of a run; None where it has none."""
+    names = names_of_controls(applied)
+    if not names:
+        return None
+    against, cells = AgainstDefault.of(baselines), dict[str, float]()
+    for configuration, cell in baselines.cells:
+        if configuration in names and (ratio := against.ratio(configuration, cell)) is not None:
+            cells[str(cell)] = max(cells.get(str(cell), 0.0), abs(100 * ratio - 100))
+    predicted = {p.configuration: p.relative for p in predictions.predictions} if predictions else {}
+    distances = [abs(predicted[name] - 100) for name in names if name in predicted]
+    return Controls(names, max(distances, default=None), cells)
+
+
+_CAUSES_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class BottleneckRow:
+    """One configuration.
+
+    Attributes:
+        configuration: name.
+        causes: per pattern of ``Bottlenecks.patterns``, the causes and their shares of the runs.
+        example: the finding on a run with the most frequent cause.
+    """
+
+    configuration: str
+    causes: tuple[str, ...]
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bottlenecks:
+    """Configurations x patterns.
+
+    Attributes:
+        patterns: fio's names.
+        rows: in the order of first appearance.
+        n_runs: runs with telemetry.
+        n_unsteady: samples whose rate was recorded over time and was not steady.
+        n_followed: samples whose rate was recorded over time.
+    """
+
+    patterns: tuple[str, ...]
+    rows: tuple[BottleneckRow, ...]
+    n_runs: int
+    n_unsteady: int
+    n_followed: int
+
+
+def bottlenecks_of(samples: Iterable[Sample], *, load: str) -> Bottlenecks | None:
+    """Return what limited the ok runs of a load; None without telemetry."""
+    findings: dict[str, dict[Pattern, list[Mapping[str, Any]]]] = {}
+    followed = []
+    for sample in samples:
+        if sample.state is not State.OK or sample.key.load != load:
+            continue
+        if (steadiness := sample.evidence.get("steadiness")) is not None:
+            followed.append(bool(steadiness["steady"]))
+        if (used := sample.evidence.get("used")) and (found := used.get("bottleneck")):
+            patterns = findings.setdefault(sample.key.configuration, {})
+            patterns.setdefault(sample.key.cell.pattern, []).append(found)
+    seen = [p for p in Pattern if any(p in patterns for patterns in findings.values())]
+    if not seen:
+        return None
+    rows = [_row(name, [patterns.get(p, []) for p in seen]) for name, patterns in findings.items()]
+    n_runs = sum(len(found) for patterns in findings.values() for found in patterns.values())
+    return Bottlenecks(tuple(p.value for p in seen), tuple(rows), n_runs, followed.count(False), len(followed))
+
+
+def rates_still_falling(samples: Iterable[Sample]) -> str:
+    """Return a sentence on the ok samples whose rate was not steady; empty if there are none."""
+    places: dict[str, None] = {}
+    for sample in samples:
+        halves, steady = sample.evidence.get("halves"), sample.evidence.get("steady")
+        # A measurement with `steady` has a limit of its own.
+        falling = not steady["attained"] if steady else bool(halves and halves["unsteady"])
+        if sample.state is State.OK and falling:
+            load = f" under {sample.key.load}" if sample.key.load else ""
+            places[f"{sample.key.configuration} {sample.key.cell}{load}"] = None
+    if not places:
+        return ""
+    shown = list(places)[:_PLACES_SHOWN]
+    more = f" and {len(places) - len(shown)} more" if len(places) > len(shown) else ""
+    return (
+        f"Rates that were still falling: {', '.join(shown)}{more}. The second half of these runs was slower than "
+        "the first, as where a cache fills up. The storage behind it is slower than these rates. Measure longer, "
+        "or add `steady` to the measurement."
+    )
+
+
+_PLACES_SHOWN = 6
+
+
+def _row(name: str, by_pattern: list[list[Mapping[str, Any]]]) -> BottleneckRow:
+    every = [found for some in by_pattern for found in some]
+    most = Counter(found["what"] for found in every).most_common(1)[0][0]
+    example = next(found["sentence"] for found in every if found["what"] == most)
+    return BottleneckRow(name, tuple(map(_causes, by_pattern)), example)
+
+
+def _causes(found: list[Mapping[str, Any]]) -> str:
+    counts = Counter(one["what"] for one in found).most_common(_CAUSES_NAMED)
+    return ", ".join(f"{what} {100 * n / len(found):.0f} %" for what, n in counts)

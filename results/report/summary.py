@@ -2,8 +2,9 @@
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from cephfit.core.protocols import Applied
 from cephfit.core.values.assessment import Assessment, AssessmentRow
@@ -14,7 +15,7 @@ from cephfit.core.values.run import IMPORTED
 from cephfit.results.report import formatting
 from cephfit.results.report.method_facts import REJECTED_SHOWN
 from cephfit.results.report.report_model import Answer, Findings
-from cephfit.results.statistics.run_caveats import Controls, rates_still_falling
+from cephfit.results.report.run_notes import Controls, rates_still_falling
 
 _SHOWN = 6
 """Number of settings that one line names; the table of settings as read back has all."""
@@ -101,63 +102,14 @@ def caveats_of(
         controls: A/A controls, which are the default under other names; None without any.
         of_the_load: notes on the load under which the samples were measured (``load_notes``).
     """
-    caveats: list[str] = []
-    predictions, assessment = findings.predictions, findings.assessment
-    if findings.run.is_simulated:
-        caveats.append("All figures are simulated.")
-    if findings.run.is_imported:
-        caveats.append(f"{IMPORTED[0]}{IMPORTED[1:8].lower()}{IMPORTED[8:]}.")
-    if predictions is not None:
-        caveats.append(f"Model {predictions.model}: {model_called(predictions.model).sentence}.")
-        caveats.append(
-            f"The intervals hold jointly for all configurations at {formatting.level(predictions.confidence)}. "
-            "They cover the scatter of the benchmark, and the error of the model where the answer says so. "
-            "Phases, bursts, and interference between cells are not covered."
-        )
-        caveats += predictions.notes
-        caveats += [findings.renewed] if findings.renewed else []
-        caveats += [f"{note[0].upper()}{note[1:]}" for note in findings.supply.notes] if findings.supply else []
-    caveats += of_the_load
-    caveats += findings.continuations
-    if falling := rates_still_falling(s for s in findings.samples if s.key.load == findings.load):
-        caveats.append(falling)
-    if controls is None and len({sample.key.configuration for sample in findings.samples}) > 1:
-        caveats.append(
-            "There is no A/A control, so the difference between two measurements of the default is unknown. To "
-            "add a control, declare a configuration without settings in the sweep file."
-        )
-    repeats = {sample.key.repeat for sample in findings.samples}
-    if findings.samples and len(repeats) < 3:
-        caveats.append(
-            f"Each cell was measured in only {formatting.count(len(repeats), 'repeat')}, which is too few to "
-            "estimate its spread. The intervals also use the scatter of the same cell under the other "
-            "configurations."
-        )
-    if assessment is not None:
-        if predictions is not None and not is_about(assessment, predictions):
-            caveats.append(
-                "The measured values of the real workload verify another prediction than the one above: an "
-                "earlier one, or one of another model or workload."
-            )
-        fewest = min((row.n for row in assessment.rows), default=0)
-        if fewest < 3:
-            caveats.append(
-                f"The real workload gave as few as {formatting.count(fewest, 'value')} per configuration, so the "
-                "measured figures are uncertain."
-            )
-        caveats += assessment.notes
-    for name, sentences in findings.run.facts.get("without_effect", {}).items():
-        caveats.append(f"Configuration {name} has settings without effect here: {'; '.join(sentences)}.")
-    limits = findings.run.facts.get("limits", {})
-    for sentence in dict.fromkeys(s for sentences in limits.values() for s in sentences):
-        under = [name for name, sentences in limits.items() if sentence in sentences]
-        caveats.append(f"A limit of the clients, not of the storage, under {', '.join(under)}: {sentence}.")
-    if in_memory := findings.run.facts.get("in_memory"):
-        caveats.append(f"{in_memory[:1].upper()}{in_memory[1:]}.")
-    for name, sentences in findings.run.facts.get("left_out", {}).items():
-        caveats.append(
-            f"Configuration {name} was measured without options that no longer exist: {'; '.join(sentences)}."
-        )
+    caveats = [
+        *_of_predictions(findings),
+        *of_the_load,
+        *findings.continuations,
+        *_of_samples(findings, has_controls=controls is not None),
+        *_of_assessment(findings),
+        *_of_facts(findings.run.facts),
+    ]
     if findings.stopping:
         caveats.append(STOPPED_EARLY)
     if rejected:
@@ -168,6 +120,75 @@ def caveats_of(
     if not findings.run.finished:
         caveats.append("The sweep is not finished; the missing samples may change the answer.")
     return tuple(dict.fromkeys(caveats))
+
+
+def _of_predictions(findings: Findings) -> Iterator[str]:
+    if findings.run.is_simulated:
+        yield "All figures are simulated."
+    if findings.run.is_imported:
+        yield f"{IMPORTED[0]}{IMPORTED[1:8].lower()}{IMPORTED[8:]}."
+    predictions = findings.predictions
+    if predictions is None:
+        return
+    yield f"Model {predictions.model}: {model_called(predictions.model).sentence}."
+    yield (
+        f"The intervals hold jointly for all configurations at {formatting.level(predictions.confidence)}. "
+        "They cover the scatter of the benchmark, and the error of the model where the answer says so. "
+        "Phases, bursts, and interference between cells are not covered."
+    )
+    yield from predictions.notes
+    if findings.renewed:
+        yield findings.renewed
+    if findings.supply:
+        yield from (f"{note[0].upper()}{note[1:]}" for note in findings.supply.notes)
+
+
+def _of_samples(findings: Findings, *, has_controls: bool) -> Iterator[str]:
+    if falling := rates_still_falling(s for s in findings.samples if s.key.load == findings.load):
+        yield falling
+    if not has_controls and len({sample.key.configuration for sample in findings.samples}) > 1:
+        yield (
+            "There is no A/A control, so the difference between two measurements of the default is unknown. To "
+            "add a control, declare a configuration without settings in the sweep file."
+        )
+    repeats = {sample.key.repeat for sample in findings.samples}
+    if findings.samples and len(repeats) < 3:
+        yield (
+            f"Each cell was measured in only {formatting.count(len(repeats), 'repeat')}, which is too few to "
+            "estimate its spread. The intervals also use the scatter of the same cell under the other "
+            "configurations."
+        )
+
+
+def _of_assessment(findings: Findings) -> Iterator[str]:
+    predictions, assessment = findings.predictions, findings.assessment
+    if assessment is None:
+        return
+    if predictions is not None and not is_about(assessment, predictions):
+        yield (
+            "The measured values of the real workload verify another prediction than the one above: an "
+            "earlier one, or one of another model or workload."
+        )
+    fewest = min((row.n for row in assessment.rows), default=0)
+    if fewest < 3:
+        yield (
+            f"The real workload gave as few as {formatting.count(fewest, 'value')} per configuration, so the "
+            "measured figures are uncertain."
+        )
+    yield from assessment.notes
+
+
+def _of_facts(facts: Mapping[str, Any]) -> Iterator[str]:
+    for name, sentences in facts.get("without_effect", {}).items():
+        yield f"Configuration {name} has settings without effect here: {'; '.join(sentences)}."
+    limits = facts.get("limits", {})
+    for sentence in dict.fromkeys(s for sentences in limits.values() for s in sentences):
+        under = [name for name, sentences in limits.items() if sentence in sentences]
+        yield f"A limit of the clients, not of the storage, under {', '.join(under)}: {sentence}."
+    if in_memory := facts.get("in_memory"):
+        yield f"{in_memory[:1].upper()}{in_memory[1:]}."
+    for name, sentences in facts.get("left_out", {}).items():
+        yield f"Configuration {name} was measured without options that no longer exist: {'; '.join(sentences)}."
 
 
 def _headline(findings: Findings, predictions: PredictionSet) -> str:

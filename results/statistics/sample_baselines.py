@@ -337,8 +337,10 @@ def joined_baselines(store: Store, run: Run, others: Sequence[Run], load: str = 
 
 
 def _refuse_another_cluster(run: Run, other: Run, where: str) -> None:
-    """Raises:
-    InputError: the rates of the two runs are not of the same cluster.
+    """Refuse runs of different clusters.
+
+    Raises:
+        InputError: the rates of the two runs are not of the same cluster.
     """
     if run.is_simulated and other.is_simulated:
         return  # the cluster is always the same; only its noise and faults are options

@@ -134,8 +134,10 @@ class ReadOnlySource:
         return found.st_size, found.st_mtime_ns, log.stat().st_size if log.exists() else 0
 
     def require_unchanged(self) -> None:
-        """Raises:
-        StoreError: a writer changed the file while it was read as immutable.
+        """Check that no writer changed the file meanwhile.
+
+        Raises:
+            StoreError: a writer changed the file while it was read as immutable.
         """
         if self._seen is not None and self._signature() != self._seen:
             raise StoreError(

@@ -10,10 +10,9 @@ from cephfit.core.units import parse_nbytes
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, as_yaml
 from cephfit.core.yaml_lines import Located
+from cephfit.sweep import factorial_design
 from cephfit.sweep.declaration.file_settings import NAME, SETTING_PARTS, SettingPlace, setting_places
-from cephfit.sweep.design import design_rows
-from cephfit.sweep.design.design_rows import as_name
-from cephfit.sweep.design.factorial_design import (
+from cephfit.sweep.factorial_design import (
     DEFAULT_LEVEL,
     Design,
     DesignKind,
@@ -23,6 +22,7 @@ from cephfit.sweep.design.factorial_design import (
     Sampler,
     Search,
     Span,
+    as_name,
     configuration_of,
 )
 
@@ -230,10 +230,10 @@ def _prefix(parts: dict[str, Located], kind: DesignKind) -> str:
     if "name" not in parts:
         return _PREFIX.get(kind, "")
     prefix = parts["name"].text()
-    if not NAME.fullmatch(prefix) or len(prefix) > design_rows.MAX_NAME // 2:
+    if not NAME.fullmatch(prefix) or len(prefix) > factorial_design.MAX_NAME // 2:
         parts["name"].refuse(
             f"{prefix!r} cannot be the beginning of configurations' names",
-            f"use at most {design_rows.MAX_NAME // 2} of a to z, A to Z, 0 to 9, -, _ and .",
+            f"use at most {factorial_design.MAX_NAME // 2} of a to z, A to Z, 0 to 9, -, _ and .",
         )
     return prefix
 
@@ -242,10 +242,10 @@ def _rows(
     body: Located, parts: dict[str, Located], kind: DesignKind, prefix: str, factors: tuple[Factor, ...]
 ) -> Iterator[tuple[Row, Configuration]]:
     if kind is DesignKind.ONE_AT_A_TIME:
-        for factor, level, levels in design_rows.one_at_a_time(factors):
-            name = design_rows.level_name(factor, level)
-            name = design_rows.shortened(prefix, tail=f"-{name}") if prefix else name
-            yield Row(name, levels), configuration_of(name, levels, design_rows.sentence(factors, levels))
+        for factor, level, levels in factorial_design.one_at_a_time(factors):
+            name = factorial_design.level_name(factor, level)
+            name = factorial_design.shortened(prefix, tail=f"-{name}") if prefix else name
+            yield Row(name, levels), configuration_of(name, levels, factorial_design.sentence(factors, levels))
         return
     if kind is DesignKind.PRODUCT:  # counted first: a few lists may give more rows than memory can hold
         _refuse_too_many(body, kind, math.prod(len(factor.levels) for factor in factors))
@@ -253,9 +253,9 @@ def _rows(
     _refuse_too_many(body, kind, len(rows))
     named_by_levels = kind in (DesignKind.PRODUCT, DesignKind.COMBINATIONS) and "name" not in parts
     given = _given_names(parts, len(rows))
-    labels = given or design_rows.row_names(prefix, factors, rows, numbered=not named_by_levels)
+    labels = given or factorial_design.row_names(prefix, factors, rows, numbered=not named_by_levels)
     for label, levels in zip(labels, rows, strict=True):
-        yield Row(label, levels), configuration_of(label, levels, design_rows.sentence(factors, levels))
+        yield Row(label, levels), configuration_of(label, levels, factorial_design.sentence(factors, levels))
 
 
 def _refuse_too_many(body: Located, kind: DesignKind, n_rows: int) -> None:
@@ -268,9 +268,9 @@ def _refuse_too_many(body: Located, kind: DesignKind, n_rows: int) -> None:
 
 def _levels(
     body: Located, parts: dict[str, Located], kind: DesignKind, factors: tuple[Factor, ...]
-) -> list[design_rows.Levels]:
+) -> list[factorial_design.Levels]:
     if kind is DesignKind.PRODUCT:
-        return design_rows.product(factors)
+        return factorial_design.product(factors)
     if kind is DesignKind.SCREENING:
         return _screening(body, parts, factors)
     if kind is DesignKind.SAMPLE:
@@ -281,26 +281,30 @@ def _levels(
             f"the settings of combinations must have the same number of values: {counts}",
             "give every setting the same number of values; write `default` where a setting stays unchanged",
         )
-    return design_rows.combinations(factors)
+    return factorial_design.combinations(factors)
 
 
-def _screening(body: Located, parts: dict[str, Located], factors: tuple[Factor, ...]) -> list[design_rows.Levels]:
+def _screening(
+    body: Located, parts: dict[str, Located], factors: tuple[Factor, ...]
+) -> list[factorial_design.Levels]:
     for factor in factors:
         if len(factor.levels) != 2:
             body.refuse(
                 f"a screening needs two values of every factor; {factor.name} has {len(factor.levels)}",
                 "choose the two ends of the useful range, such as [default, 512K]",
             )
-    runs = design_rows.screening_runs(len(factors))
+    runs = factorial_design.screening_runs(len(factors))
     if "runs" in parts:
-        runs = int(parts["runs"].word([str(n) for n in design_rows.SCREENING_RUNS]))
+        runs = int(parts["runs"].word([str(n) for n in factorial_design.SCREENING_RUNS]))
     if runs is None or runs - 1 < len(factors):
-        most = design_rows.SCREENING_RUNS[-1] - 1
+        most = factorial_design.SCREENING_RUNS[-1] - 1
         body.refuse(f"{runs or 'no'} rows cannot screen {len(factors)} factors", f"at most {most} factors")
-    return design_rows.screening(factors, runs, foldover="foldover" in parts and parts["foldover"].truth())
+    return factorial_design.screening(factors, runs, foldover="foldover" in parts and parts["foldover"].truth())
 
 
-def _sample(body: Located, parts: dict[str, Located], factors: tuple[Factor, ...]) -> list[design_rows.Levels]:
+def _sample(
+    body: Located, parts: dict[str, Located], factors: tuple[Factor, ...]
+) -> list[factorial_design.Levels]:
     body.mapping(required=("points", "seed"))
     points, seed = parts["points"].whole(least=2), parts["seed"].whole()
     if points > _MAX_ROWS:
@@ -312,9 +316,9 @@ def _sample(body: Located, parts: dict[str, Located], factors: tuple[Factor, ...
                 f"Sobol' points are balanced in powers of two, and {points} is not one",
                 "write 8, 16, 32 ..., or method: latin-hypercube",
             )
-        rows = design_rows.sobol(factors, points, seed)
+        rows = factorial_design.sobol(factors, points, seed)
     else:
-        rows = design_rows.latin_hypercube(factors, points, seed)
+        rows = factorial_design.latin_hypercube(factors, points, seed)
     return list(dict.fromkeys(rows))  # with few values per factor, points may coincide
 
 
@@ -327,7 +331,7 @@ def _given_names(parts: dict[str, Located], n_rows: int) -> list[str]:
         if not NAME.fullmatch(text) or text == DEFAULT_CONFIGURATION:
             item.refuse(
                 f"{text!r} cannot be the name of a combination",
-                f"use at most {design_rows.MAX_NAME} of a to z, A to Z, 0 to 9, -, _ and .; "
+                f"use at most {factorial_design.MAX_NAME} of a to z, A to Z, 0 to 9, -, _ and .; "
                 f"{DEFAULT_CONFIGURATION} is the default",
             )
         given.append(text)

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from cephfit.ceph.environment.scopes import GREATER_SCOPES, fault_of_key, fault_of_scope, fault_of_value, keys_of
 from cephfit.ceph.options.risk import risk_of
 from cephfit.ceph.pools.pool_keys import CLASSES, IMAGE_KEYS, LISTS, NESTED, POOL_KEYS, is_pool_key
-from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
-from cephfit.core.values.volume_keys import (
+from cephfit.core.values.configuration import (
+    DEFAULT_CONFIGURATION,
     QOS,
     QOS_KEYS,
     TYPE,
     VOLUME_KEYS,
+    Configuration,
+    Partition,
+    Setting,
+    Value,
     fault_of_qos,
     fault_of_qos_value,
     qos_declared,

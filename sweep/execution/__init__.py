@@ -1,1 +1,1 @@
-"""The execution of a sweep: preflight, schedule, runner, progress."""
+"""The execution of a sweep: preflight, schedule, early stopping, runner, progress."""

@@ -24,8 +24,15 @@ from cephfit.measure.validity.steady_runs import run_until_steady
 from cephfit.measure.validity.surveillance import Surveillance, telemetry_of, wait_until_healthy
 from cephfit.results.store.measuring_process import measured_by_this_process
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.execution.preflight import fitted_to, limits_by, unsupported_by, without_effect_by
-from cephfit.sweep.execution.run_begin import begun, engine_of, facts_of
+from cephfit.sweep.execution.preflight import (
+    begun,
+    engine_of,
+    facts_of,
+    fitted_to,
+    limits_by,
+    unsupported_by,
+    without_effect_by,
+)
 from cephfit.sweep.execution.run_progress import TOOK_EFFECT, RunProgress
 from cephfit.sweep.execution.schedule import full_plan, rounds_of
 from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal

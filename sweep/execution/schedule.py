@@ -8,7 +8,8 @@ from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configurati
 from cephfit.core.values.measurement import Step
 from cephfit.core.values.run import STOPPING_DOCUMENT, TRIALS_DOCUMENT
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.design.factorial_design import Search
+from cephfit.sweep.execution.rounds import Decided, begin, decide, saving_document
+from cephfit.sweep.factorial_design import Search
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.optimiser import (
     Trial,
@@ -20,7 +21,6 @@ from cephfit.sweep.optimiser import (
     values_of,
     with_trials,
 )
-from cephfit.sweep.racing.rounds import Decided, begin, decide, saving_document
 from cephfit.sweep.sweep_plan import Plan, Sweep, plan_of
 
 

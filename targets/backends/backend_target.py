@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from cephfit import __version__
-from cephfit.ceph.environment.protocol_options import PROTOCOL_OPTIONS
-from cephfit.ceph.environment.scopes import CLIENT_DISK
+from cephfit.ceph.environment.scopes import CLIENT_DISK, PROTOCOL_OPTIONS
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import Applied, Client, Health
 from cephfit.core.target_lock import TargetLock
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
-from cephfit.measure.counters.block_device import flush_buffers
+from cephfit.measure.block_device import flush_buffers
 from cephfit.measure.telemetry.telemetry_collector import LocalTelemetryCollector
 from cephfit.targets.abilities import CountsTraffic, HasTelemetry, MayKeepCaches, TrafficCounter
 from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace

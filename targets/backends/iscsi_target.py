@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cephfit.ceph.environment.protocol_options import ISCSI
+from cephfit.ceph.environment.scopes import ISCSI
 from cephfit.core.errors import InputError, LackingError
 from cephfit.core.protocols import Client
 from cephfit.core.units import format_nbytes

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cephfit.core.errors import ClusterError, LackingError
-from cephfit.measure.micro.nfs_session import LIBRARY, PACKAGE, NfsSession
+from cephfit.measure.micro.file_access import LIBRARY, PACKAGE, NfsSession
 
 _SECONDS = 30.0
 _MISSING = 3

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cephfit.ceph.environment.protocol_options import NFS
+from cephfit.ceph.environment.scopes import NFS
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Client
 from cephfit.core.units import about

@@ -66,7 +66,7 @@ class ExportsVolumes(Protocol):
 
 
 class StorageServer(Protocol):
-    """A server, as far as cephfit controls it. Options are those of ``protocol_options`` with ``is_of_server``."""
+    """A server, as far as cephfit controls it. Options are those of ``PROTOCOL_OPTIONS`` with ``is_of_server``."""
 
     @property
     @abstractmethod

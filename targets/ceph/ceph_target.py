@@ -36,8 +36,7 @@ from cephfit.core.values.preview import Preview, Undoing
 from cephfit.core.values.run import CLUSTER
 from cephfit.core.waiting import wait_until_clear
 from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollector
-from cephfit.measure.validity.disturbances import MapWatch, Mark
-from cephfit.measure.validity.foreign_io import ForeignIoInPool
+from cephfit.measure.validity.disturbances import ForeignIoInPool, MapWatch, Mark
 from cephfit.targets import abilities
 from cephfit.targets.ceph.applied_values import APPLIED_FILE, AppliedValues
 from cephfit.targets.ceph.cluster_changes import ClusterChanges, Forecast, FreeCapacity
@@ -134,7 +133,7 @@ class CephTarget(
         access: the clients' access to the cluster.
         folder: existing folder for state that must survive the process.
         journal: of this target; read-only where nothing may change.
-        surroundings: adapters for hosts, clients and OSDs around this cluster.
+        adapters: for hosts, clients and OSDs around this cluster.
         for_change: the caller holds the target's lock; all methods except ``facts``, ``health`` and
             ``unsupported`` require it.
         progress: shows long steps.

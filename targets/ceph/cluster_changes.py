@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from cephfit.ceph.ceph_health import CephHealth, is_getting_full
 from cephfit.ceph.cluster_adapters import ClusterAdapters, ReadValues
-from cephfit.ceph.delivery.client_plugins import why_no_plugins
+from cephfit.ceph.delivery.client_conf import why_no_plugins
 from cephfit.ceph.options import option_catalogue as options
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.ceph.pools.declared_pools import DeclaredPools
@@ -164,7 +164,7 @@ class Forecast:
         catalogue: the options of the cluster.
         health: of the cluster.
         changes: changes of configurations on the cluster itself.
-        surroundings: adapters for hosts, clients and OSDs around the cluster.
+        adapters: for hosts, clients and OSDs around the cluster.
         journal: of earlier changes.
     """
 

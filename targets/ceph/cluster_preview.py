@@ -99,7 +99,7 @@ def planned_pools(
         sweep: the sweep, for the number and size of volumes.
         existing: names of pools that exist already.
         defaults: copies and PGs of a pool that does not set them.
-        beneath: finds the OSDs of a pool.
+        osd_capacity: finds the OSDs of a pool.
     """
     present_pools = set(existing)
     volumes_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes

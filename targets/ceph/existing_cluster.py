@@ -7,9 +7,9 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
+from cephfit.ceph.admin.answers import require_luminous, why_no_cache_drop
 from cephfit.ceph.admin.binary_admin import BinaryAdmin
 from cephfit.ceph.admin.cluster_lock import ClusterLock
-from cephfit.ceph.admin.older_releases import require_luminous, why_no_cache_drop
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.cluster_adapters import ClusterAdapters, ExportsDevices, RestartsOsds
 from cephfit.ceph.delivery.client_conf import ClientAccess
@@ -17,8 +17,13 @@ from cephfit.ceph.delivery.conf_files import text_without_block
 from cephfit.ceph.delivery.option_delivery import OptionDelivery
 from cephfit.ceph.delivery.osd_daemons import CephadmOsds, OsdDaemons, ProgramOsds, SystemdOsds
 from cephfit.ceph.delivery.osd_restarts import OneByOne
-from cephfit.ceph.environment.host_settings import HostSettings
-from cephfit.ceph.environment.osd_hosts import OsdPlace, drop_page_caches, osd_places, why_page_caches_stay
+from cephfit.ceph.environment.host_settings import (
+    HostSettings,
+    OsdPlace,
+    drop_page_caches,
+    osd_places,
+    why_page_caches_stay,
+)
 from cephfit.ceph.hosts.host_access import Hosts, SshAccess
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.errors import ClusterError, InputError

@@ -30,7 +30,7 @@ from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import CephAdmin, Client
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import RBD_OBJECT_NBYTES
-from cephfit.measure.counters.block_device import flush_buffers
+from cephfit.measure.block_device import flush_buffers
 from cephfit.measure.engine import SLOWEST_NBYTES_PER_S
 
 
@@ -97,7 +97,7 @@ class VolumeClients:
         access: the clients' access to the cluster.
         folder: of the target; receives the clients' ceph.conf and the folder of their admin sockets.
         volumes: keeps notes on images.
-        surroundings: exports block devices, and restores their settings.
+        adapters: exports block devices, and restores their settings.
     """
 
     def __init__(

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from cephfit.ceph.admin.answers import RefusedError
-from cephfit.ceph.admin.older_releases import is_before_nautilus
+from cephfit.ceph.admin.answers import RefusedError, is_before_nautilus
 from cephfit.ceph.ceph_health import CephHealth
 from cephfit.ceph.cluster_adapters import ClusterAdapters, OsdsDownError, ReadValues
 from cephfit.ceph.delivery.daemon_options import DaemonOptions
@@ -34,7 +33,7 @@ class WholeCluster:
         catalogue: of the cluster's options.
         journal: of the target.
         health: is notified when the PG count may change.
-        surroundings: adapters for restarts of OSDs, and settings of every pool.
+        adapters: for restarts of OSDs, and settings of every pool.
         progress: shows restarts.
     """
 

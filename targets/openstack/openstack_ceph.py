@@ -12,10 +12,10 @@ from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.environment.scopes import CLIENT_DISK, CLIENT_NETWORK, OSD_STORE, base_scope
 from cephfit.ceph.options import option_catalogue as options
 from cephfit.ceph.pools.pool_plan import POOL_PREFIX
-from cephfit.cloud.capacity.pool_capacity import CinderPool
+from cephfit.cloud import cinder_volumes
+from cephfit.cloud.capacity.free_capacity import CinderPool
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.stacks import Node
-from cephfit.cloud.volumes import cinder_volumes
 from cephfit.core.errors import ClusterError
 from cephfit.core.optional_modules import optional_module
 from cephfit.core.protocols import Applied, Health, Progress
@@ -23,8 +23,7 @@ from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.measurement import PlannedSweep
 from cephfit.core.values.preview import Preview, Undoing
 from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollector
-from cephfit.measure.validity.disturbances import MapWatch, Mark
-from cephfit.measure.validity.foreign_io import ForeignIoInPool, ForeignIoInPools
+from cephfit.measure.validity.disturbances import ForeignIoInPool, ForeignIoInPools, MapWatch, Mark
 from cephfit.targets.abilities import HasCatalogue, HasTelemetry, ReportsDisturbances, WarnsOfSettings
 from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.openstack.openstack_target import OpenStackTarget

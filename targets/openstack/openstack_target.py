@@ -5,21 +5,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from cephfit.cloud import cinder_volumes, volume_types
 from cephfit.cloud.capacity import cloud_preflight
 from cephfit.cloud.capacity.cloud_forecast import CloudForecast, facts_of, wanted_of
-from cephfit.cloud.capacity.pool_capacity import CinderPool, cinder_pools
+from cephfit.cloud.capacity.free_capacity import CinderPool, cinder_pools
+from cephfit.cloud.cleanup.cloud_cleanup import CreatedResources
 from cephfit.cloud.cleanup.ownership import stack_name
-from cephfit.cloud.cleanup.resource_journal import CreatedResources
 from cephfit.cloud.cloud_choice import CloudChoice, state_folder
 from cephfit.cloud.cloud_connection import connect
 from cephfit.cloud.guests import guests
 from cephfit.cloud.guests.guest_jobs import Answers
 from cephfit.cloud.guests.guest_placement import KnowsPlaces, Place, PlacedEngine, ServerDiagnostics, places_of
-from cephfit.cloud.guests.guest_transport import GuestTransport
-from cephfit.cloud.guests.own_address import reached_from
+from cephfit.cloud.guests.guest_transport import GuestTransport, reached_from
 from cephfit.cloud.stacks import Node, Stacks
-from cephfit.cloud.volumes import cinder_volumes, created_types
-from cephfit.cloud.volumes.volume_types import VolumeKind, volumes_found
+from cephfit.cloud.volume_types import VolumeKind, volumes_found
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import Applied, Client, Health, NullProgress, Progress, Target
@@ -260,7 +259,7 @@ class OpenStackTarget(
         name = kind.type_name(self._run_id)
         if kind.qos:
             self._made.note_type(name, self._run_id)
-            created_types.ensure(self._cloud, self._run_id, name, kind.base, kind.spec(name))
+            volume_types.ensure(self._cloud, self._run_id, name, kind.base, kind.spec(name))
         return name
 
     def _before_filling(self, nodes: Sequence[Node], nbytes: int) -> None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from cephfit.cli.cluster.restore_command import restoring
 from cephfit.cli.main import cephfit
-from cephfit.cli.options.cluster_options import cluster_options
+from cephfit.cli.options.common_options import cluster_options
 from cephfit.cli.options.config_file import OPTIONS, read_config
 from cephfit.core.errors import InputError
 from cephfit.operations.cluster_options import ClusterOptions

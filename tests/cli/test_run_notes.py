@@ -15,9 +15,9 @@ from cephfit.cli.predict import place_command, verify_command
 from cephfit.cli.reports import report_command
 from cephfit.cli.sweep.sweep_commands import command as sweep
 from cephfit.core.errors import InputError
-from cephfit.results.statistics.run_caveats import continuations_of, keep_continuation
+from cephfit.results.report.run_notes import continuations_of, keep_continuation
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.execution.run_begin import _changed
+from cephfit.sweep.execution.preflight import _changed
 
 PROFILE = {
     "schema_version": 1,

@@ -27,9 +27,9 @@ from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import TARGETS_DOCUMENT
 from cephfit.core.values.sample import State
 from cephfit.results import open_baselines
+from cephfit.results.report.run_notes import ROUNDS_OF_WORKLOADS
 from cephfit.results.statistics import comparison
 from cephfit.results.statistics.comparison import rows_of, served_of, with_verdicts
-from cephfit.results.statistics.run_caveats import ROUNDS_OF_WORKLOADS
 from cephfit.results.statistics.summary_statistics import Spread
 from cephfit.results.statistics.workload_rate import workload_rates
 from cephfit.results.store.sample_store import Store

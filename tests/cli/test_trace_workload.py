@@ -18,7 +18,7 @@ from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.operations import target_choice
 from cephfit.sweep import verification
 from cephfit.traces.capturing import capture
-from cephfit.traces.capturing.capture_record import CaptureReport
+from cephfit.traces.capturing.capture import CaptureReport
 
 
 class Target:

@@ -7,8 +7,8 @@ import click
 import pytest
 
 from cephfit.cli.options.workload_choice import verified_workload_option, workload_option
+from cephfit.lab.workloads import ready_programs
 from cephfit.lab.workloads.program_workload import ProgramWorkload
-from cephfit.lab.workloads.ready_programs import ready_programs
 
 NAMED = {"postmark", "dbench", "file-server", "mail", "compile", "key-value", "pgbench-small"}
 

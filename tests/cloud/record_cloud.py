@@ -21,10 +21,10 @@ from live_cloud import set_volume_status
 from openstack.connection import Connection
 from recorded_cloud import FOLDER, recorded, usual_addresses
 
+from cephfit.cloud import volume_types
 from cephfit.cloud.cleanup import cloud_cleanup
 from cephfit.cloud.cleanup.ownership import NAME_PREFIX, RUN_KEY
 from cephfit.cloud.stacks import template_path
-from cephfit.cloud.volumes import created_types
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress
 from cephfit.lab import processes
@@ -193,13 +193,13 @@ def types_of_runs(to: Recorder) -> None:
     others = []
     for run_id in test_volume_qos.OTHERS:
         name = test_volume_qos.KIND.type_name(run_id)
-        created_types.ensure(to.admin, run_id, name, "hdd", test_volume_qos.KIND.spec(name))
+        volume_types.ensure(to.admin, run_id, name, "hdd", test_volume_qos.KIND.spec(name))
         others.append((run_id, name))
     to.record("own_types", test_volume_qos.made_and_gone, as_admin=True)
     to.record("own_types_of_user", test_volume_qos.why_not_for_a_user)
     for run_id, name in others:
-        assert [kind.name for kind in created_types.qos_specs(to.admin)].count(name) == 1, "others' things stay"
-        created_types.delete(to.admin, run_id, name)
+        assert [kind.name for kind in volume_types.qos_specs(to.admin)].count(name) == 1, "others' things stay"
+        volume_types.delete(to.admin, run_id, name)
 
 
 def placed_images(to: Recorder) -> None:

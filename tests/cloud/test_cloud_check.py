@@ -15,12 +15,12 @@ from recorded_cloud import played, player
 from scripted_services import Services
 
 from cephfit.cli.cluster import cloud_command as cloud_command
+from cephfit.cloud import volume_types
 from cephfit.cloud.capacity import cloud_preflight
 from cephfit.cloud.capacity.cloud_preflight import Findings
-from cephfit.cloud.capacity.quotas import Wanted, asked_of
+from cephfit.cloud.capacity.free_capacity import Wanted, asked_of
 from cephfit.cloud.cloud_choice import parse_choice
-from cephfit.cloud.volumes import qos
-from cephfit.cloud.volumes.qos import TypeQos
+from cephfit.cloud.volume_types import TypeQos
 from cephfit.core.errors import ClusterError
 
 TARGET = "openstack:flavor=cephfit.tiny,volume_type=hdd,network=lab"
@@ -34,7 +34,7 @@ def checked(
     """What the command prints, and how often it asked for what."""
     monkeypatch.setattr(cloud_command, "connected", lambda _: player())
     # The recordings hold what `require` asks for; QoS of volume types is in others.
-    monkeypatch.setattr(qos, "qos_of_types", lambda _: {"hdd": TypeQos(None, unseen=True)})
+    monkeypatch.setattr(volume_types, "qos_of_types", lambda _: {"hdd": TypeQos(None, unseen=True)})
     with played(recording) as cassette:
         done = CliRunner().invoke(cloud_command.command, ["check", target, *words], catch_exceptions=False)
     assert done.exit_code == 0, done.output

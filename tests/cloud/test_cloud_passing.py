@@ -9,14 +9,13 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from openstack.connection import Connection
 from scripted_services import BUSY, GATEWAY, GONE, Answer, Services
 
-from cephfit.cloud import stacks
+from cephfit.cloud import cinder_volumes, stacks, volume_types
 from cephfit.cloud.cleanup.ownership import own_name
 from cephfit.cloud.guests import guest_jobs
 from cephfit.cloud.guests.guest_jobs import GuestJobs, Handle
 from cephfit.cloud.guests.guest_placement import ServerDiagnostics
 from cephfit.cloud.stacks import Node
-from cephfit.cloud.volumes import cinder_volumes, created_types
-from cephfit.cloud.volumes.qos import Qos
+from cephfit.cloud.volume_types import Qos
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client
 
@@ -165,7 +164,7 @@ def test_a_volume_type_and_its_spec_are_made_once_although_answers_are_lost(
 ) -> None:
     name = own_name(RUN, "hdd-qos")
     spec, base = {"id": "q", "name": name}, {"id": "t0", "name": "hdd", "extra_specs": {}}
-    made = {"id": "t1", "name": name, "extra_specs": {created_types.RUN_SPEC: RUN}}
+    made = {"id": "t1", "name": name, "extra_specs": {volume_types.RUN_SPEC: RUN}}
     storage = "/block_storage/v3"
     services.say(f"GET {storage}/qos-specs", (200, {"qos_specs": []}), (200, {"qos_specs": [spec]}))
     services.say(f"POST {storage}/qos-specs", GATEWAY)
@@ -175,13 +174,13 @@ def test_a_volume_type_and_its_spec_are_made_once_although_answers_are_lost(
     services.say(f"POST {storage}/types", GATEWAY)
     services.say(f"POST {storage}/types/t1/action", GATEWAY, (409, {"conflictingRequest": {"message": "has it"}}))
     services.say(f"GET {storage}/qos-specs/q/associate", GATEWAY, (202, {}))
-    created_types.ensure(scripted_cloud, RUN, name, "hdd", Qos(name, "front-end", {"total_iops_sec": "60"}))
+    volume_types.ensure(scripted_cloud, RUN, name, "hdd", Qos(name, "front-end", {"total_iops_sec": "60"}))
     for question in (f"POST {storage}/qos-specs", f"POST {storage}/types"):
         assert services.n_asked(question) == 1
     services.say(f"GET {storage}/types", (200, {"volume_types": [made]}))
     services.say(f"DELETE {storage}/types/t1", GATEWAY, GONE)
     services.say(f"DELETE {storage}/qos-specs/q", BUSY, (202, {}))
-    created_types.delete(scripted_cloud, RUN, name)
+    volume_types.delete(scripted_cloud, RUN, name)
     assert services.n_asked(f"DELETE {storage}/qos-specs/q") == 2
 
 

@@ -15,14 +15,22 @@ from openstack.connection import Connection
 from recorded_cloud import played, player
 from test_cloud_recorded import error_of
 
-from cephfit.cloud.capacity import cloud_preflight, pool_capacity, quotas
+from cephfit.cloud.capacity import cloud_preflight, free_capacity
 from cephfit.cloud.capacity.cloud_forecast import CloudForecast
 from cephfit.cloud.capacity.cloud_preflight import guests_that_fit
-from cephfit.cloud.capacity.pool_capacity import CinderPool, cinder_pools, fits, pools_of, why_unchecked
-from cephfit.cloud.capacity.quotas import Need, Wanted, asked_of
+from cephfit.cloud.capacity.free_capacity import (
+    CinderPool,
+    Need,
+    Wanted,
+    asked_of,
+    cinder_pools,
+    fits,
+    pools_of,
+    why_unchecked,
+)
 from cephfit.cloud.cloud_choice import CloudChoice, parse_choice
-from cephfit.cloud.guests import own_address
-from cephfit.cloud.guests.own_address import NO_HOST, reached_from
+from cephfit.cloud.guests import guest_transport
+from cephfit.cloud.guests.guest_transport import NO_HOST, reached_from
 from cephfit.cloud.stacks import LARGEST_STACK
 from cephfit.core.errors import InputError
 from cephfit.core.units import GIB
@@ -84,7 +92,7 @@ def what_a_run_would_make(cloud: Connection) -> tuple[Any, tuple[str, ...]]:
     return forecast.differences(sweep.configurations), notes
 
 
-def own_place(cloud: Connection) -> own_address.From:
+def own_place(cloud: Connection) -> guest_transport.From:
     return reached_from(cloud, CHOICE.network)
 
 
@@ -172,11 +180,11 @@ def test_own_place(played_cloud: Connection, monkeypatch: pytest.MonkeyPatch) ->
     """The way is asked for to the first address that Neutron gives to guests."""
     asked = []
 
-    def source(there: str) -> own_address.Address:
+    def source(there: str) -> guest_transport.Address:
         asked.append(there)
         return ipaddress.ip_address("192.0.2.7")
 
-    monkeypatch.setattr(own_address, "source_towards", source)
+    monkeypatch.setattr(guest_transport, "source_towards", source)
     found = own_place(played_cloud)
     assert found.cidr == "192.0.2.7/32"
     assert "reached_from=CIDR" in found.note
@@ -185,7 +193,7 @@ def test_own_place(played_cloud: Connection, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_nobody_is_let_in_where_the_own_address_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the note names the option that opens them."""
-    monkeypatch.setattr(own_address, "source_towards", lambda there: None)
+    monkeypatch.setattr(guest_transport, "source_towards", lambda there: None)
     with played("own_place"):
         found = own_place(player())
     assert found.cidr == NO_HOST
@@ -193,8 +201,8 @@ def test_nobody_is_let_in_where_the_own_address_cannot_be_told(monkeypatch: pyte
 
 
 def test_an_address_that_only_this_machine_knows_is_none() -> None:
-    assert own_address.source_towards("127.0.0.1") is None
-    assert own_address.source_towards("::1") is None
+    assert guest_transport.source_towards("127.0.0.1") is None
+    assert guest_transport.source_towards("::1") is None
 
 
 def test_lacking(played_cloud: Connection) -> None:
@@ -269,7 +277,7 @@ def test_types_that_share_a_pool_share_its_room(monkeypatch: pytest.MonkeyPatch)
     """Five volumes of 10 GiB fit, with a tenth more each; the type that may lie nowhere else comes first."""
     pools = [CinderPool("a@x#x", "x", 40 * GIB), CinderPool("b@y#y", "y", 18 * GIB)]
     types = [OfTypes("any"), OfTypes("only-x", "x")]
-    monkeypatch.setattr(pool_capacity, "volume_types", lambda _: types)
+    monkeypatch.setattr(free_capacity, "volume_types", lambda _: types)
     found = {
         fit.volume_type: fit
         for fit in fits(Named(), pools, [Wanted("any", 2), Wanted("only-x", 3)], nbytes=10 * GIB)  # type: ignore[arg-type]
@@ -286,7 +294,7 @@ def test_hosts_of_one_ceph_pool_share_its_room(monkeypatch: pytest.MonkeyPatch) 
         CinderPool("b@x#x", "x", 39 * GIB, ceph_pool="volumes", fsid="one"),
         CinderPool("c@y#y", "y", 40 * GIB, ceph_pool="volumes", fsid="two"),
     ]
-    monkeypatch.setattr(pool_capacity, "volume_types", lambda _: [OfTypes("x", "x"), OfTypes("y", "y")])
+    monkeypatch.setattr(free_capacity, "volume_types", lambda _: [OfTypes("x", "x"), OfTypes("y", "y")])
     of_x, of_y = fits(Named(), pools, [Wanted("x", 5), Wanted("y", 3)], nbytes=10 * GIB)  # type: ignore[arg-type]
     assert (of_x.n_fitting, of_y.n_fitting) == (3, 3)
     assert of_x.sentence.count("Ceph pool volumes has ") == 1
@@ -297,7 +305,7 @@ def test_types_whose_room_nobody_knows_are_named(monkeypatch: pytest.MonkeyPatch
     """One back end does not say what it has free, another has no pool; the third has room."""
     pools = [CinderPool("a@x#x", "x", 40 * GIB), CinderPool("b@y#y", "y", None)]
     types = [OfTypes("known", "x"), OfTypes("silent", "y"), OfTypes("lost", "z"), OfTypes("there", "z")]
-    monkeypatch.setattr(pool_capacity, "volume_types", lambda _: types)
+    monkeypatch.setattr(free_capacity, "volume_types", lambda _: types)
     wanted = [Wanted("known", 1), Wanted("silent", 1), Wanted("lost", 1), Wanted("there", 1, n_there=1)]
     found = fits(Named(), pools, wanted, nbytes=GIB)  # type: ignore[arg-type]
     assert [fit.volume_type for fit in found] == ["known"]
@@ -316,7 +324,7 @@ def test_types_whose_room_nobody_knows_are_named(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_what_a_back_end_keeps_back_is_not_free(said: dict[str, Any], free: int | None) -> None:
-    assert pool_capacity._free(said) == free
+    assert free_capacity._free(said) == free
 
 
 def test_a_type_without_a_back_end_may_lie_anywhere() -> None:
@@ -344,4 +352,4 @@ def test_who_may_reach_guests_and_how_they_are_placed_is_said_in_the_target() ->
 
 
 def test_groups_are_counted_once_for_each_new_stack() -> None:
-    assert quotas._n_stacks([Wanted("a", 2), Wanted("b", 2, n_there=1), Wanted("c", 1, n_there=1)]) == 1
+    assert free_capacity._n_stacks([Wanted("a", 2), Wanted("b", 2, n_there=1), Wanted("c", 1, n_there=1)]) == 1

@@ -14,10 +14,10 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from live_cloud import MARKS, cephfit, everything, target_text, until
 from openstack.connection import Connection
 
+from cephfit.cloud import volume_types
 from cephfit.cloud.cleanup.cloud_cleanup import clean
 from cephfit.cloud.cleanup.owned_resources import owned, runs
-from cephfit.cloud.volumes import created_types
-from cephfit.cloud.volumes.qos import Qos
+from cephfit.cloud.volume_types import Qos
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.sample import State
 from cephfit.results.store.sample_store import Store
@@ -36,18 +36,18 @@ measurement: {{sizes: [4K], patterns: [randread], clients: 1, volume_size: 32M, 
 
 
 def types_and_specs(cloud: Connection) -> tuple[set[str], set[str]]:
-    types = {str(one.name) for one in created_types.volume_types(cloud)}
-    return types, {spec.name for spec in created_types.qos_specs(cloud)}
+    types = {str(one.name) for one in volume_types.volume_types(cloud)}
+    return types, {spec.name for spec in volume_types.qos_specs(cloud)}
 
 
 @pytest.fixture
 def somebodys(cloud_admin: Connection) -> Iterator[str]:
     """A volume type with QoS of another run, whose id begins as those of the tests do."""
     run_id, name = "capped-2", "cephfit-capped-2-hdd-qos-12345678"
-    created_types.ensure(cloud_admin, run_id, name, "hdd", Qos(name, "front-end", {"total_iops_sec": "9"}))
+    volume_types.ensure(cloud_admin, run_id, name, "hdd", Qos(name, "front-end", {"total_iops_sec": "9"}))
     yield name
     assert [name in names for names in types_and_specs(cloud_admin)] == [True, True], "others' things stay"
-    created_types.delete(cloud_admin, run_id, name)
+    volume_types.delete(cloud_admin, run_id, name)
 
 
 @pytest.mark.takes(seconds=120)

@@ -13,7 +13,7 @@ from live_cloud import MARKS, cephfit, everything, target_text, until
 from openstack.connection import Connection
 
 from cephfit.cloud.cloud_choice import parse_choice, state_folder
-from cephfit.cloud.guests.own_address import source_towards
+from cephfit.cloud.guests.guest_transport import source_towards
 from cephfit.cloud.stacks import template_path
 from cephfit.core.journal import Journal
 from cephfit.lab.cluster import Lab

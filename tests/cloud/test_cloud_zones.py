@@ -11,7 +11,7 @@ from scripted_services import Answer, Services
 
 from cephfit.cloud.capacity import cloud_preflight
 from cephfit.cloud.capacity.cloud_preflight import guests_that_fit
-from cephfit.cloud.capacity.quotas import Wanted
+from cephfit.cloud.capacity.free_capacity import Wanted
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.core.errors import InputError
 from cephfit.core.units import GIB

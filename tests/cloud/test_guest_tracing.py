@@ -11,7 +11,7 @@ from cephfit.cloud.guests.guest_tracing import GuestTrace, functions, taken_apar
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Client
 from cephfit.lab.workloads.guest_pgbench import GuestPgBench, spec_of
-from cephfit.traces.capturing.capture_record import file_of, keep
+from cephfit.traces.capturing.capture import file_of, keep
 from cephfit.traces.profiling import profile_files
 
 pytest.importorskip("openstack", reason="needs the extra openstack")

@@ -16,17 +16,15 @@ from openstack.connection import Connection
 from recorded_cloud import played, player
 from scripted_services import Services
 
+from cephfit.cloud import volume_types
 from cephfit.cloud.capacity.cloud_forecast import CloudForecast
 from cephfit.cloud.cleanup import cloud_cleanup
 from cephfit.cloud.cleanup.owned_resources import Thing, owned
 from cephfit.cloud.cloud_choice import CloudChoice
-from cephfit.cloud.volumes import created_types
-from cephfit.cloud.volumes.qos import Qos
-from cephfit.cloud.volumes.volume_types import VolumeKind, kind_of, read_back
+from cephfit.cloud.volume_types import Qos, VolumeKind, kind_of, read_back
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress
-from cephfit.core.values.configuration import Configuration, Partition, Setting
-from cephfit.core.values.volume_keys import SCOPE
+from cephfit.core.values.configuration import SCOPE, Configuration, Partition, Setting
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.sweep_plan import Sweep
 
@@ -140,15 +138,15 @@ def test_what_cinder_has_is_held_against_what_was_declared() -> None:
 def made_and_gone(cloud: Connection) -> dict[str, Any]:
     name = KIND.type_name(RUN)
     for _ in range(2):  # as after a kill
-        created_types.ensure(cloud, RUN, name, KIND.base, KIND.spec(name))
-    made = next(t for t in created_types.volume_types(cloud) if t.name == name)
+        volume_types.ensure(cloud, RUN, name, KIND.base, KIND.spec(name))
+    made = next(t for t in volume_types.volume_types(cloud) if t.name == name)
     volume = cloud.block_storage.create_volume(size=1, name="of-somebody", volume_type=name)
     cloud.block_storage.wait_for_status(volume, "available", wait=60)
     first = cloud_cleanup.clean(cloud, RUN, NullProgress())
     cloud.block_storage.delete_volume(volume)
     cloud.block_storage.wait_for_delete(volume, wait=60)
     return {
-        "why_not": created_types.why_not_made(cloud, "hdd"),
+        "why_not": volume_types.why_not_made(cloud, "hdd"),
         "specs": dict(made.extra_specs),
         "is_public": made.is_public,
         "first": kinds_of(*first),
@@ -162,7 +160,7 @@ def kinds_of(gone: tuple[Thing, ...], left: tuple[cloud_cleanup.Left, ...]) -> t
 
 
 def why_not_for_a_user(cloud: Connection) -> tuple[str, tuple[Thing, ...]]:
-    return created_types.why_not_made(cloud, "hdd"), owned(cloud, RUN)
+    return volume_types.why_not_made(cloud, "hdd"), owned(cloud, RUN)
 
 
 @pytest.mark.usefixtures("no_waiting")

@@ -10,15 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.ceph.admin.daemons import Daemon
-from cephfit.ceph.environment.host_settings import HostSettings
-from cephfit.ceph.environment.osd_hosts import OsdPlace
+from cephfit.ceph.environment.host_settings import HostSettings, OsdPlace
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.hosts.local_host import LocalHost
 from cephfit.cli.cluster import lab_command
 from cephfit.core.errors import HostError
 from cephfit.core.journal import Journal
 from cephfit.core.values.configuration import Configuration, Partition, Setting
-from cephfit.lab import removal
+from cephfit.lab import lab_lifecycle
 from cephfit.lab.cluster import Lab
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.registry import Record
@@ -34,7 +33,7 @@ CHANGED = Configuration("changed", (Setting(Partition.GREATER, "osd_host", SYSCT
 def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A separate lock, because other tests may use that of the machine."""
     there = partial(HostSettings, lock=PurePosixPath(tmp_path / "lock"))
-    monkeypatch.setattr(removal, "HostSettings", there)
+    monkeypatch.setattr(lab_lifecycle, "HostSettings", there)
     return tmp_path / "lock"
 
 

@@ -13,7 +13,7 @@ from target_contract import DEFAULT
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Target
 from cephfit.core.units import MIB
-from cephfit.lab import processes, removal
+from cephfit.lab import lab_lifecycle, processes
 from cephfit.lab.cluster import Lab
 from cephfit.lab.lab_spec import LabSpec, parse_backends
 from cephfit.operations.target_choice import open_target
@@ -120,5 +120,5 @@ class TestLabWithBackEnds:
         exported = [argv for pid in processes.of_folder(lab.folder) if (argv := processes.command_line(pid))]
         assert sum(Path(argv[0]).name == "nbdfuse" for argv in exported) == 3
         lab.down()
-        assert not removal.what_is_left(lab.folder)
+        assert not lab_lifecycle.what_is_left(lab.folder)
         assert not lab.folder.exists()

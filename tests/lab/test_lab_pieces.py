@@ -15,7 +15,7 @@ from cephfit.lab.cluster import Lab
 from cephfit.lab.devices.image_export import ImageAddress, mappings_of
 from cephfit.lab.devices.throttle import IoMaxThrottle, Throttle
 from cephfit.lab.lab_spec import LabSpec
-from cephfit.lab.osds.osd_disks import OsdDisks
+from cephfit.lab.osds.osd_creation import OsdDisks
 from cephfit.lab.parts import _unready_digest, _unready_pgs
 from cephfit.lab.processes import mentions
 from cephfit.lab.workloads import pgbench, postgres

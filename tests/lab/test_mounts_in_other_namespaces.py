@@ -8,11 +8,11 @@ import pytest
 from cephfit.ceph.environment.osd_store import OsdStore
 from cephfit.core.errors import HostError
 from cephfit.core.units import MIB
-from cephfit.lab import removal
+from cephfit.lab import lab_lifecycle
 from cephfit.lab.devices import disks
 from cephfit.lab.devices.mounts import is_mounted_elsewhere, mounts
+from cephfit.lab.lab_lifecycle import remove_all
 from cephfit.lab.osds.osd_layout import filesystem_at, lay_out, take_off
-from cephfit.lab.removal import remove_all
 
 pytestmark = pytest.mark.root
 
@@ -80,9 +80,9 @@ def test_a_lab_is_not_reported_as_removed_while_parts_of_it_exist(
         if folder == lab_folder:
             raise HostError("failed with code 32: umount: target is busy.", where="umount")
 
-    monkeypatch.setattr(removal, "_PASSES", 2)
+    monkeypatch.setattr(lab_lifecycle, "_PASSES", 2)
     with monkeypatch.context() as refusing:
-        refusing.setattr(removal, "unmount_under", busy)
+        refusing.setattr(lab_lifecycle, "unmount_under", busy)
         with pytest.raises(
             HostError, match=f"mount {point}; failed with code 32: umount: target is busy. is still"
         ):

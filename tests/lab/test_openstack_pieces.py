@@ -17,7 +17,7 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 
 from cephfit.core.errors import HostError, InputError
 from cephfit.lab import processes, registry
-from cephfit.lab.openstack import infrastructure, network, packages, service_configuration
+from cephfit.lab.openstack import components, infrastructure, network
 from cephfit.lab.openstack.layout import PORT_NAMES, SECRET_NAMES, Layout, interface_names
 from cephfit.lab.openstack.openstack_lab import LabCloud
 
@@ -40,7 +40,7 @@ def layout(tmp_path: Path) -> Layout:
 def written(layout: Layout) -> Layout:
     """The same with all its files."""
     layout.folder.mkdir()
-    service_configuration.write_all(layout, LabCloud(layout).components)
+    components.write_all(layout, LabCloud(layout).components)
     infrastructure.prepare(layout)
     return layout
 
@@ -143,12 +143,14 @@ def test_concurrently_created_labs_use_different_networks(tmp_path: Path) -> Non
 
 
 def test_missing_packages_are_named_with_the_way_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "find_program", lambda name: None if name == "heat-engine" else "/usr/bin/true")
+    monkeypatch.setattr(
+        components, "find_program", lambda name: None if name == "heat-engine" else "/usr/bin/true"
+    )
     monkeypatch.setattr(Path, "exists", lambda self: True)
     with pytest.raises(
         HostError, match=r"packages of OpenStack are missing: heat-engine\n  .*make setup-openstack"
     ):
-        packages.require_packages()
+        components.require_packages()
 
 
 @pytest.fixture

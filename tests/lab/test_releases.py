@@ -12,15 +12,15 @@ from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
 from cephfit.ceph.options.option_history import RELEASES
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.values.sample import State
-from cephfit.lab import release_root
+from cephfit.lab import ceph_programs
 from cephfit.lab.bootstrap import options_of
 from cephfit.lab.ceph_programs import CephPrograms, CephVersion
 from cephfit.lab.cluster import Lab
+from cephfit.lab.lab_lifecycle import what_is_left
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_target import LabTarget
 from cephfit.lab.osds.osd_layout import require_store
 from cephfit.lab.registry import Record, labs_root
-from cephfit.lab.removal import what_is_left
 from cephfit.operations.recommended import version_of
 from cephfit.results.store.sample_store import Store
 
@@ -42,7 +42,7 @@ def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A user without labs and roots; returns the folder of roots, with two roots and a part of one."""
     for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
-    folder = release_root.roots_folder()
+    folder = ceph_programs.roots_folder()
     for name, n in (("reef", 3), ("tentacle", 2), ("tentacle.part", 1)):
         (folder / name / "usr").mkdir(parents=True)
         (folder / name / "usr" / "file").write_bytes(b"x" * (n << 20))
@@ -75,7 +75,7 @@ def test_filestore_is_refused_since_reef_in_words() -> None:
 def test_filestore_is_refused_before_the_release_is_installed(own_folders: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("a lab needs root")
-    release_root.remove_roots()
+    ceph_programs.remove_roots()
     spec = LabSpec(release="reef", stores={"hdd": OsdStore(FILESTORE, "ext4")})
     with pytest.raises(HostError, match=r"Ceph 18\.2 .reef. has no FileStore: Reef .18\.2. removed it"):
         Lab.up("one", spec=spec)
@@ -90,7 +90,7 @@ def test_an_openstack_with_another_release_is_refused(own_folders: Path) -> None
 
 
 def test_clean_deletes_roots_and_parts_and_returns_their_sizes(own_folders: Path) -> None:
-    freed = release_root.remove_roots()
+    freed = ceph_programs.remove_roots()
     assert sorted(freed) == ["reef", "tentacle"]
     assert 3 << 20 <= freed["reef"] < 4 << 20
     assert 3 << 20 <= freed["tentacle"] < 4 << 20
@@ -100,9 +100,9 @@ def test_clean_deletes_roots_and_parts_and_returns_their_sizes(own_folders: Path
 def test_a_root_of_an_existing_lab_stays_and_so_do_all_others(own_folders: Path) -> None:
     record_of("tentacle")
     with pytest.raises(InputError, match="Ceph tentacle is in use by lab one"):
-        release_root.remove_roots()
+        ceph_programs.remove_roots()
     assert (own_folders / "reef").is_dir()
-    assert release_root.remove_roots("reef").keys() == {"reef"}
+    assert ceph_programs.remove_roots("reef").keys() == {"reef"}
     assert (own_folders / "tentacle").is_dir()
 
 
@@ -155,7 +155,7 @@ def test_a_lab_of_the_newest_release_measures_three_cells_and_leaves_nothing(
     roots_of_the_user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs where this user has installed the release: `cephfit lab up --release tentacle` does that in minutes."""
-    *_, newest = release_root.SUITES
+    *_, newest = ceph_programs.SUITES
     if not (roots_of_the_user / newest).is_dir():
         pytest.skip(f"Ceph {newest} is not in {roots_of_the_user}")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -191,7 +191,7 @@ def measure_three_cells_on(release: str, tmp_path: Path) -> None:
         assert version_of(run.facts).startswith(f"{RELEASES[release]}.")
         assert [sample.state for sample in samples] == [State.OK] * 3
         with pytest.raises(InputError, match="lab default"):
-            release_root.remove_roots(release)
+            ceph_programs.remove_roots(release)
     finally:
         cephfit("lab", "down")
     assert not lab.folder.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cephfit.core.units import MIB
-from cephfit.lab import removal
+from cephfit.lab import lab_lifecycle
 from cephfit.lab.devices.disks import device_number, is_attached, make_sparse
 from cephfit.lab.devices.throttle import BlkioThrottle
 
@@ -47,7 +47,7 @@ def test_a_free_devices_limit_is_removed_while_the_device_is_held(free_device: P
 
     throttle = Noting(tmp_path, meanwhile=another_lab_comes)
     try:
-        removal.clear_forgotten([free_device, Path("/dev/loop-that-is-gone")], throttle)
+        lab_lifecycle.clear_forgotten([free_device, Path("/dev/loop-that-is-gone")], throttle)
         assert throttle.cleared == [device_number(free_device)]
         assert tries != [0], "the limit that it sets would be taken off"
     finally:
@@ -61,7 +61,7 @@ def test_another_labs_device_keeps_its_limit(free_device: Path, tmp_path: Path) 
     try:
         assert is_attached(free_device)
         throttle = Noting(tmp_path)
-        removal.clear_forgotten([free_device], throttle)
+        lab_lifecycle.clear_forgotten([free_device], throttle)
         assert throttle.cleared == []
     finally:
         subprocess.run(("losetup", "--detach", str(free_device)), check=True)

@@ -11,7 +11,7 @@ from cephfit.core.values.cells import LoadedCell, Pattern
 from cephfit.core.values.load_level import LevelFigures
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.load_curve import LoadCurve, WorkloadMix, with_larger_loads
-from cephfit.results.statistics.load_levels import levels_of
+from cephfit.results.statistics.scaling import levels_of
 
 Levels = dict[LoadedCell, dict[int, LevelFigures]]
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cephfit.cli.main import cephfit
-from cephfit.cli.predict.map_text import print_predictions
+from cephfit.cli.predict.map_output import print_predictions
 from cephfit.core.errors import InputError
 from cephfit.core.profile_files import read_profile
 from cephfit.core.values.baseline import Baseline, Baselines

@@ -2,7 +2,7 @@
 
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
-from cephfit.results.statistics.run_caveats import bottlenecks_of
+from cephfit.results.report.run_notes import bottlenecks_of
 
 
 def sample(configuration: str, cell: str, repeat: int, what: str = "", steady: bool | None = None) -> Sample:

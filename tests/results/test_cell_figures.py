@@ -12,12 +12,12 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.results.report import formatting
+from cephfit.results.report.cell_figures import baseline_rows_of, cell_figures_of
 from cephfit.results.report.method_facts import REJECTED_SHOWN
 from cephfit.results.report.render import to_html, to_markdown
 from cephfit.results.report.report_build import read_findings, report_of
 from cephfit.results.report.report_model import Findings
-from cephfit.results.statistics.cell_figures import baseline_rows_of, cell_figures_of
-from cephfit.results.statistics.run_caveats import ROUNDS_OF_CELLS, ROUNDS_OF_WORKLOADS
+from cephfit.results.report.run_notes import ROUNDS_OF_CELLS, ROUNDS_OF_WORKLOADS
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 

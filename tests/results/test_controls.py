@@ -5,7 +5,7 @@ import pytest
 from cephfit.core.protocols import Applied
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import Cell
-from cephfit.results.statistics.run_caveats import controls_of, names_of_controls
+from cephfit.results.report.run_notes import controls_of, names_of_controls
 
 
 def applied(name: str, **settings: object) -> tuple[int, Applied]:

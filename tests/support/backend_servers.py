@@ -6,16 +6,14 @@ from pathlib import Path
 
 from cephfit.lab import processes
 from cephfit.lab.backends.lab_backend import SERVERS
-from cephfit.lab.backends.lab_server import LabServer
-from cephfit.lab.backends.server_network import ServerNetwork
+from cephfit.lab.backends.lab_server import LabServer, ServerNetwork
 from cephfit.lab.backends.swift_server import SwiftServer
-from cephfit.lab.devices.nbd_devices import NbdDevices
+from cephfit.lab.devices.fuse_devices import NbdDevices
 from cephfit.targets.backends.backend_target import BackendTarget
 from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
 from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
 from cephfit.targets.backends.storage_server import ExistingServer, ServerPlace
-from cephfit.targets.backends.swift_account import parse_swift
-from cephfit.targets.backends.swift_target import SwiftTarget
+from cephfit.targets.backends.swift_target import SwiftTarget, parse_swift
 
 
 @contextmanager

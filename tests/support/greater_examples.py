@@ -3,7 +3,7 @@
 import socket
 
 from cephfit.ceph.admin.daemons import Daemon
-from cephfit.ceph.environment.osd_hosts import OsdPlace
+from cephfit.ceph.environment.host_settings import OsdPlace
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 
 

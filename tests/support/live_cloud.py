@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from openstack.connection import Connection
 
+from cephfit.cloud import volume_types
 from cephfit.cloud.cleanup.ownership import stack_name
 from cephfit.cloud.guests import guests
 from cephfit.cloud.stacks import Node, Stacks
-from cephfit.cloud.volumes import created_types
 from cephfit.core.errors import StoreError
 from cephfit.core.protocols import NullProgress
 from cephfit.lab.cluster import Lab
@@ -86,8 +86,8 @@ def everything(cloud: Connection) -> dict[str, set[str]]:
         "groups": {g.id for g in cloud.network.security_groups(project_id=project)},
         "server groups": {g.id for g in cloud.compute.server_groups()},
         "images": {i.id for i in cloud.image.images()},
-        "volume types": {t.id for t in created_types.volume_types(cloud)},
-        "QoS specs": {spec.id for spec in created_types.qos_specs(cloud)},
+        "volume types": {t.id for t in volume_types.volume_types(cloud)},
+        "QoS specs": {spec.id for spec in volume_types.qos_specs(cloud)},
     }
 
 

@@ -11,11 +11,10 @@ from thesis_tables import thesis_table
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.sweep import factorial_design
 from cephfit.sweep.declaration.file_settings import NAME
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, parse_sweep, read_sweep
-from cephfit.sweep.design import design_rows
-from cephfit.sweep.design.design_rows import MAX_NAME, as_name, shortened
-from cephfit.sweep.design.factorial_design import Factor, Level, Span
+from cephfit.sweep.factorial_design import MAX_NAME, Factor, Level, Span, as_name, shortened
 from cephfit.sweep.sweep_plan import Sweep
 
 HEAD = "schema_version: 1\nname: d\n"
@@ -108,9 +107,9 @@ def test_a_screening_of_eight_factors_has_twelve_rows_of_which_one_is_the_defaul
     assert (signs.sum(axis=0) == 0).all(), "and has each level equally often"
 
 
-@pytest.mark.parametrize("runs", design_rows.SCREENING_RUNS)
+@pytest.mark.parametrize("runs", factorial_design.SCREENING_RUNS)
 def test_screening_arrays_are_orthogonal_and_have_one_row_of_first_levels(runs: int) -> None:
-    array = design_rows.plackett_burman(runs)
+    array = factorial_design.plackett_burman(runs)
     assert array.shape == (runs, runs - 1)
     assert (array.T @ array == runs * np.eye(runs - 1)).all()
     assert (array == -1).all(axis=1).sum() == 1
@@ -118,7 +117,7 @@ def test_screening_arrays_are_orthogonal_and_have_one_row_of_first_levels(runs: 
 
 def test_a_foldover_adds_every_row_with_levels_exchanged() -> None:
     factors = [Factor(n, (Level("0", ()), Level("1", (Setting(Partition.POOL, "pool", n, 1),)))) for n in "abcd"]
-    rows = design_rows.screening(factors, 8, foldover=True)
+    rows = factorial_design.screening(factors, 8, foldover=True)
     assert len(rows) == 16
     for one, other in zip(rows[:8], rows[8:], strict=True):
         assert all(a != b for a, b in zip(one, other, strict=True))

@@ -14,7 +14,7 @@ from cephfit.measure.micro.file_places import FOLDER, FilePlace, Traffic
 from cephfit.measure.micro.micro_engine import MicroEngine
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, parse_sweep, read_sweep
-from cephfit.sweep.execution.run_begin import engine_of
+from cephfit.sweep.execution.preflight import engine_of
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.sweep_plan import Sweep, plan_of
 from cephfit.targets.local import LocalTarget

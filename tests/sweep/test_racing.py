@@ -20,11 +20,8 @@ from cephfit.results.report.report_build import read_findings, report_of
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.execution.run_progress import RunProgress
-from cephfit.sweep.execution.runner import run_sweep
-from cephfit.sweep.goal import Goal, cell_profile, even_profile
-from cephfit.sweep.racing.contest import Contest, Look
-from cephfit.sweep.racing.rounds import (
+from cephfit.sweep.execution.racing import Contest, Look
+from cephfit.sweep.execution.rounds import (
     ASSUMED_SCATTER,
     begin,
     decide,
@@ -34,6 +31,9 @@ from cephfit.sweep.racing.rounds import (
     simulated_samples,
     stops_of,
 )
+from cephfit.sweep.execution.run_progress import RunProgress
+from cephfit.sweep.execution.runner import run_sweep
+from cephfit.sweep.goal import Goal, cell_profile, even_profile
 from cephfit.sweep.sweep_plan import Decide, Stopping, Sweep, plan_of
 from cephfit.targets.simulated import SimulatedTarget, Simulation, true_iops
 

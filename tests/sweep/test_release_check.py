@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cephfit.ceph.options.option_archive import known
-from cephfit.ceph.options.release_defaults import differing_defaults
+from cephfit.ceph.options.option_archive import differing_defaults, known
 from cephfit.cli.sweep.sweep_commands import command as sweep_command
 from cephfit.core.errors import InputError
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, bundled_sweeps, parse_sweep, read_sweep

@@ -17,12 +17,11 @@ from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.results.store.sample_store import Store
+from cephfit.sweep import factorial_design
 from cephfit.sweep.declaration.sweep_file import parse_sweep, read_sweep
-from cephfit.sweep.design import design_rows
-from cephfit.sweep.design.design_rows import row_names
-from cephfit.sweep.design.effects import effects_of, effects_on_cells, effects_on_profile, screening_of
-from cephfit.sweep.design.factorial_design import Design, DesignKind, Factor, Level, Row
+from cephfit.sweep.effects import effects_of, effects_on_cells, effects_on_profile, screening_of
 from cephfit.sweep.execution.runner import run_sweep
+from cephfit.sweep.factorial_design import Design, DesignKind, Factor, Level, Row, row_names
 from cephfit.sweep.goal import Goal, even_profile
 from cephfit.targets.simulated import SimulatedTarget, Simulation, true_iops
 
@@ -60,7 +59,7 @@ def two_levels(names: str) -> tuple[Factor, ...]:
 
 def screening(names: str, runs: int) -> Design:
     factors = two_levels(names)
-    rows = design_rows.screening(factors, runs, foldover=False)
+    rows = factorial_design.screening(factors, runs, foldover=False)
     labels = row_names("s", factors, rows, numbered=True)
     found = tuple(Row(label, levels) for label, levels in zip(labels, rows, strict=True))
     return Design(DesignKind.SCREENING, "s", factors, found)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cephfit.ceph.environment.kernel_locks import HostLockedError
+from cephfit.ceph.environment.kernel_values import HostLockedError
 from cephfit.cli.predict.verify_command import command
 from cephfit.core.errors import CephfitError, ClusterError, HostError, InputError, LackingError
 from cephfit.core.protocols import Applied, Client, Health, NullProgress
@@ -18,7 +18,7 @@ from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import State, WorkloadSample
-from cephfit.measure.counters.block_device import read_through
+from cephfit.measure.block_device import read_through
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.verification import CONDITIONS, Trial, conditions_of, contents_of, order_of, run_once, verify
 

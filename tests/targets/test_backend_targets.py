@@ -20,7 +20,7 @@ from cephfit.lab.processes import command_line, kill, of_folder
 from cephfit.targets.backends.iscsi_target import parse_iscsi
 from cephfit.targets.backends.nfs_target import parse_nfs
 from cephfit.targets.backends.storage_server import ExistingServer
-from cephfit.targets.backends.swift_account import SwiftAccount, key_from_environment, parse_swift
+from cephfit.targets.backends.swift_target import SwiftAccount, key_from_environment, parse_swift
 
 _DISK_NBYTES = 256 * MIB
 _SWIFT_DISK_NBYTES = 512 * MIB

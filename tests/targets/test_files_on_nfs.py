@@ -13,7 +13,7 @@ from cephfit.core.values.cells import SIZE_BINS
 from cephfit.core.values.file_operations import FileCell, FileOperation
 from cephfit.measure.engine import CellRun
 from cephfit.sweep.declaration.sweep_file import parse_sweep
-from cephfit.sweep.execution.run_begin import engine_of
+from cephfit.sweep.execution.preflight import engine_of
 
 TEXT = """
 schema_version: 1

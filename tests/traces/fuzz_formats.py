@@ -53,9 +53,9 @@ from trace_maker import packed
 from cephfit.core.errors import CephfitError, InputError
 from cephfit.core.values.cells import Op
 from cephfit.traces import formats, profile_files
+from cephfit.traces.counting import shares
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
-from cephfit.traces.parts import in_flight_cuts, shares
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.blktrace import blktrace_joining, blktrace_parts
 from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
@@ -270,7 +270,7 @@ def compare_parts(family: Family, content: bytes, rng: random.Random) -> None:
         whole = _told(file, family, action, full)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(shares, "PART_NBYTES", part_nbytes)
-            patch.setattr(in_flight_cuts, "N_HEAD", n_head)
+            patch.setattr(shares, "N_HEAD", n_head)
             patch.setattr(blktrace_parts, "PART_NBYTES", part_nbytes)
             patch.setattr(blktrace_parts, "FIRST_BLOCKS", (first_block,))
             patch.setattr(blktrace_joining, "n_cores", lambda: 2)

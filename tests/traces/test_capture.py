@@ -19,8 +19,7 @@ from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
 from cephfit.traces.capturing import blk_tracer
 from cephfit.traces.capturing import kernel_settings as kernel
-from cephfit.traces.capturing.capture import capture, capturing
-from cephfit.traces.capturing.capture_record import CaptureReport
+from cephfit.traces.capturing.capture import CaptureReport, capture, capturing
 
 pytestmark = [
     pytest.mark.root,

@@ -114,7 +114,7 @@ def test_parts_that_are_read_concurrently_give_the_same_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cephfit.traces import profile_files
-    from cephfit.traces.parts import shares
+    from cephfit.traces.counting import shares
 
     trace = tencent(tmp_path / "t")
     whole = profile_files([trace], full=True)

@@ -22,9 +22,9 @@ from cephfit.core.values.cells import SIZE_BIN_EDGES, Op, Pattern
 from cephfit.core.values.demand import Commits
 from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files
-from cephfit.traces.demands import demand_counts
-from cephfit.traces.demands.demand_counts import DemandCounting, WorkloadDemands, demands_of
-from cephfit.traces.demands.demand_loops import SIZE_CLASSES, WINDOW
+from cephfit.traces.counting import demand_counts
+from cephfit.traces.counting.demand_counts import DemandCounting, WorkloadDemands, demands_of
+from cephfit.traces.counting.demand_loops import SIZE_CLASSES, WINDOW
 from cephfit.traces.readers.block_events.block_layer import Action
 
 MS, S = 1_000_000, 1_000_000_000

@@ -18,11 +18,11 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.access import AccessBatch
 from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files
+from cephfit.traces.counting import shares
 from cephfit.traces.counting.joint_counts import N_PLACES
 from cephfit.traces.description.describe import profile_of
 from cephfit.traces.description.recording import Counting, PartialProfile
 from cephfit.traces.lines import plain_lines
-from cephfit.traces.parts import shares
 
 N_LISTED = 64
 

@@ -9,7 +9,7 @@ from test_trace_views import run
 
 from cephfit.cli.trace.trace_commands import command
 from cephfit.traces import profile_files
-from cephfit.traces.capturing.capture_record import file_of, keep
+from cephfit.traces.capturing.capture import file_of, keep
 from cephfit.traces.readers.block_events.block_layer import Action
 
 TRACEPOINT = "  fio-9  [000]  1.5: block_bio_queue: 8,0 R 8 + 8 [fio]\n"

@@ -20,9 +20,8 @@ from cephfit.traces.lines import fast_lines
 from cephfit.traces.matching import latency
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED
 from cephfit.traces.readers import fio_iolog
-from cephfit.traces.readers.blkparse import blkparse_text
-from cephfit.traces.readers.blkparse.blkparse_text import BlkparseTextReader
-from cephfit.traces.readers.block_events import block_events_text
+from cephfit.traces.readers.block_events import blkparse_text, block_events_text
+from cephfit.traces.readers.block_events.blkparse_text import BlkparseTextReader
 from cephfit.traces.readers.block_events.block_events_text import BlockEventsTextReader
 from cephfit.traces.readers.block_events.block_layer import Action, BlockEvents
 from cephfit.traces.readers.delimited import delimited_reader

@@ -16,8 +16,8 @@ from trace_maker import mixed_workload, write
 
 from cephfit.core.errors import HostError, InputError
 from cephfit.traces import profile_files
-from cephfit.traces.files import read_ahead
-from cephfit.traces.parts import counted_recordings, in_flight_cuts, shares
+from cephfit.traces.counting import counted_recordings, shares
+from cephfit.traces.files import stream
 
 
 def alibaba(n: int, seed: int = 1) -> bytes:
@@ -80,7 +80,7 @@ def test_accesses_in_flight_at_a_cut_stay_in_flight(
     whole = profile_files([trace]).dumps()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shares, "PART_NBYTES", part_nbytes)
-        patch.setattr(in_flight_cuts, "N_HEAD", n_head)
+        patch.setattr(shares, "N_HEAD", n_head)
         assert profile_files([trace]).dumps() == whole
 
 
@@ -129,7 +129,7 @@ def test_several_files_are_read_concurrently(
     for seed, file in enumerate(files):
         file.write_bytes(gzip.compress(alibaba(400, seed)))
     with monkeypatch.context() as patch:
-        patch.setattr(read_ahead, "n_cores", lambda: 1)
+        patch.setattr(stream, "n_cores", lambda: 1)
         patch.setattr(counted_recordings, "n_cores", lambda: 1)
         alone = profile_files(files).dumps(), profile_files(several_files).dumps()
     both_there = threading.Barrier(2, timeout=60)
@@ -261,14 +261,14 @@ def test_batches_read_ahead_and_errors_come_in_order() -> None:
     seen = []
     with pytest.raises(InputError, match="ends here"):
         seen += [0]
-        for item in read_ahead._from_thread(items()):
+        for item in stream._from_thread(items()):
             seen.append(item)
     assert seen == [0, *range(20)]
 
 
 def test_a_reader_that_is_abandoned_leaves_no_thread() -> None:
     before = threading.active_count()
-    items = read_ahead._from_thread(iter(range(10**9)))
+    items = stream._from_thread(iter(range(10**9)))
     assert next(items) == 0
     items.close()
     time.sleep(0.01)

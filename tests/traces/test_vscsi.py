@@ -15,8 +15,7 @@ from test_trace_views import run
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
-from cephfit.traces.counting import buckets
-from cephfit.traces.parts import shares
+from cephfit.traces.counting import buckets, shares
 from cephfit.traces.readers.vscsi import vscsi_binary
 
 CSV = """\

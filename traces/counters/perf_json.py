@@ -11,15 +11,18 @@ from dataclasses import astuple
 from typing import Any
 
 from cephfit.core.errors import InputError
-from cephfit.core.rbd_perf import MOST_IMAGES, PERF_VALUES, counters_reading, image_values
 from cephfit.core.values.image_io import (
     MOST_COUNTED,
+    MOST_IMAGES,
+    PERF_VALUES,
     SHORTEST_SECONDS,
     FleetLoad,
     ImageLoad,
     ImageName,
     IoCounts,
     Reading,
+    counters_reading,
+    image_values,
     load_between,
 )
 

@@ -8,11 +8,11 @@ from cephfit.core.units import NS_PER_S
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
 from cephfit.core.values.profile import Profile
 from cephfit.traces.counting import buckets
+from cephfit.traces.counting.demand_counts import MAX_DISKS as MAX_DEMAND_DISKS
+from cephfit.traces.counting.demand_counts import demands_of
 from cephfit.traces.counting.disk_aggregate import DISKS_LISTED
 from cephfit.traces.counting.second_counts import MINUTE, Runs, busiest
 from cephfit.traces.counting.tally import Tally
-from cephfit.traces.demands.demand_counts import MAX_DISKS as MAX_DEMAND_DISKS
-from cephfit.traces.demands.demand_counts import demands_of
 from cephfit.traces.description import behaviour, distributions
 from cephfit.traces.description.disk_description import MAX_DISKS, too_many_disks
 from cephfit.traces.description.distributions import (

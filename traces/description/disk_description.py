@@ -20,11 +20,11 @@ from cephfit.core.units import NS_PER_MS
 from cephfit.core.values.access import AccessBatch
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES
 from cephfit.traces.counting import buckets
+from cephfit.traces.counting.disk_aggregate import PerDisk
 from cephfit.traces.counting.tally import KINDS
 from cephfit.traces.description import disk_loops
 from cephfit.traces.description.disk_loops import LAST, N_COLUMNS, NBYTES, TIME, WINDOW, Grid, moved
 from cephfit.traces.description.footprint import Footprint, Regions, hashed
-from cephfit.traces.per_disk import PerDisk
 
 _NEVER = np.iinfo(np.int64).min
 

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
-from cephfit.traces.files.read_ahead import n_cores
-from cephfit.traces.files.stream import HEAD_NBYTES, TextBlock, TraceStream, not_text
+from cephfit.traces.files.stream import HEAD_NBYTES, TextBlock, TraceStream, n_cores, not_text
 from cephfit.traces.lines.text_bytes import BEFORE_NBYTES, N_BYTES
 
 BLOCK_NBYTES = 1 << 21

@@ -7,12 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.units import LBN_NBYTES
-from cephfit.traces.columns import Accesses
+from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, Accesses
 from cephfit.traces.lines import delimited_loop as loop
 from cephfit.traces.lines import field_index
 from cephfit.traces.lines.delimited_loop import Fields
 from cephfit.traces.lines.field_loops import KEY_WORDS, KnownDisks, place_of
-from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 _FEWEST_PLACES = 64
 _FEWEST_WORDS = 256

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from cephfit.core.units import LBN_NBYTES, NS_PER_US
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.readers.access_rows import Rows, batches_of, stretches_of
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.reader import Rows, StreamReader, batches_of, stretches_of
 
 _ROW = re.compile(
     rb"^\s*Disk(?P<op>Read|Write)\s*,\s*(?P<time>\d+)\s*,.*?\(\s*-?\d+\)\s*,\s*-?\d+\s*,\s*0x[0-9a-fA-F]+\s*,"

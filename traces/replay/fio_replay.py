@@ -29,7 +29,7 @@ from cephfit.core.errors import HostError, InputError
 from cephfit.core.units import LBN_NBYTES, NS_PER_MS, NS_PER_US
 from cephfit.core.values.access import AccessBatch
 from cephfit.traces.description.footprint import hashed
-from cephfit.traces.replay.iolog_writer import whole_blocks, write_iolog
+from cephfit.traces.readers.fio_iolog import whole_blocks, write_iolog
 
 _DISKS_NAMED = 15
 _LINES_AT_ONCE = 1 << 16

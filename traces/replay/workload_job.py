@@ -20,7 +20,7 @@ from cephfit.core.units import MIB
 from cephfit.core.values.cells import SIZE_BINS, Op
 from cephfit.core.values.profile import Profile
 from cephfit.traces.counting import buckets
-from cephfit.traces.replay.iolog_writer import word_of
+from cephfit.traces.readers.fio_iolog import word_of
 
 DEPTH_SHARE = 0.95
 """``iodepth`` is the depth that this share of the accesses did not exceed when they were issued."""

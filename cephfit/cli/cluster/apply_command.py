@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.options.cluster_options import cluster_options
-from cephfit.cli.options.common_options import Finite, apply_option, run_option
+from cephfit.cli.options.common_options import Finite, apply_option, cluster_options, run_option
 from cephfit.cli.options.completers import measured_rates, sweep_files, targets
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.operations.progress_display import progress_display

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.options.common_options import apply_option, connected
-from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.operations.progress_display import progress_display
 from cephfit.operations.target_choice import require_openstack
@@ -163,11 +162,10 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
         )
     require_openstack(target)
     from cephfit.cloud.capacity.cloud_preflight import require
-    from cephfit.cloud.capacity.pool_capacity import cinder_pools
-    from cephfit.cloud.capacity.quotas import Wanted
+    from cephfit.cloud.capacity.free_capacity import Wanted, cinder_pools
+    from cephfit.cloud.cinder_volumes import size_gib
     from cephfit.cloud.cloud_choice import parse_choice, require_whole
-    from cephfit.cloud.volumes.cinder_volumes import size_gib
-    from cephfit.cloud.volumes.qos import qos_of_types
+    from cephfit.cloud.volume_types import qos_of_types
     from cephfit.core.units import parse_nbytes
 
     choice = parse_choice(target)

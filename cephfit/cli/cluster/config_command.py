@@ -5,12 +5,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from cephfit.cli.options.cluster_options import cluster_options
-from cephfit.cli.options.common_options import store_option
+from cephfit.cli.options.common_options import cluster_options, store_option
 from cephfit.cli.options.completers import targets
 from cephfit.cli.options.config_file import OPTIONS, Entry, config_file
-from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.operations.cluster_options import ClusterOptions
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from cephfit.cli.options.common_options import connected
-from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json
+from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json
 from cephfit.core.units import MIB, format_seconds
 from cephfit.operations.progress_display import progress_display
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.options.common_options import Finite
-from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.units import MIB, format_seconds
 from cephfit.operations.progress_display import progress_display
 
@@ -84,9 +83,9 @@ def up(
 ) -> None:
     """Create a lab; returns when all PGs are active+clean and, with --openstack, all services are ready."""
     from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
+    from cephfit.lab.ceph_programs import chosen_release
     from cephfit.lab.cluster import Lab
     from cephfit.lab.lab_spec import LabSpec, parse_backends
-    from cephfit.lab.release_root import chosen_release
 
     started = time.monotonic()
     with progress_display() as progress:
@@ -263,7 +262,7 @@ def down(name: str, folder: Path | None, as_json: bool) -> None:
 def clean(release: str | None, as_json: bool) -> None:
     """Delete the Ceph releases that `lab up --release` installed in the cache folder."""
     from cephfit.core.units import about
-    from cephfit.lab.release_root import remove_roots
+    from cephfit.lab.ceph_programs import remove_roots
 
     freed = remove_roots(release)
     if as_json:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.options.cluster_options import connection_options
+from cephfit.cli.options.common_options import connection_options
 from cephfit.cli.options.completers import components, options_of_ceph, releases, targets
-from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, written_whole
 from cephfit.core.values.configuration import as_yaml
 from cephfit.operations.cluster_options import ClusterOptions

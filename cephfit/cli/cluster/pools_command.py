@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.options.cluster_options import connection_options, daemon_options
-from cephfit.cli.options.common_options import apply_option, target_option
-from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.options.common_options import apply_option, connection_options, daemon_options, target_option
+from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.units import MIB, format_nbytes
 from cephfit.operations.cluster_options import ClusterOptions
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.options.cluster_options import cluster_options
-from cephfit.cli.options.common_options import apply_option, target_option
+from cephfit.cli.options.common_options import apply_option, cluster_options, target_option
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.units import format_seconds
 from cephfit.operations.cluster_options import ClusterOptions

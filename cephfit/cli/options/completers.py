@@ -57,7 +57,7 @@ def _silently(offer: Callable[[click.Context, str], Iterable[str | CompletionIte
 @_silently
 def workload_names(_context: click.Context, _incomplete: str) -> Iterator[str]:
     """``pgbench`` and the ready programs."""
-    from cephfit.lab.workloads.ready_programs import ready_programs
+    from cephfit.lab.workloads import ready_programs
 
     yield from ("pgbench", *ready_programs(), "program:")
 

@@ -12,8 +12,8 @@ from cephfit.cli.terminal.output import json_option, print_json
 
 if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
-    from cephfit.mapper.advice import Advice
     from cephfit.mapper.distance import Distance
+    from cephfit.mapper.distant_workload import Advice
 
 _TCP = ("tcp=cubic", "tcp=reno", "tcp=bbr")
 _VALUE = re.compile(r"([0-9]*\.?[0-9]+)([a-z%]*)")
@@ -56,7 +56,7 @@ def command(
 
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor
-    from cephfit.mapper.advice import advised, fastest
+    from cephfit.mapper.distant_workload import advised, fastest
 
     distance = network_of(network)
     measured = _by_target(location, load)

@@ -14,7 +14,7 @@ from cephfit.cli.options.common_options import (
     model_option,
     run_option,
 )
-from cephfit.cli.predict.workload_arguments import weighted_profile
+from cephfit.cli.options.workload_choice import weighted_profile
 from cephfit.cli.terminal.output import json_option, print_json, print_table, range_text
 
 if TYPE_CHECKING:

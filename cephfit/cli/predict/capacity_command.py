@@ -304,7 +304,7 @@ def _counts(text: str | None, profiles: Sequence[Profile]) -> tuple[dict[str, in
     first, _, cloud = text.partition(":")
     if first == _OPENSTACK and "=" not in text:
         from cephfit.cli.options.common_options import connected
-        from cephfit.cloud.capacity.client_counts import count_servers
+        from cephfit.cloud.capacity.server_counts import count_servers
 
         counted = count_servers(connected(cloud), names)
         return dict(counted.by_class), [counted.sentence]
@@ -380,7 +380,7 @@ def _levels(location: str, run_id: str | None) -> MeasuredLevels:
         InputError: the location is a CSV file, or the run has no figures with a known load.
     """
     from cephfit.core.errors import InputError
-    from cephfit.results.statistics.load_levels import levels_of
+    from cephfit.results.statistics.scaling import levels_of
     from cephfit.results.store.sample_store import Store
     from cephfit.results.tables.baseline_csv import is_store
 

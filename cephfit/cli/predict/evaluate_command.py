@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import (
     Finite,
+    cluster_options,
     keep_option,
     needed_apply_option,
     run_of_sweep_option,

@@ -13,7 +13,7 @@ from cephfit.cli.terminal.output import print_table
 
 if TYPE_CHECKING:
     from cephfit.ceph.pools.pool_plan import Space
-    from cephfit.cli.predict.placement_limits import Capacities
+    from cephfit.cli.predict.pool_options import Capacities
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile

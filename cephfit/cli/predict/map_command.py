@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cephfit.cli.options.common_options import (
+    Finite,
     baselines_option,
     confidence_option,
     load_option,
@@ -16,8 +18,7 @@ from cephfit.cli.options.common_options import (
     run_option,
 )
 from cephfit.cli.options.completers import runs, stores
-from cephfit.cli.options.distance_options import distance_of, distance_options
-from cephfit.cli.predict.objective_output import by_cost_of_pools, objective_options, print_answers, wanted_of
+from cephfit.cli.predict.map_output import by_cost_of_pools, objective_options, print_answers, wanted_of
 from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE
 from cephfit.core.values.prediction_model import model_called
@@ -31,6 +32,100 @@ if TYPE_CHECKING:
     from cephfit.core.protocols import Predictor
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
+    from cephfit.mapper.distance import Distance
+
+_OPTIONS = (
+    click.option(
+        "--one-way-ms",
+        type=Finite(min=0),
+        metavar="MS",
+        help="Predict for storage that is MS milliseconds farther away, each way, than where it was measured.",
+    ),
+    click.option(
+        "--rtt-per-access",
+        type=Finite(min=0),
+        metavar="N",
+        help="With a distance: round trips of each access, one after the other.  [default: 1, that of librbd]",
+    ),
+    click.option(
+        "--rtt-per-flush",
+        type=Finite(min=0),
+        metavar="N",
+        help="With a distance: round trips of each flush; 0 for librbd without a cache.  [default: 1]",
+    ),
+    click.option(
+        "--bandwidth-mbit",
+        type=Finite(min=0, min_open=True),
+        metavar="MBIT",
+        help="With a distance: the narrowest link, in 10**6 bits per second.  [default: no limit]",
+    ),
+    click.option(
+        "--loss-pct",
+        type=Finite(min=0, max=20),
+        metavar="PCT",
+        help="With a distance: lost packets in percent, at most 20.  [default: 0]",
+    ),
+    click.option(
+        "--tcp",
+        type=click.Choice(("cubic", "reno", "bbr")),
+        help="With a loss: the congestion control of the hosts; bbr is not slower after a loss.  [default: cubic]",
+    ),
+    click.option(
+        "--tcp-window",
+        metavar="SIZE",
+        help="With a distance: bytes that a TCP connection sends before it waits, as 4M.  [default: no limit]",
+    ),
+    click.option(
+        "--connections",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="With a distance: TCP connections that share the traffic, such as one to each OSD.  [default: 1]",
+    ),
+    click.option(
+        "--write-ack-ms",
+        type=Finite(min=0),
+        metavar="MS",
+        help="With a distance: the storage acknowledges writes from a cache after MS; its disks limit their rate.",
+    ),
+)
+
+
+def distance_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options; the command takes them as further keywords, see ``distance_of``."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def distance_of(network: Mapping[str, Any]) -> Distance | None:
+    """Return the distance that options ask for; None without one.
+
+    Raises:
+        UsageError: an option of a distance is given without a distance, a bandwidth or a loss.
+    """
+    from cephfit.core.units import parse_nbytes
+    from cephfit.mapper.distance import Distance
+
+    given = {name: value for name, value in network.items() if value is not None}
+    if not given:
+        return None
+    if not given.keys() & {"one_way_ms", "bandwidth_mbit", "loss_pct"}:
+        option = f"--{next(iter(given)).replace('_', '-')}"
+        raise click.UsageError(f"{option} needs a distance: add --one-way-ms")
+    as_fields: dict[str, Any] = {
+        "one_way_seconds": given.get("one_way_ms", 0.0) / 1e3,
+        "loss": given.get("loss_pct", 0.0) / 100,
+        "loss_is_congestion": given.get("tcp") != "bbr",
+        "acknowledged_seconds": given["write_ack_ms"] / 1e3 if "write_ack_ms" in given else None,
+    }
+    as_fields |= {name: given[name] for name in ("rtt_per_access", "rtt_per_flush") if name in given}
+    if "bandwidth_mbit" in given:
+        as_fields["nbytes_per_s"] = given["bandwidth_mbit"] * 1e6 / 8
+    if "tcp_window" in given:
+        as_fields["window_nbytes"] = parse_nbytes(given["tcp_window"], where="--tcp-window")
+    if "connections" in given:
+        as_fields["connections"] = given["connections"]
+    return Distance(**as_fields)
 
 
 @click.command("map", short_help="Predict every configuration for a workload profile.")
@@ -111,7 +206,7 @@ def command(
     """
     from cephfit.cli.predict.map_combine import show_combinations
     from cephfit.cli.predict.map_next import show_next
-    from cephfit.cli.predict.map_text import print_predictions, print_sensitivity
+    from cephfit.cli.predict.map_output import print_predictions, print_sensitivity
     from cephfit.cli.predict.measured_run import MeasuredRun, baselines_with
     from cephfit.core.profile_files import read_profile
     from cephfit.core.values.fit import fit_of
@@ -257,8 +352,10 @@ def _refuse_at_distance(given: Sequence[str], *, for_clients: bool, save: bool |
 
 
 def _learned(location: str, model: str, confidence: float) -> Predictor:
-    """Raises:
-    UsageError: the model cannot be corrected.
+    """Return the predictor with the learned correction of a model.
+
+    Raises:
+        UsageError: the model cannot be corrected.
     """
     from cephfit.cli.predict.assess_command import read_evaluation
     from cephfit.mapper.learned_correction import LearnedPredictor, lessons_from
@@ -288,8 +385,10 @@ def _nothing_to_learn(location: str, refused: Sequence[InputError]) -> InputErro
 
 
 def _refuse_read_only(location: str) -> None:
-    """Raises:
-    StoreError: the store is read-only, so nothing can be saved in it.
+    """Refuse a store that this user may not write.
+
+    Raises:
+        StoreError: the store is read-only, so nothing can be saved in it.
     """
     from cephfit.results.store.sample_store import Store
 

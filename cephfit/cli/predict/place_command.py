@@ -17,8 +17,8 @@ from cephfit.cli.options.common_options import (
     model_option,
     run_option,
 )
-from cephfit.cli.predict.placement_limits import joint_options, once
-from cephfit.cli.predict.workload_arguments import counted_profile
+from cephfit.cli.options.workload_choice import counted_profile
+from cephfit.cli.predict.pool_options import joint_options, once
 from cephfit.cli.terminal.output import json_option, print_json, print_table, range_text
 
 if TYPE_CHECKING:
@@ -101,8 +101,13 @@ def command(
     """
     from cephfit.ceph.pools.pool_plan import cost_of
     from cephfit.cli.predict.joint_place import Candidate, named_notes, placed_jointly, print_jointly
-    from cephfit.cli.predict.placement_limits import parse_capacities
-    from cephfit.cli.predict.volume_types import declared_types, image_changes, parse_types, read_rules
+    from cephfit.cli.predict.pool_options import (
+        declared_types,
+        image_changes,
+        parse_capacities,
+        parse_types,
+        read_rules,
+    )
     from cephfit.core.errors import InputError
     from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import (
     Finite,
+    cluster_options,
     confidence_option,
     keep_option,
     model_option,

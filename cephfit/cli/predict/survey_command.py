@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.options.cluster_options import connection_options
-from cephfit.cli.options.common_options import Finite
+from cephfit.cli.options.common_options import Finite, connection_options
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, write_whole
 from cephfit.core.errors import HostError
@@ -327,7 +326,7 @@ def _write(
     Raises:
         HostError: the folder or a file cannot be written.
     """
-    from cephfit.traces.counters.coarse_profile import coarse_profile
+    from cephfit.traces.counters.load_classes import coarse_profile
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import (
     Finite,
     clients_option,
+    cluster_options,
     keep_option,
     load_option,
     mapped_confidence_option,

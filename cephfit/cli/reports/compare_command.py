@@ -226,7 +226,7 @@ def _omitted(served: Sequence[Served]) -> list[str]:
 
 def _of_which_rounds(targets: Sequence[Baselines]) -> list[str]:
     """Return notes on targets whose configurations were not measured in the same rounds."""
-    from cephfit.results.statistics.run_caveats import ROUNDS_OF_WORKLOADS, same_rounds
+    from cephfit.results.report.run_notes import ROUNDS_OF_WORKLOADS, same_rounds
 
     return [
         f"target {i}: {ROUNDS_OF_WORKLOADS}"

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.supply import SupplySet
-    from cephfit.results.report.index_findings import Lost
-    from cephfit.results.report.render import IndexRow
+    from cephfit.results.report.render import IndexRow, Lost
     from cephfit.results.report.report_build import Predict, Serve
     from cephfit.results.report.report_model import Findings, ReportModel
     from cephfit.results.store.sample_store import Store
@@ -120,7 +119,7 @@ def _findings(
     serve: Serve | None,
 ) -> tuple[list[Findings], list[Lost]]:
     """Return what can be reported, and why the rest cannot."""
-    from cephfit.results.report.index_findings import Lost
+    from cephfit.results.report.render import Lost
     from cephfit.results.report.report_build import read_findings
     from cephfit.results.statistics.loads import names_of
 

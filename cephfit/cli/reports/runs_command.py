@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.options.common_options import store_option
-from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
 from cephfit.core.errors import InputError
 from cephfit.core.values.sample import State

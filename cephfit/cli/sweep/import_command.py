@@ -65,8 +65,7 @@ def command(
     from cephfit.core.errors import InputError, MissingStoreError
     from cephfit.measure.imported_outputs.name_mapping import NameMapping, read_mapping
     from cephfit.operations.imported_files import reader_called
-    from cephfit.operations.imported_results import understand
-    from cephfit.operations.imported_run import known_files, store_import
+    from cephfit.operations.imported_results import known_files, store_import, understand
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.file_settings import NAME
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.options.cluster_options import connection_options
-from cephfit.cli.options.common_options import Finite, needed_apply_option, target_option
+from cephfit.cli.options.common_options import Finite, connection_options, needed_apply_option, target_option
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
 from cephfit.core.units import format_nbytes, parse_nbytes

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import (
     Finite,
     apply_option,
+    cluster_options,
     goal_options,
     keep_option,
     run_option,
@@ -19,8 +19,7 @@ from cephfit.cli.options.common_options import (
 )
 from cephfit.cli.options.completers import releases, stores, sweep_files, targets
 from cephfit.cli.sweep.sweep_effects import command as effects
-from cephfit.cli.terminal.command_groups import SentenceGroup
-from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
+from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.cli.terminal.written_files import OUTPUT_FILE
 from cephfit.operations.cluster_options import ClusterOptions
 from cephfit.operations.progress_display import progress_display, progress_displays

@@ -13,7 +13,7 @@ from cephfit.operations.sweep_measurement import goal_of
 from cephfit.results.report.run_notes import run_notes
 
 if TYPE_CHECKING:
-    from cephfit.sweep.design.effects import Effects
+    from cephfit.sweep.effects import Effects
 
 _LABEL = 16
 """Characters of a level's label in a table."""
@@ -35,7 +35,7 @@ def command(
     """
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import parse_sweep
-    from cephfit.sweep.design.effects import effects_on_cells, effects_on_profile, screening_of
+    from cephfit.sweep.effects import effects_on_cells, effects_on_profile, screening_of
 
     with Store.open(store) as opened:
         run = opened.run(run_id)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cephfit.core.values.measurement import Measurement
     from cephfit.operations.cluster_options import ClusterOptions
     from cephfit.sweep.proposal import Kind, Proposal
-    from cephfit.sweep.sweep_plan import Sweep
 
 
 def preview_document(target: Target, sweep: Sweep) -> dict[str, Any] | None:
@@ -98,9 +97,7 @@ def planned(
         model: model that predicts its performance.
         releases: of Ceph that must have all settings; empty: all known ones are compared.
     """
-    from cephfit.cli.sweep.sweep_releases import releases_document
-    from cephfit.cli.sweep.sweep_stopping import expected_stopping
-    from cephfit.cli.sweep.sweep_text import plan_document
+    from cephfit.cli.sweep.sweep_text import expected_stopping, plan_document
     from cephfit.core.values.measurement import ASSUMED_TIMES
     from cephfit.operations.sweep_measurement import goal_of
     from cephfit.results.store.sample_store import Store
@@ -144,9 +141,7 @@ def planned(
 
 def print_planned(document: Mapping[str, Any]) -> None:
     """Print a plan for people."""
-    from cephfit.cli.sweep.sweep_releases import print_releases
-    from cephfit.cli.sweep.sweep_stopping import print_left_out
-    from cephfit.cli.sweep.sweep_text import print_plan
+    from cephfit.cli.sweep.sweep_text import print_left_out, print_plan
 
     print_plan(document)
     print_left_out(document)
@@ -288,3 +283,85 @@ def _lines(proposal: Proposal, document: dict[str, Any]) -> list[str]:
         f"{format_seconds(document['expected_seconds_of_the_sweep'])}"
     )
     return lines
+
+
+_WIDEST = 28
+"""Longest value in the table; --json has all of it."""
+
+
+def releases_document(sweep: Sweep, releases: Sequence[str], target: Target | None) -> dict[str, Any] | None:
+    """Return what a sweep means on releases of Ceph; None for a target that is not a Ceph cluster.
+
+    Args:
+        sweep: to measure.
+        releases: chosen by the user; all known ones if empty.
+        target: that will be measured; it says itself what it lacks.
+
+    Raises:
+        InputError: a release is unknown, one of the chosen ones lacks a setting, or no release has an option.
+    """
+    from cephfit.sweep.release_check import (
+        lacking_settings,
+        release_notes,
+        releases_called,
+        require_settings,
+        unset_defaults,
+    )
+    from cephfit.targets.abilities import HasCatalogue
+
+    if target is not None and not isinstance(target, HasCatalogue):
+        return None
+    chosen = releases_called(releases)
+    if releases:
+        require_settings(sweep, chosen)
+    compared = chosen if len(chosen) > 1 else releases_called(())
+    return {
+        "releases": [release.version for release in chosen],
+        "target_release": None if target is None else target.catalogue().version(),
+        "lacking": [
+            {"configuration": one.configuration, "key": one.key, "releases": list(one.versions), "why": one.why}
+            for one in (lacking_settings(sweep, chosen) if target is None else ())
+        ],
+        "notes": [note for release in chosen for note in release_notes(sweep, release)] if target is None else [],
+        "defaults": [
+            {
+                "option": one.default.name,
+                "values": dict(zip((r.version for r in compared), one.default.values, strict=True)),
+                "shown": list(one.default.shown),
+                "acts_on": one.default.acts_on.value,
+                "what": one.default.what,
+                "at_creation": one.default.at_creation,
+                "set_by": list(one.set_by),
+            }
+            for one in unset_defaults(sweep, compared)
+        ],
+    }
+
+
+def print_releases(document: Mapping[str, Any] | None) -> None:
+    """Print the part of a plan on releases, for people."""
+    if document is None:
+        return
+    if document["lacking"]:
+        click.echo()
+        click.echo("Settings that some releases lack, or that have no effect there:")
+        rows = [(d["configuration"], ", ".join(d["releases"]), d["why"]) for d in document["lacking"]]
+        print_table(("configuration", "not on", "why"), rows)
+    for note in document["notes"]:
+        click.echo(f"Note: {note}")
+    if document["defaults"]:
+        versions = list(document["defaults"][0]["values"])
+        here = f" (this cluster: {document['target_release']})" if document["target_release"] else ""
+        click.echo()
+        click.echo(f"Defaults of releases{here} that differ, for options that this sweep does not always set:")
+        print_table(
+            ("option", *versions, "acts on", "set by"),
+            [
+                (d["option"], *map(_short, d["shown"]), d["acts_on"], ", ".join(d["set_by"]) or "-")
+                for d in document["defaults"]
+            ],
+        )
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _WIDEST else f"{value[: _WIDEST - 3]}..."

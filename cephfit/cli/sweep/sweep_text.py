@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from cephfit.cli.sweep.sweep_stopping import print_expected, print_search, print_stopping, print_trials
 from cephfit.cli.terminal.output import print_table
 from cephfit.core.protocols import Progress
 from cephfit.core.units import format_nbytes, format_seconds
@@ -19,9 +18,120 @@ from cephfit.operations.run_status import known_of
 from cephfit.operations.sweep_measurement import Request, measured
 from cephfit.results.statistics.loads import sync_in_words
 from cephfit.results.store.sample_store import Store
+from cephfit.sweep.execution.rounds import ASSUMED_SCATTER, expected_saving, scatter_of
 from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.schedule import full_plan
+from cephfit.sweep.goal import Goal
 from cephfit.sweep.sweep_plan import Sweep, expected_seconds, n_planned_samples
+
+
+def expected_stopping(sweep: Sweep, goal: Goal, store: str | None) -> dict[str, Any] | None:
+    """Return what early stopping is expected to save; None for sweeps that measure all repeats.
+
+    Args:
+        sweep: the planned sweep.
+        goal: the predictor and its workload.
+        store: its newest run gives the scatter of figures; None for assumed values.
+    """
+    if sweep.stopping is None:
+        return None
+    scatter = ASSUMED_SCATTER
+    if store is not None:
+        with Store.open(store) as opened:
+            runs = opened.runs()
+            scatter = (scatter_of(opened.samples(runs[0].run_id), runs[0].run_id) if runs else None) or scatter
+    least, median, most = expected_saving(sweep, goal, scatter)
+    profile = "every cell moving as many bytes" if goal.profile is None else goal.profile.name
+    return {
+        **sweep.stopping.to_json(),
+        "profile": profile,
+        "expected_part_saved": {"least": least, "median": median, "most": most},
+        "expected_from": scatter.source,
+    }
+
+
+def print_expected(document: Mapping[str, Any]) -> None:
+    """Print what early stopping is expected to save, for people."""
+    stopping = document.get("stopping")
+    if not stopping:
+        return
+    parts = stopping["expected_part_saved"]
+    race = f"race for {stopping['profile']}" if stopping["race"] == "profile" else "race in every cell"
+    terms = [race] if stopping["race"] else []
+    terms += [f"cells known to {100 * stopping['within']:g} %"] if stopping["within"] else []
+    least, median, most = (f"{100 * parts[word]:.0f}" for word in ("least", "median", "most"))
+    click.echo(
+        f"stopping early is expected to save {median} % of these ({least} to {most} %): "
+        f"{' and '.join(terms)}, decided from {stopping['minimum']} repeats on at "
+        f"{100 * stopping['confidence']:g} % ({stopping['expected_from']})"
+    )
+
+
+def print_left_out(document: Mapping[str, Any]) -> None:
+    """Print the options that are omitted from configurations, for people."""
+    together: dict[str, list[str]] = {}
+    for name, reasons in document["left_out"].items():
+        for reason in reasons:
+            together.setdefault(reason, []).append(name)
+    if together:
+        click.echo("\nOmitted, because this cluster does not support it:")
+        print_table(("configurations", "why"), [(", ".join(names), reason) for reason, names in together.items()])
+
+
+def print_search(document: Mapping[str, Any]) -> None:
+    """Print an optimiser's task, for people."""
+    search = document.get("search")
+    if not search:
+        return
+    goal = f"the rate of {search['cell']}" if search["cell"] else "the predicted performance for the profile"
+    click.echo(
+        f"an optimiser ({search['sampler']}, seed {search['seed']}) proposes {search['trials']} configurations, "
+        f"{search['batch']} at a time, from the results of the earlier ones, to {search['direction']} {goal} over "
+        f"{', '.join(search['factors'])}"
+    )
+
+
+def print_stopping(document: Mapping[str, Any]) -> None:
+    """Print what early stopping has saved, for people."""
+    stopping = document.get("stopping")
+    if not stopping:
+        return
+    click.echo(
+        f"saved so far: {stopping['runs_saved']} of {stopping['runs_of_full_plan']} fio runs "
+        f"({100 * stopping['part_saved']:.0f} %)"
+    )
+    for race in stopping["races"]:
+        found = [f"{end} {race[end] or 'open'}" for end in ("best", "worst") if end in race]
+        click.echo(f"race for {race['for']}: {', '.join(found)}")
+    together: dict[tuple[str, str, str], list[str]] = {}
+    for r in stopping["stopped"]:
+        together.setdefault((str(r["after"]), _cell_names(r["cells"]), r["reason"]), []).append(r["configuration"])
+    rows = [(", ".join(names), *rest) for rest, names in together.items()]
+    if rows:
+        print_table(("no longer measured", "after", "cells", "why"), rows, right=(1,))
+
+
+def _cell_names(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 2 else f"{len(names)} cells"
+
+
+def print_trials(document: Mapping[str, Any]) -> None:
+    """Print an optimiser's trials, for people."""
+    trials = document.get("trials")
+    if not trials:
+        return
+    rows = [
+        (t["configuration"], "-" if t["relative"] is None else f"{t['relative']:.1f}", t["why"]) for t in trials
+    ]
+    ranked = [t for t in trials if t["relative"] is not None]
+    if ranked:
+        best = max(ranked, key=lambda t: float(t["relative"]))
+        click.echo(
+            f"highest: {best['configuration']}, {best['relative']:.1f}; selection bias inflates the highest of "
+            f"{len(ranked)} trials: measure it again next to the default before you rely on it"
+        )
+    print_table(("trial", "default = 100", "settings"), rows, right=(1,))
+
 
 _SHOWN_REASONS = 12
 """Maximum number of reasons to print; a broken cluster gives a new one for every fio run."""
@@ -85,6 +195,23 @@ def print_plan(document: Mapping[str, Any]) -> None:
         rows.append((c["name"], ", ".join(settings) or "-", c["why"]))
     print_table(("configuration", "sets", "why"), rows)
     click.echo()
+    _print_measurement(m)
+    _print_loads(m)
+    what = MICRO if m.get("engine") == MICRO else "fio"
+    click.echo(
+        f"{document['runs']} {what} runs, {document['samples']} samples (one per {what} run and client), about "
+        f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
+    )
+    if document["configurations"] and all(c["unsupported"] is None for c in document["configurations"]):
+        click.echo("not checked whether a cluster supports these options and pools; add --target TARGET to check")
+    print_search(document)
+    print_expected(document)
+    if document["accept_risk"]:
+        click.echo(f"accepts the risks of: {', '.join(document['accept_risk'])}")
+    _print_exceptions(document["configurations"])
+
+
+def _print_measurement(m: Mapping[str, Any]) -> None:
     is_micro = m.get("engine") == MICRO
     how = (
         f"one operation in each of {m['iodepth']} threads"
@@ -112,6 +239,9 @@ def print_plan(document: Mapping[str, Any]) -> None:
         click.echo(f"{settle:g} s of rest before each run")
     if m.get("new_volumes"):
         click.echo("each round has new volumes: the luck of where their objects lie is part of the spread")
+
+
+def _print_loads(m: Mapping[str, Any]) -> None:
     for load in m.get("loads", ()):
         values = [
             f"{word.replace('n_clients', 'clients')} {value}"
@@ -120,22 +250,14 @@ def print_plan(document: Mapping[str, Any]) -> None:
         ]
         only = f", only {', '.join(load['cells'])}" if "cells" in load else ""
         click.echo(f"also under load {load['name']}: {', '.join([*values, *_alignment_and_sync(load)])}{only}")
-    what = MICRO if is_micro else "fio"
-    click.echo(
-        f"{document['runs']} {what} runs, {document['samples']} samples (one per {what} run and client), about "
-        f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
-    )
-    if document["configurations"] and all(c["unsupported"] is None for c in document["configurations"]):
-        click.echo("not checked whether a cluster supports these options and pools; add --target TARGET to check")
-    print_search(document)
-    print_expected(document)
-    if document["accept_risk"]:
-        click.echo(f"accepts the risks of: {', '.join(document['accept_risk'])}")
+
+
+def _print_exceptions(configurations: Sequence[Mapping[str, Any]]) -> None:
     for word, heading in (
         ("unsupported", "This target does not support these configurations; their samples will be `skipped`:"),
         ("without_effect", "These have settings without effect on this target, but are measured:"),
     ):
-        lines = [(c["name"], reason) for c in document["configurations"] for reason in c[word] or ()]
+        lines = [(c["name"], reason) for c in configurations for reason in c[word] or ()]
         if lines:
             click.echo()
             click.echo(heading)

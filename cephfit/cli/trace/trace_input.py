@@ -317,9 +317,9 @@ def _looks_like_a_profile(path: Path, *, alone: bool) -> bool:
 
     The record of a capture may be given together with its trace files, for example by ``trace/*``.
     """
-    from cephfit.traces.capturing import capture_record
+    from cephfit.traces.capturing import capture
 
-    if not path.is_file() or (not alone and path.name.endswith(capture_record.SUFFIX)):
+    if not path.is_file() or (not alone and path.name.endswith(capture.SUFFIX)):
         return False
     with path.open("rb") as file:
         head = file.read(4096)

@@ -16,7 +16,7 @@ from cephfit.core.units import format_seconds
 from cephfit.operations.progress_display import progress_display
 
 if TYPE_CHECKING:
-    from cephfit.traces.replay.iolog_writer import IologWritten
+    from cephfit.traces.readers.fio_iolog import IologWritten
     from cephfit.traces.replay.workload_job import Section
 
 
@@ -151,8 +151,8 @@ def convert_command(
     names that are not names of files, and sizes are whole 512-byte blocks.
     """
     from cephfit.core.errors import InputError
+    from cephfit.traces.readers.fio_iolog import open_output, write_iolog
     from cephfit.traces.readers.parquet import write_parquet
-    from cephfit.traces.replay.iolog_writer import open_output, write_iolog
 
     kind = output.suffix.lower()
     if kind not in (".parquet", ".iolog"):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.options.cluster_options import cluster_options
 from cephfit.cli.options.common_options import (
     Finite,
     clients_option,
+    cluster_options,
     needed_apply_option,
     scale_option,
     target_option,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cephfit.cloud.guests.guest_tracing import GuestTrace
     from cephfit.core.values.sample import WorkloadSample
     from cephfit.targets.abilities import MayKeepCaches
-    from cephfit.traces.capturing.capture_record import CaptureReport
+    from cephfit.traces.capturing.capture import CaptureReport
 
 
 @click.command("workload", short_help="Run a real workload on a target and capture its trace.")
@@ -222,10 +222,12 @@ def _output_of(sample: WorkloadSample, client: str) -> Mapping[str, Any]:
 
 
 def _guest_files(output: str, clients: Sequence[str]) -> None:
-    """Raises:
-    InputError: a trace exists in the place of a client's.
+    """Refuse an output in which a trace exists already.
+
+    Raises:
+        InputError: a trace exists in the place of a client's.
     """
-    from cephfit.traces.capturing.capture_record import file_of
+    from cephfit.traces.capturing.capture import file_of
 
     with trace_place(output) as place:
         for client in clients:
@@ -235,7 +237,7 @@ def _guest_files(output: str, clients: Sequence[str]) -> None:
 def _kept(trace: GuestTrace, times: Mapping[str, Any], output: str, client: str) -> CaptureReport:
     from cephfit.cloud.guests.guests import VOLUME
     from cephfit.core.units import NS_PER_S
-    from cephfit.traces.capturing.capture_record import file_of, keep
+    from cephfit.traces.capturing.capture import file_of, keep
 
     seconds = (times["finished_ns"] - times["started_ns"]) / NS_PER_S
     with trace_place(output) as place:

@@ -1,8 +1,16 @@
-"""Settings and configurations."""
+"""Settings and configurations, and the keys of Cinder volumes among the settings: their type and QoS.
 
-from collections.abc import Iterator
+The keys of QoS are those of Cinder (its administration guide, "Basic volume quality of service" and "Capacity
+based quality of service"). Cinder itself accepts any key and any value, so that a mistyped limit has no effect and
+gives no error.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+from cephfit.core.errors import InputError
+from cephfit.core.units import parse_nbytes
 
 DEFAULT_CONFIGURATION = "A"
 """Name of the default configuration, with which all others are compared (the thesis's name)."""
@@ -70,3 +78,88 @@ class Configuration:
     def within(self, partition: Partition) -> Iterator[Setting]:
         """The settings of one partition."""
         return (s for s in self.settings if s.partition is partition)
+
+
+SCOPE = "volume"
+
+TYPE = "type"
+QOS = "qos"
+CONSUMER = "consumer"
+"""Key of QoS: where it is enforced. In the hypervisor (``front-end``), the storage, or both."""
+CONSUMERS = ("front-end", "back-end", "both")
+
+_UNITS = ("iops_sec", "bytes_sec")
+_SIDES = ("total", "read", "write")
+_LIMITS = tuple(f"{side}_{unit}" for unit in _UNITS for side in _SIDES)
+_MAX, _PER_GB, _PER_GB_MIN = "_max", "_per_gb", "_per_gb_min"
+_SIZE = "size_iops_sec"
+
+QOS_KEYS: tuple[str, ...] = (
+    CONSUMER,
+    *(limit + form for form in ("", _MAX, _PER_GB, _PER_GB_MIN) for limit in _LIMITS),
+    _SIZE,
+)
+"""Keys under ``qos``."""
+
+VOLUME_KEYS: tuple[str, ...] = (TYPE, *(f"{QOS}.{key}" for key in QOS_KEYS))
+"""Keys of settings in the scope ``volume``; in a file, ``qos`` is a mapping of further keys."""
+
+
+def spec_value(key: str, value: Value) -> str:
+    """Convert a QoS value to the form that Cinder expects: sizes in bytes, all others unchanged."""
+    if key != CONSUMER and "bytes_sec" in key and not isinstance(value, bool):
+        return str(parse_nbytes(str(value)))
+    return str(value)
+
+
+def fault_of_qos_value(key: str, value: Value) -> str:
+    """Return why a key of QoS cannot have this value; empty if it can."""
+    if key == CONSUMER:
+        return "" if value in CONSUMERS else f"{key} is {value!r}, not one of {', '.join(CONSUMERS)}"
+    required = "a size of 1 byte or more, such as 20M," if "bytes_sec" in key else "a whole number of 1 or more"
+    try:
+        number = int(spec_value(key, value)) if not isinstance(value, float | bool) else 0
+    except (ValueError, InputError):
+        number = 0
+    return "" if number >= 1 else f"{key} is {value!r}: {required} is required"
+
+
+def qos_declared(configuration: Configuration) -> dict[str, str]:
+    """Return the QoS of a configuration: Cinder's keys and values in Cinder's form; empty if it declares none."""
+    keys = {s.key: s.value for s in configuration.within(Partition.POOL) if s.scope == SCOPE}
+    return {
+        key: spec_value(key, value)
+        for name, value in sorted(keys.items())
+        if (key := name.removeprefix(f"{QOS}.")) != name
+    }
+
+
+def fault_of_qos(specs: Mapping[str, str]) -> str:
+    """Return why keys of QoS cannot be combined; empty if they can. Each value is valid by itself.
+
+    The hypervisor would refuse to start a server with such a volume, or Cinder would ignore one of the keys.
+    """
+    keys = [key for key in specs if key != CONSUMER]
+    if not keys:
+        return "no limit is given"
+    return next(_faults(specs, keys), "")
+
+
+def _faults(specs: Mapping[str, str], keys: list[str]) -> Iterator[str]:
+    for unit in _UNITS:
+        total = next((k for k in keys if k.startswith(f"total_{unit}")), "")
+        other = next((k for k in keys if k.startswith((f"read_{unit}", f"write_{unit}"))), "")
+        if total and other:
+            yield f"{total} and {other} exclude each other: limit both kinds together or each separately"
+    for limit in _LIMITS:
+        fixed, most, scaled = specs.get(limit), specs.get(limit + _MAX), specs.get(limit + _PER_GB)
+        if fixed and scaled:
+            yield f"{limit} and {limit}{_PER_GB} exclude each other: the second would override the first"
+        if specs.get(limit + _PER_GB_MIN) and not scaled:
+            yield f"{limit}{_PER_GB_MIN} is the minimum of {limit}{_PER_GB}, which is missing"
+        if most and not fixed and not scaled:
+            yield f"{limit}{_MAX} is the burst beyond {limit}, which is missing"
+        if most and fixed and int(most) < int(fixed):
+            yield f"{limit}{_MAX} = {most} is less than {limit} = {fixed}"
+    if _SIZE in specs and not any("iops_sec" in key for key in keys if key != _SIZE):
+        yield f"{_SIZE} defines the size of one I/O, but no limit of I/Os is given"

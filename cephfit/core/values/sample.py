@@ -163,3 +163,25 @@ def window_nbytes_of(evidence: Mapping[str, Any]) -> float | None:
     count = evidence.get(INDEPENDENT_COUNT)
     found = count.get(_WINDOW) if isinstance(count, dict) else None
     return float(found) if isinstance(found, _NUMBER) else None
+
+
+class CpuLayer(StrEnum):
+    """One layer, in the order of a write, client first; the values are the words in samples and reports."""
+
+    BENCHMARK = "benchmark program"
+    CLIENT_BLOCK = "client block layer"
+    LIBRBD = "librbd"
+    INTERRUPTS = "interrupts and network"
+    SERVER = "storage server"
+    MESSENGER = "OSD messenger"
+    OPS = "OSD op threads"
+    STORE = "object store"
+    OSD_REST = "OSD, other threads"
+    MONITORS = "monitors and managers"
+    KERNEL = "kernel threads"
+    OTHER = "other programs"
+    HYPERVISOR = "taken by the hypervisor"
+
+
+NOT_OF_STORAGE = (CpuLayer.OTHER, CpuLayer.HYPERVISOR)
+"""CPU time that was not used for the measured I/O."""

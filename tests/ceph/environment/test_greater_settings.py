@@ -12,9 +12,8 @@ from greater_examples import greater, osd
 from ssh_server import SSHD, ssh_server
 
 from cephfit.ceph.admin.daemons import Daemon
-from cephfit.ceph.environment.host_settings import HostSettings
+from cephfit.ceph.environment.host_settings import HostSettings, OsdPlace, drop_page_caches, why_page_caches_stay
 from cephfit.ceph.environment.kernel_values import HostFile, HostFiles
-from cephfit.ceph.environment.osd_hosts import OsdPlace, drop_page_caches, why_page_caches_stay
 from cephfit.ceph.hosts.host import HostRefusedError
 from cephfit.ceph.hosts.host_access import Hosts, SshAccess
 from cephfit.core.journal import Journal

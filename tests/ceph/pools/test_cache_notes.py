@@ -20,7 +20,7 @@ from cephfit.core.protocols import NullProgress
 from cephfit.core.units import GIB
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, parse_sweep, read_sweep
-from cephfit.sweep.execution.run_begin import begun
+from cephfit.sweep.execution.preflight import begun
 from cephfit.sweep.sweep_plan import Sweep
 from cephfit.targets.ceph.cluster_preview import planned_pools
 from cephfit.targets.simulated import simulated_target

@@ -20,7 +20,7 @@ from cephfit.measure.engine import CellOutcome, CellRun
 from cephfit.measure.validity.judgement import Circumstances, judge
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, parse_sweep, read_sweep
-from cephfit.sweep.execution.run_begin import engine_of
+from cephfit.sweep.execution.preflight import engine_of
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.sweep_plan import Sweep
 from cephfit.targets.simulated import SimulatedTarget
@@ -29,7 +29,7 @@ pytest.importorskip("rados", reason="python3-rados is not installed")
 
 from cephfit.measure.ceph_bench import rados_bench, rbd_bench
 from cephfit.measure.ceph_bench.bench_process import Ended, image_of
-from cephfit.measure.counters.osd_watch import OsdCount, OsdWatch
+from cephfit.measure.osd_watch import OsdCount, OsdWatch
 from cephfit.targets.ceph.only_pool import OnlyPool
 
 WRITE = """hints = 1

@@ -12,8 +12,7 @@ from cephfit.core.protocols import NullProgress
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.measure.telemetry import kernel_counters, osd_counters
 from cephfit.measure.telemetry.bottleneck import bottleneck_of, cpu_of_clients, thread_cpu
-from cephfit.measure.telemetry.cpu_layers import CpuTime, ThreadCounters
-from cephfit.measure.telemetry.kernel_counters import DiskCounters, HostCounters
+from cephfit.measure.telemetry.kernel_counters import CpuTime, DiskCounters, HostCounters, ThreadCounters
 from cephfit.measure.telemetry.osd_counters import OsdCounters, Timed
 from cephfit.measure.telemetry.telemetry_collector import (
     CounterReading,

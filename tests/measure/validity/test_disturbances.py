@@ -6,8 +6,13 @@ from typing import Any
 import pytest
 
 from cephfit.core.errors import ClusterError
-from cephfit.measure.validity.disturbances import changes, foreign_load
-from cephfit.measure.validity.foreign_io import POLL_SECONDS, ForeignIoInPool, ForeignIoInPools
+from cephfit.measure.validity.disturbances import (
+    POLL_SECONDS,
+    ForeignIoInPool,
+    ForeignIoInPools,
+    changes,
+    foreign_load,
+)
 
 OSD = {"osd": 0, "up": 1, "in": 1, "weight": 1, "up_from": 7}
 POOL = {"pool_name": "p", "pg_num": 32, "pg_placement_num": 32, "size": 3, "crush_rule": 0, "last_change": 5}

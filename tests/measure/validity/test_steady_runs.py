@@ -24,8 +24,7 @@ from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, Engine
 from cephfit.measure.fio.fio_local import FioEngine
 from cephfit.measure.validity.steady_runs import Halves, halves_of_counter, halves_of_log, run_until_steady
-from cephfit.results.report.run_notes import run_document, run_notes
-from cephfit.results.statistics.run_caveats import rates_still_falling
+from cephfit.results.report.run_notes import rates_still_falling, run_document, run_notes
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.execution.runner import run_sweep

@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("openstack", reason="needs the extra openstack")
 pytest.importorskip("rbd", reason="needs Ceph's Python bindings")
 
+from cephfit.cloud import cinder_volumes
 from cephfit.cloud.stacks import Node
-from cephfit.cloud.volumes import cinder_volumes
 from cephfit.core.errors import ClusterError
 from cephfit.core.units import GIB, MIB
 from cephfit.targets.openstack.openstack_ceph import CinderImages, require_capacity_to_fill

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.description.recording import Counting, PartialProfile
-from cephfit.traces.files.read_ahead import n_cores, read_ahead
-from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.stream import TraceStream, n_cores, read_ahead
 from cephfit.traces.readers.blktrace.blktrace_bytes import layout_of
 from cephfit.traces.readers.blktrace.blktrace_loop import Layout
 from cephfit.traces.readers.blktrace.blktrace_notes import (

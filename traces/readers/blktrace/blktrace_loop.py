@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.columns import FLUSH_LBN, PENDING, UNKNOWN_LATENCY
+from cephfit.traces.columns import FLUSH_LBN, LBN_MAX, PENDING, TIME_NS_MAX, UNKNOWN_LATENCY
 from cephfit.traces.compiled import compiled_in_place, inlined
 from cephfit.traces.lines.text_bytes import half, long, word
 from cephfit.traces.matching.completion_loop import (
@@ -40,7 +40,6 @@ from cephfit.traces.readers.blktrace.blktrace_notes import (
     note_skipped,
     row_of,
 )
-from cephfit.traces.record_limits import LBN_MAX, TIME_NS_MAX
 
 SHORT, BROKEN, NEW_DISK, FULL, NO_FREE_ROW = range(5)
 """Why the loop stopped, in this order: the bytes of a file end, with a record or within one; something in a
@@ -57,7 +56,7 @@ _REQUEUE, _ISSUE, _COMPLETE, _REMAP = 6, 7, 8, 15
 
 
 class Layout(NamedTuple):
-    """Offsets of the fields of a record, in bytes from its beginning (``blktrace_record``).
+    """Offsets of the fields of a record, in bytes from its beginning (``blktrace_bytes``).
 
     ``big_endian`` is None for little-endian records: see ``text_bytes``.
     """

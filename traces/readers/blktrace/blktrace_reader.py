@@ -10,11 +10,10 @@ from contextlib import nullcontext
 import numpy as np
 
 from cephfit.core.values.access import AccessBatch
-from cephfit.traces.files.read_ahead import has_second_core
-from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.stream import TraceStream, has_second_core
 from cephfit.traces.matching.latency import CompletionMatcher, Ready
+from cephfit.traces.readers.blktrace import blktrace_bytes as record
 from cephfit.traces.readers.blktrace import blktrace_loop, blktrace_notes
-from cephfit.traces.readers.blktrace import blktrace_record as record
 from cephfit.traces.readers.blktrace.blktrace_bytes import Reading, layout_of
 from cephfit.traces.readers.blktrace.blktrace_loop import Layout
 from cephfit.traces.readers.block_events.block_layer import Action, PendingCounts
@@ -123,7 +122,7 @@ class BlktraceReader(StreamReader):
         return _WHAT[self.action]
 
     def sniff(self, head: bytes) -> bool:
-        return record.layout_of(head) is not None
+        return record.layout_of_record(head) is not None
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         return self.read_together([stream])

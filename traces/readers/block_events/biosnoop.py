@@ -12,9 +12,8 @@ from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_MS, NS_PER_S
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.readers.access_rows import Rows, batches_of, decimal_ns, stretches_of
 from cephfit.traces.readers.block_events.block_layer import is_write, skip_reason
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.reader import Rows, StreamReader, batches_of, decimal_ns, stretches_of
 
 _HEADER = re.compile(rb"^\s*TIME\(s\)\s+COMM\s+PID\s+DISK\s+T\s+SECTOR\s+BYTES\s.*LAT\(ms\)\s*$")
 _ROW = re.compile(

@@ -14,15 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.values.access import FUA, OP_READ, OP_WRITE, PREFLUSH, SYNC, AccessBatch, Flushes
-from cephfit.traces.columns import FLUSH_LBN, OP_BITS, Accesses
+from cephfit.traces.columns import DEVICE_MAX, FLUSH_LBN, OP_BITS, Accesses
 from cephfit.traces.files.part_stream import NeedsWholeFile
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.matching.latency import CompletionMatcher, InFlight, Ready
-from cephfit.traces.readers.access_rows import NO_LBN
-from cephfit.traces.readers.reader import PartReader
-from cephfit.traces.record_limits import DEVICE_MAX
+from cephfit.traces.readers.reader import NO_LBN, PartReader
 
 _NO_LATENCIES, _NO_DEPTHS = np.empty(0, np.int64), np.empty(0, np.int32)
 

@@ -13,9 +13,8 @@ from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_MS, NS_PER_S
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.readers.access_rows import Rows, batches_of, decimal_ns, stretches_of
 from cephfit.traces.readers.block_events.block_layer import is_write, skip_reason
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.reader import Rows, StreamReader, batches_of, decimal_ns, stretches_of
 
 _HEADER = re.compile(
     rb"^(?P<start>STARTs\s+)?(?P<end>ENDs\s+)?COMM\s+PID\s+TYPE\s+DEV\s+BLOCK\s+BYTES\s+LATms\s*$"

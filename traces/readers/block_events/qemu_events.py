@@ -13,10 +13,9 @@ from collections.abc import Iterator
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_S, NS_PER_US
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.traces.columns import TIME_NS_MAX
 from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
-from cephfit.traces.readers.access_rows import Rows, batches_of, decimal_ns
-from cephfit.traces.readers.reader import StreamReader, UnknownLines
-from cephfit.traces.record_limits import TIME_NS_MAX
+from cephfit.traces.readers.reader import Rows, StreamReader, UnknownLines, batches_of, decimal_ns
 
 _LINE = re.compile(
     rb"^(?:(?P<pid>\d+)@(?P<time>\d+\.\d{6}):)?(?P<event>[a-z][a-z0-9_]*) "

@@ -17,9 +17,8 @@ from cephfit.traces.lines.plain_lines import (
     Field,
     PlainLine,
 )
-from cephfit.traces.readers.access_rows import Rows, batches_of, decimal_ns, stretches_of
 from cephfit.traces.readers.delimited.delimited_reader import DelimitedFormat
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.reader import Rows, StreamReader, batches_of, decimal_ns, stretches_of
 
 _R, _W = frozenset({b"r"}), frozenset({b"w"})
 

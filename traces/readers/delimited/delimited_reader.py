@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses, unknown_outstanding
+from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, UNKNOWN_LATENCY, Accesses, unknown_outstanding
 from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import HEAD_NBYTES, TextBlock, TraceStream, bad_line, impossible_numbers
 from cephfit.traces.lines import plain_lines
@@ -26,7 +26,6 @@ from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.lines.plain_lines import Constants, DiskTable, PlainLine
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.reader import PartReader, clock_ns_of
-from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 _WORD = re.compile(rb'"((?:[^"]|"")*)"(?!\S)|(\S+)')
 """Between white space: a field in quotation marks, which may contain white space, or any other word."""

@@ -9,15 +9,14 @@ from numpy.typing import NDArray
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_US
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, TIME_US_MAX
 from cephfit.traces.files.part_stream import NeedsWholeFile, PartStream
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line, impossible_numbers
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.lines.plain_lines import DIGITS, OP, TEXT, DiskTable, PlainLine
 from cephfit.traces.matching.latency import InFlight
-from cephfit.traces.readers.access_rows import NO_LBN
-from cephfit.traces.readers.reader import PartReader
-from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_US_MAX
+from cephfit.traces.readers.reader import NO_LBN, PartReader
 
 _HEADER = re.compile(rb"^#?\s*(Vscsi Cmd Trace|Serial Number\s*,\s*IO Data Length)", re.IGNORECASE)
 _ROW = re.compile(rb"^\s*\d+\s*,\s*\d+\s*,\s*\d+\s*,\s*[A-Za-z][\w ()-]*,\s*\d+\s*,\s*\d+\s*$")

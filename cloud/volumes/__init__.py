@@ -1,1 +1,0 @@
-"""Cinder volumes, their types and their QoS."""

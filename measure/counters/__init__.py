@@ -1,1 +1,0 @@
-"""Independent counters of an engine's I/O."""

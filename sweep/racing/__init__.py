@@ -1,1 +1,0 @@
-"""Early stopping: when repeats are enough, and which configurations need no more of them."""

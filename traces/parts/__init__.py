@@ -1,1 +1,0 @@
-"""Count traces in parts, here or on other machines, and join the counts exactly."""

@@ -1,1 +1,0 @@
-"""blkparse's text."""
