@@ -35,7 +35,7 @@ from cephfit.results.statistics.cell_figures import baseline_rows_of, cell_figur
 from cephfit.results.statistics.cpu_use import cpu_use_of
 from cephfit.results.statistics.loads import names_of, of_load, title_of
 from cephfit.results.statistics.run_caveats import bottlenecks_of, continuations_of, controls_of, same_rounds
-from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.statistics.sample_baselines import baselines_of, tried_of
 from cephfit.results.statistics.scaling import curves_of
 from cephfit.results.statistics.workload_rate import WorkloadRate, rate_notes, workload_rates
 from cephfit.results.store.sample_store import Store, kind_of
@@ -166,7 +166,8 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
     """
     run, predictions, profile = findings.run, findings.predictions, findings.profile
     source = f"{findings.store}, run {run.run_id}"
-    baselines = baselines_of(findings.samples, source=source, load=findings.load)
+    tried = tried_of(findings.samples, findings.load)
+    baselines = baselines_of(findings.samples, source=source, load=findings.load, tried=tried)
     rates = rates_of(findings, baselines)
     ranked = [p.configuration for p in predictions.predictions] if predictions else []
     controls = controls_of(findings.applied, baselines, predictions)
@@ -191,13 +192,13 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
             weights,
             ranked,
         ),
-        baselines=baseline_rows_of(baselines, cell_figures_of(findings.samples, load=findings.load)),
+        baselines=baseline_rows_of(baselines, cell_figures_of(tried)),
         workload=workload_figure(profile) if profile else None,
         histograms=histograms_of(profile) if profile else (),
         caveats=caveats_of(findings, n_rejected(findings), controls, load_notes(findings, baselines)),
         method=method_of(findings, baselines, controls),
         bottlenecks=bottlenecks_of(findings.samples, load=findings.load),
-        cpu=cpu_section_of(cpu_use_of(findings.samples, load=findings.load), weights),
+        cpu=cpu_section_of(cpu_use_of(tried), weights),
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
         load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",
         rates={name: _rate_text(rate) for name, rate in rates.items()},

@@ -4,6 +4,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -394,7 +395,8 @@ class Store:
         query = select(*schema.SAMPLE_COLUMNS).where(table.c.run_id == run_id).order_by(table.c.id)
         with self._reading() as connection, without_collector():
             self._must_know(connection, run_id)
-            return schema.samples_of(connection.execute(query.execution_options(yield_per=_ROWS)))
+            fetched = connection.execute(query.execution_options(yield_per=_ROWS))
+            return schema.samples_of(chain.from_iterable(fetched.partitions()))
 
     def latest_samples(self, run_id: str, n: int, *, without_ok: bool = False) -> list[Sample]:
         """Return the last ``n`` samples of a run, the newest first.

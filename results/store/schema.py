@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from cephfit.core.protocols import Applied
+from cephfit.core.values.cells import Cell
 from cephfit.core.values.file_operations import FileCell, stored_cell
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
@@ -285,6 +286,7 @@ def samples_of(rows: Iterable[Sequence[Any]]) -> list[Sample]:
     states = {state.value: state for state in State}
     names: dict[str, str] = {}  # each name once, instead of once per row
     same = names.setdefault
+    cells: dict[tuple[str, str], Cell] = {}
     found = []
     for row in rows:
         configuration, size, pattern, client, repeat, attempt, load, state, reason = row[:9]
@@ -294,7 +296,9 @@ def samples_of(rows: Iterable[Sequence[Any]]) -> list[Sample]:
         if iops is not None:
             tails = dict(zip(_as_floats(tuple(percentiles)), percentiles.values(), strict=True))
             metrics = Metrics(iops, nbytes_per_s, n_ios, runtime_ns, mean_ns, tails)
-        cell = stored_cell(size, pattern, where="store of results")
+        cell = cells.get((size, pattern))
+        if cell is None:
+            cell = cells[size, pattern] = stored_cell(size, pattern, where="store of results")
         configuration, client, load = same(configuration, configuration), same(client, client), same(load, load)
         key = SampleKey(configuration, cell, client, repeat, attempt, load)
         found.append(Sample(key, states[state], metrics, started_ns, finished_ns, reason, evidence))

@@ -127,7 +127,7 @@ def random_table(seed: int, missing: float, n_rounds: int, *, erratic: bool) -> 
 def same_spread(fast: Spread, plain: Spread) -> None:
     for field in fields(Spread):
         one, other = getattr(fast, field.name), getattr(plain, field.name)
-        if field.name == "notes":
+        if one is None or field.name == "notes":
             assert one == other
         else:
             np.testing.assert_allclose(one, other, err_msg=field.name, **SAME)
@@ -189,5 +189,6 @@ def test_a_run_of_thousands_of_rounds_needs_no_matrix_of_rounds() -> None:
     # The mean over six configurations and eight cells is taken out of each round, and the rest is scaled up.
     within = (0.03**2 * 47 / 48 + 0.05**2 * 5 / 6) * 48 / 47
     np.testing.assert_allclose(spread.own, within, rtol=0.1)
-    assert spread.applied == pytest.approx(0.05**2, rel=0.03)
+    # The scatter that is attributed to the mean of eight cells includes what an application adds to each.
+    assert spread.applied == pytest.approx(0.05**2 - (within - 0.03**2) / 8, rel=0.03)
     assert absolute.round_variance == pytest.approx(0.1**2 + (0.05**2 + 0.03**2 / 8) / 6, rel=0.05)
