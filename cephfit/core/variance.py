@@ -497,8 +497,7 @@ class _Shifts:
         steady = present & ~erratic[:, None, None]
         own = RoundInformation.of(steady, precision)
         pull = np.einsum("c,jcr->jr", precision, np.where(steady, residuals, 0.0))
-        n_configurations, n_cells, n_rounds = steady.shape
-        common = RoundInformation.of(steady.reshape(-1, n_rounds), np.tile(precision, n_configurations))
+        common = RoundInformation.of(steady.reshape(-1, steady.shape[2]), np.tile(precision, len(steady)))
         df = int(np.maximum(steady.sum(axis=2) - 1, 0).sum())
         # With two configurations, half of each individual shift is common: a round's shift cannot be eliminated.
         is_known = np.count_nonzero(~erratic) >= 3 and df >= 2 * common.rank

@@ -1,66 +1,21 @@
 """The information on rounds, which is never made as a matrix, equals the plain formulas with the matrix."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from plain_rounds import Floats, PlainInformation, random_table, with_plain_formulas
 
-from cephfit.core import absolute_spread, variance
 from cephfit.core.absolute_spread import Absolute
 from cephfit.core.round_information import RoundInformation
-from cephfit.core.values.cells import CELLS
-from cephfit.core.variance import Blocks, Spread, Table, spread_of
+from cephfit.core.variance import Spread, spread_of
 
-Floats = NDArray[np.float64]
 SAME = {"rtol": 1e-9, "atol": 1e-12}
 SHAPES = [(1, 6), (3, 12), (12, 3), (5, 5), (20, 40)]
 """Places and rounds."""
 MISSING = [0.0, 0.1, 0.5, 0.85]
 """Shares of missing values; with many of them the rounds fall apart into sets that no place connects."""
-
-
-@dataclass(frozen=True)
-class PlainInformation:
-    """The same as ``RoundInformation``, with matrices of shape (..., R, R) and their pseudo-inverses."""
-
-    matrix: Floats
-    present: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, present: NDArray[np.bool_], weights: Floats) -> "PlainInformation":
-        held = present * np.broadcast_to(weights, present.shape[:-1])[..., None]
-        shares = held / np.maximum(present.sum(axis=-1), 1)[..., None]
-        crossed = np.swapaxes(shares, -1, -2) @ present.astype(np.float64)
-        return cls(np.eye(present.shape[-1]) * held.sum(axis=-2)[..., None] - crossed, present)
-
-    @property
-    def inverse(self) -> Floats:
-        return np.asarray(np.linalg.pinv(self.matrix, rcond=1e-9, hermitian=True))
-
-    @property
-    def rank(self) -> NDArray[np.int64]:
-        return np.rint(np.trace(self.inverse @ self.matrix, axis1=-2, axis2=-1)).astype(np.int64)
-
-    @property
-    def trace(self) -> Floats:
-        return np.asarray(np.trace(self.matrix, axis1=-2, axis2=-1))
-
-    def solve(self, sums: Floats) -> Floats:
-        return np.asarray(self.inverse @ sums)
-
-    def explained(self, sums: Floats) -> Floats:
-        return np.asarray(np.einsum("...r,...rs,...s->...", sums, self.inverse, sums))
-
-    def trace_with(self, weights: Floats) -> Floats:
-        other = PlainInformation.of(self.present, weights).matrix
-        return np.asarray(np.trace(self.inverse @ other, axis1=-2, axis2=-1))
-
-    def trace_with_squares(self, parts: "PlainInformation") -> float:
-        return float(np.trace(self.inverse @ (parts.matrix @ parts.matrix).sum(axis=0)))
-
-    def squares_of_rows(self) -> Floats:
-        return np.asarray((self.matrix**2).sum(axis=-1))
 
 
 def sums_of_residuals(rng: np.random.Generator, present: NDArray[np.bool_], weights: Floats) -> Floats:
@@ -112,18 +67,6 @@ def test_the_information_of_several_configurations_is_that_of_each(
     assert of_all.trace_with_squares(each) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-def random_table(seed: int, missing: float, n_rounds: int, *, erratic: bool) -> Table:
-    """Six configurations in eight cells, with shifts of rounds and of applications."""
-    rng = np.random.default_rng(seed)
-    shape = 6, 8, n_rounds
-    logs = rng.normal(0, 0.03, shape) + rng.normal(0, 0.05, (6, 1, n_rounds)) + rng.normal(0, 0.1, n_rounds)
-    if erratic:
-        logs[5] += rng.normal(0, 1.5, (8, n_rounds)) + rng.normal(0, 1.5, n_rounds)
-    present = rng.random(shape) >= missing
-    blocks = tuple(Blocks.of(present[:, c]) for c in range(8))
-    return Table(CELLS[:8], np.where(present, logs, 0.0), present, blocks)
-
-
 def same_spread(fast: Spread, plain: Spread) -> None:
     for field in fields(Spread):
         one, other = getattr(fast, field.name), getattr(plain, field.name)
@@ -138,15 +81,14 @@ def same_spread(fast: Spread, plain: Spread) -> None:
 @pytest.mark.parametrize("n_rounds", [2, 3, 40])
 @pytest.mark.parametrize("seed", range(3))
 def test_variances_of_a_sweep_are_those_of_the_plain_formula(
-    monkeypatch: pytest.MonkeyPatch, seed: int, n_rounds: int, missing: float, erratic: bool
+    seed: int, n_rounds: int, missing: float, erratic: bool
 ) -> None:
     table = random_table(seed, missing, n_rounds, erratic=erratic)
     spread, absolute = spread_of(table), Absolute.of_one_cell(table)
     assert spread is not None
     assert absolute is not None
-    for module in (variance, absolute_spread):
-        monkeypatch.setattr(module, "RoundInformation", PlainInformation)
-    plain, plain_absolute = spread_of(table), Absolute.of_one_cell(table)
+    with with_plain_formulas():
+        plain, plain_absolute = spread_of(table), Absolute.of_one_cell(table)
     assert plain is not None
     assert plain_absolute is not None
     same_spread(spread, plain)
