@@ -4,8 +4,8 @@ A place is a configuration in a cell. With weights w of K places, the informatio
 
     L = diag(d) - P' diag(w / n) P,
 
-where P, of shape (K, R), is 1 where a place has a value, n are the numbers of values of the places, and d = P' w. L
-is singular: a constant added to all rounds of connected places is part of their means.
+where P, of shape (K, R), is 1 where a place has a value, n counts the values of each place, and d = P' w. L is
+singular: a constant added to all rounds of connected places is part of their means.
 
 A run may have thousands of rounds, and eigenvectors of L take the third power of their number. The rank of what is
 subtracted is at most K. So L is not computed. With A = diag(d)^-1/2 P' diag(w / n)^1/2, of shape (R, K), and its
@@ -13,10 +13,11 @@ thin singular value decomposition A = U diag(s) V',
 
     L = diag(d)^1/2 (I - A A') diag(d)^1/2,    (I - A A')^+ = I + U diag(g) U',
 
-where g = s^2 / (1 - s^2), and -1 where s = 1. This takes time proportional to R for a given K, and to K for a given
-R. diag(d)^-1/2 (I - A A')^+ diag(d)^-1/2 is a generalised inverse of L. It is not the pseudo-inverse, but gives the
-same quadratic forms and traces with vectors and matrices in the range of L (Harville 1997, Matrix Algebra From a
-Statistician's Perspective, 9.4). Sums of residuals, and information on parts of the places, are in that range.
+where g = s^2 / (1 - s^2), and -1 where s = 1. This takes time proportional to R for a given K, and to K for a
+given R. G = diag(d)^-1/2 (I - A A')^+ diag(d)^-1/2 is a generalised inverse of L. It is not the pseudo-inverse, but
+gives the same quadratic forms and traces with vectors and matrices in the range of L (Harville 1997, Matrix Algebra
+From a Statistician's Perspective, 9.4). Sums of residuals, and information on parts of the places, are in that
+range.
 """
 
 from dataclasses import dataclass
