@@ -13,11 +13,11 @@ thin singular value decomposition A = U diag(s) V',
 
     L = diag(d)^1/2 (I - A A') diag(d)^1/2,    (I - A A')^+ = I + U diag(g) U',
 
-where g = s^2 / (1 - s^2), and -1 where s = 1. This takes time proportional to R for a given K, and to K for a
-given R. G = diag(d)^-1/2 (I - A A')^+ diag(d)^-1/2 is a generalised inverse of L. It is not the pseudo-inverse, but
-gives the same quadratic forms and traces with vectors and matrices in the range of L (Harville 1997, Matrix Algebra
-From a Statistician's Perspective, 9.4). Sums of residuals, and information on parts of the places, are in that
-range.
+where g = s^2 / (1 - s^2), and -1 where s = 1. The time is proportional to R for a given K, and to K for a given R.
+
+G = diag(d)^-1/2 (I - A A')^+ diag(d)^-1/2 is a generalised inverse of L. It is not the pseudo-inverse, but gives
+the same quadratic forms and traces with vectors and matrices in the range of L (Harville 1997, Matrix Algebra From
+a Statistician's Perspective, 9.4). Sums of residuals, and information on parts of the places, are in that range.
 """
 
 from dataclasses import dataclass
