@@ -22,7 +22,7 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
         location: of a store or a CSV file.
         run_id: of the run in the store; the newest if None.
     """
-    from cephfit.results.statistics.run_caveats import continuations_of, rates_still_falling
+    from cephfit.results.statistics.run_caveats import FALLING_EVIDENCE, continuations_of, rates_still_falling
     from cephfit.results.store.sample_store import Store
     from cephfit.results.tables.baseline_csv import is_marked_simulated, is_store
 
@@ -41,7 +41,7 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
         run = store.run(run_id)
         stopping = store.document(run.run_id, STOPPING_DOCUMENT) is not None
         continuations = list(continuations_of(store, run.run_id))
-        falling = rates_still_falling(store.samples(run.run_id))
+        falling = rates_still_falling(store.samples(run.run_id, evidence_like=FALLING_EVIDENCE))
     return {
         "run": run.run_id,
         "simulated": run.is_simulated,

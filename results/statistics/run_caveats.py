@@ -171,6 +171,11 @@ def bottlenecks_of(samples: Iterable[Sample], *, load: str) -> Bottlenecks | Non
     return Bottlenecks(tuple(p.value for p in seen), tuple(rows), n_runs, followed.count(False), len(followed))
 
 
+FALLING_EVIDENCE = ('%"unsteady": true%', '%"unsteady":true%', '%"attained": false%', '%"attained":false%')
+"""Patterns of ``Store.samples`` for all samples that ``rates_still_falling`` may name, in JSON with and without
+spaces."""
+
+
 def rates_still_falling(samples: Iterable[Sample]) -> str:
     """Return a sentence on the ok samples whose rate was not steady; empty if there are none."""
     places: dict[str, None] = {}

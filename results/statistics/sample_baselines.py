@@ -320,19 +320,21 @@ def _first_whole(samples: list[Sample], clients: set[str]) -> list[Sample]:
 
 
 def _rate(sample: Sample, repeat: _Kept) -> Measured:
-    key, iops = sample.key, _iops(sample)
-    n_clients = int(sample.evidence.get(SUM_OF_CLIENTS, 0))
+    k, n_clients = sample.key, _n_clients(sample)
     return Measured(
-        key.configuration, key.cell, key.client, key.repeat, iops, repeat.under, repeat.load, n_clients
+        k.configuration, k.cell, k.client, k.repeat, _iops(sample), repeat.under, repeat.load, n_clients
     )
 
 
 def _sum_of_clients(repeat: _Kept) -> Measured:
     """Return the rate of all clients together as that of one; their number is in ``n_clients``."""
-    first = repeat.samples[0]
-    n_clients = int(first.evidence.get(SUM_OF_CLIENTS, 0)) or len(repeat.samples)
-    iops = sum(map(_iops, repeat.samples))
-    return replace(_rate(first, repeat), client="", iops=iops, n_clients=n_clients)
+    k, iops = repeat.samples[0].key, sum(map(_iops, repeat.samples))
+    n_clients = _n_clients(repeat.samples[0]) or len(repeat.samples)
+    return Measured(k.configuration, k.cell, "", k.repeat, iops, repeat.under, repeat.load, n_clients)
+
+
+def _n_clients(sample: Sample) -> int:
+    return int(sample.evidence.get(SUM_OF_CLIENTS, 0))
 
 
 def _iops(sample: Sample) -> float:
