@@ -69,7 +69,7 @@ def test_the_whole_run_goes_in_and_comes_out(server: str) -> None:
         falling = replace(
             expected[0], key=replace(expected[0].key, attempt=7), evidence={"halves": {"unsteady": True}}
         )
-        store.add_samples(RUN_ID, [falling], fio_json=None)
+        store.add_samples(RUN_ID, [falling], fio_json="{}")
         assert store.samples(RUN_ID, evidence_like=FALLING_EVIDENCE) == [falling]
         with pytest.raises(StoreError, match="stored already"):
             store.add_samples(RUN_ID, expected[:2], fio_json=None)
