@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import cache
 
 from cephfit import __version__
 from cephfit.core.errors import InputError
@@ -19,7 +20,7 @@ from cephfit.core.values.run import (
     STOPPING_DOCUMENT,
     VERIFICATION_DOCUMENT,
 )
-from cephfit.core.values.sample import OWN_LOAD, Sample, State
+from cephfit.core.values.sample import OWN_LOAD, State
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.report import formatting, report_figures
 from cephfit.results.report.cpu_figures import cpu_section_of
@@ -80,6 +81,11 @@ def read_findings(
     last_ok = next((s.key for s in reversed(samples) if s.state is State.OK and s.key.load == load), None)
     fio = store.fio_json(run.run_id, last_ok) if last_ok is not None else None
     where = f"{store.name}, run {run.run_id}"
+
+    @cache
+    def baselines() -> Baselines:
+        return baselines_of(samples, source=where, load=load)
+
     kept = None
     if profile is None:
         profile = None if kept_profile is None else Profile.from_json(kept_profile, where=f"{where}: profile")
@@ -88,13 +94,13 @@ def read_findings(
             if kept_document is None
             else PredictionSet.from_json(kept_document, where=f"{where}: predictions")
         )
-        predictions, renewed = _remade(predict, profile, kept, samples, where, load)
+        predictions, renewed = _remade(predict, profile, kept, baselines)
     else:
         assert predict is not None, "a profile alone predicts nothing"
-        predictions, renewed = predict(profile, baselines_of(samples, source=where, load=load), None), ""
+        predictions, renewed = predict(profile, baselines(), None), ""
     supply = None
     if serve is not None and profile is not None and predictions is not None:
-        supply = serve(profile, baselines_of(samples, source=where, load=load), predictions.confidence)
+        supply = serve(profile, baselines(), predictions.confidence)
     return Findings(
         run=run,
         samples=samples,
@@ -119,9 +125,7 @@ def _remade(
     predict: Predict | None,
     profile: Profile | None,
     kept: PredictionSet | None,
-    samples: Sequence[Sample],
-    where: str,
-    load: str,
+    baselines: Callable[[], Baselines],
 ) -> tuple[PredictionSet | None, str]:
     """Return the prediction from the current samples, and a sentence on the stored one if that differs."""
     if kept is None or predict is None:
@@ -132,7 +136,7 @@ def _remade(
             "prediction cannot be recalculated from the current samples. Run `cephfit map` again."
         )
     try:
-        now = predict(profile, baselines_of(samples, source=where, load=load), kept)
+        now = predict(profile, baselines(), kept)
     except InputError as error:
         return None, (
             f"The stored prediction for {kept.profile} is not shown: it cannot be recalculated from the current "
