@@ -5,7 +5,7 @@
 The store has 20 runs of one sweep on the simulated cluster: 20 cells, equal numbers of clients and rounds. The
 rates are drawn with a scatter of 3 %; each sample has the percentiles and the evidence of a measured one. Then the
 same with one run. A store in FOLDER is kept and used again: its second `report` also has the prediction. Times
-are of whole processes.
+are of whole processes, and memory is their peak.
 """
 
 import os
@@ -81,16 +81,18 @@ def create(path: Path, n_samples: int, n_runs: int) -> None:
             store.finish_run(run_id)
 
 
-def seconds(folder: Path, *words: str) -> tuple[float, float]:
-    """Return how long a command takes on the wall, and in processor time of the user and the kernel."""
-    begun, before = time.monotonic(), os.times()
+def cost(folder: Path, *words: str) -> tuple[float, float, int]:
+    """Return a command's seconds on the wall, processor seconds (user and kernel), and peak memory in MiB."""
+    begun = time.monotonic()
     argv = [sys.executable, "-m", "cephfit.cli.main", *words]
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    after = os.times()
-    used = after.children_user + after.children_system - before.children_user - before.children_system
-    return time.monotonic() - begun, used
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(argv, cwd=folder, stdout=subprocess.DEVNULL, stderr=errors)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            errors.seek(0)
+            raise SystemExit(errors.read())
+    return time.monotonic() - begun, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10
 
 
 def measure(folder: Path, n_samples: int, n_runs: int) -> None:
@@ -99,7 +101,7 @@ def measure(folder: Path, n_samples: int, n_runs: int) -> None:
         create(path, n_samples, n_runs)
     size = path.stat().st_size >> 20
     print(f"\n{n_samples} samples in {n_runs} runs, {size} MiB\n")
-    print("| command | seconds | processor seconds |\n|---|---|---|")
+    print("| command | seconds | processor seconds | MiB |\n|---|---|---|---|")
     store, newest = ("--store", path.name), f"large-{n_runs - 1:03}"
     pair = ("--run", "large-000", "--run", "large-001")
     for title, *words in (
@@ -111,8 +113,8 @@ def measure(folder: Path, n_samples: int, n_runs: int) -> None:
         *([("compare", "compare", *store, *pair)] if n_runs > 1 else []),
         ("runs export", "runs", "export", "latest", *store, "-o", "samples.parquet"),
     ):
-        wall, used = seconds(folder, *words)
-        print(f"| {title} | {wall:.1f} | {used:.1f} |", flush=True)
+        wall, used, mib = cost(folder, *words)
+        print(f"| {title} | {wall:.1f} | {used:.1f} | {mib} |", flush=True)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from cephfit.core.units import KIB, MIB, format_nbytes
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Op
 from cephfit.core.values.demand import Demand
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
+from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict, uncertain
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Supply
 from cephfit.core.variance import Floats
@@ -242,7 +242,7 @@ def _of_cells(predictions: PredictionSet) -> list[str]:
         return [f"{100 * r.weight:.0f} % of the workload is {r.cell}" for r in heaviest]
     return [
         f"{r.cell} is {100 * r.weight:.0f} % of the workload, and {best.configuration} serves it at "
-        f"{r.relative:.0f} % of the default's rate ({r.points:+.1f} points)"
+        f"{r.relative:,.0f} % of the default's rate ({r.points:+,.1f} points)"
         for r in moving
     ]
 
@@ -269,7 +269,7 @@ def _of_workload(profile: Profile, distance: Distance) -> list[str]:
         reasons.append(f"it flushes once per {max(1.0, writes / profile.commits.flushes):.3g} writes")
     if distance.rtt_seconds and (depth := _mean_depth(demands)) is not None:
         reasons.append(
-            f"it has {depth:.2g} accesses outstanding on average: that many share each round trip of "
+            f"the mean number of its accesses outstanding is {depth:.2g}: that many share each round trip of "
             f"{1e3 * distance.rtt_seconds:g} ms"
         )
     if math.isfinite(distance.windows_nbytes_per_s):
@@ -337,10 +337,10 @@ def _certainty(predictions: PredictionSet) -> str:
             "no configuration is distinguishably better than the default; differences below "
             f"{predictions.noise_floor:.1f} points cannot be seen with these samples"
         )
-    gain = f"{best.relative - 100:+.1f} % ({best.low - 100:+.1f} to {best.high - 100:+.1f}, {level})"
+    gain = f"{best.relative - 100:+,.1f} % ({best.low - 100:+,.1f} to {best.high - 100:+,.1f}, {level})"
     if best.verdict is Verdict.BETTER:
         return f"sure that it is better than the default: {gain}"
-    return f"likely, not certain: {gain}; the measurements show a difference, the error of the model may hide it"
+    return f"{uncertain('better')}; {gain}"
 
 
 def fastest(advices: Sequence[Advice]) -> tuple[Advice, tuple[str, ...]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtrit
 
+from cephfit.core.round_information import RoundInformation
 from cephfit.core.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
 
 
@@ -35,9 +36,8 @@ class Absolute:
         if spread is None:
             return None
         information, pull = _of_rounds(table, spread.moderated)
-        explained = float(pull @ np.linalg.pinv(information, rcond=1e-9, hermitian=True) @ pull)
-        per_variance = float(np.trace(information))
-        df = per_variance**2 / float((information**2).sum())
+        explained, per_variance = float(information.explained(pull)), float(information.trace)
+        df = per_variance**2 / float(information.squares_of_rows().sum())
         # Rounding makes the variance of equal figures slightly negative.
         return cls(table, spread, max(0.0, explained / per_variance), max(1.0, df))
 
@@ -54,11 +54,10 @@ class Absolute:
         if np.count_nonzero(df) == 1:  # only the place's own scatter exists, and it contains its rounds
             return replace(absolute, spread=for_one_cell(absolute.spread), round_variance=0.0)
         information, pull = _of_rounds(table, absolute.spread.moderated)
-        inverse = np.linalg.pinv(information, rcond=1e-9, hermitian=True)
-        rank = round(float(np.trace(inverse @ information)))
+        rank = int(information.rank)
         if df.sum() < 3 * rank:  # too few: rounds stay in the residuals, and the intervals are conservative
             return replace(absolute, spread=for_one_cell(absolute.spread))
-        shifts = np.where(table.present, inverse @ pull, 0.0)
+        shifts = np.where(table.present, information.solve(pull), 0.0)
         residuals = _residuals(shifts, table) - _residuals(table.logs, table)
         # Scaled up for the degrees of freedom that the rounds take.
         steady = replace(table, logs=residuals * math.sqrt(df.sum() / (df.sum() - rank)))
@@ -93,19 +92,17 @@ class Absolute:
         return math.exp(min(half, LARGEST_LOG))
 
 
-def _of_rounds(table: Table, variance: Floats) -> tuple[Floats, Floats]:
-    """Return the information on the effects of rounds, shape (R, R), and the weighted sums of residuals, (R,).
+def _of_rounds(table: Table, variance: Floats) -> tuple[RoundInformation, Floats]:
+    """Return the information on the effects of rounds, and the weighted sums of residuals of each, shape (R,).
 
     Each place's own mean, over the rounds that it has, is removed.
 
     Args:
         variance: of one measurement in each place, shape (J, C).
     """
-    held = table.present / variance[..., None]
-    n = np.maximum(table.present.sum(axis=2), 1)[..., None]
-    crossed = np.einsum("jcr,jcs->rs", held / n, table.present.astype(np.float64))
+    information = RoundInformation.of(table.present.reshape(-1, table.present.shape[2]), 1 / variance.ravel())
     pull = (_residuals(table.logs, table) / variance[..., None]).sum(axis=(0, 1))
-    return np.diag(held.sum(axis=(0, 1))) - crossed, pull
+    return information, pull
 
 
 def _residuals(values: Floats, table: Table) -> Floats:

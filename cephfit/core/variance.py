@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, gammaincinv
 
+from cephfit.core.round_information import RoundInformation
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 
@@ -392,12 +393,10 @@ def _erratic_and_pooled(residuals: Floats, present: Booleans) -> tuple[Booleans,
     erratic = np.zeros(len(df), dtype=np.bool_)
     pooled = _pooled(squares, df, erratic)
     for _ in range((n - 1) // 2):
-        information = _information(present, 1 / pooled)
-        inverse = np.linalg.pinv(information, rcond=1e-9, hermitian=True)
-        pull = np.einsum("c,jcr->jr", 1 / pooled, residuals)
-        of_shifts = np.einsum("jr,jrs,js->j", pull, inverse, pull)
+        information = RoundInformation.of(present, 1 / pooled)
+        of_shifts = information.explained(np.einsum("c,jcr->jr", 1 / pooled, residuals))
         least = float((_RESOLUTION**2 / pooled).mean())
-        shifts_df = np.rint(np.trace(inverse @ information, axis1=1, axis2=2))
+        shifts_df = information.rank.astype(np.float64)
         excess = np.maximum(
             _over_limit(of_shifts, shifts_df, n, least),
             _over_limit((squares / pooled).sum(axis=1) - of_shifts, own_df - shifts_df, n, least),
@@ -450,18 +449,15 @@ def _alone(
         (J,); 0, 0 and 1 for configurations that are not erratic.
     """
     variance, raw, degrees = np.zeros(len(present)), np.zeros(len(present)), np.ones(len(present))
-    own = _information(present, precision)
     squares = (residuals**2).sum(axis=2) / np.maximum(present.sum(axis=2) - 1, 1)
     for j in np.flatnonzero(erratic):
-        noise = _information(present[j : j + 1], precision**2 * squares[j])[0]
-        inverse, rank = _inverse(own[j])
-        pull = precision @ residuals[j]
-        explained = float(pull @ inverse @ pull)
-        by_noise = float(np.trace(inverse @ noise))
-        per_variance = float(np.trace(own[j]))
-        if rank and explained > by_noise:
+        own = RoundInformation.of(present[j], precision)
+        explained = float(own.explained(precision @ residuals[j]))
+        by_noise = float(own.trace_with(precision**2 * squares[j]))
+        per_variance = float(own.trace)
+        if own.rank and explained > by_noise:
             variance[j], raw[j] = (explained - by_noise) / per_variance, explained / per_variance
-            degrees[j] = rank
+            degrees[j] = own.rank
     return variance, raw, degrees
 
 
@@ -475,7 +471,7 @@ class _Shifts:
 
     The model is residual = round + application + noise, each cell weighted by its precision. Every (configuration,
     cell) has a separate mean over its rounds. If values are missing, the means of two cells are over different
-    rounds; the information matrices below account for that. If nothing is missing, the estimate is the weighted
+    rounds; ``RoundInformation`` accounts for that. If nothing is missing, the estimate is the weighted
     mean of each application over its cells, less the mean of its round.
 
     Erratic configurations show nothing of either: they are left out of the estimates.
@@ -484,36 +480,39 @@ class _Shifts:
         present: shape (J, C, R).
         steady: the same without erratic configurations, shape (J, C, R).
         precision: of each cell, shape (C,).
-        own: information on the applications of each configuration, shape (J, R, R); 0 for erratic ones.
+        own: information on the applications of each configuration; 0 for erratic ones.
         pull: the weighted sum of residuals of each application, shape (J, R).
-        common: pseudo-inverse of the information on rounds, shape (R, R); all 0 where rounds are left in.
-        common_df: its rank.
+        common: information on rounds of all places together; None where rounds are left in.
     """
 
     present: Booleans
     steady: Booleans
     precision: Floats
-    own: Floats
+    own: RoundInformation
     pull: Floats
-    common: Floats
-    common_df: int
+    common: RoundInformation | None
 
     @classmethod
     def of(cls, residuals: Floats, present: Booleans, precision: Floats, erratic: Booleans) -> "_Shifts":
         steady = present & ~erratic[:, None, None]
-        own = _information(steady, precision)
+        own = RoundInformation.of(steady, precision)
         pull = np.einsum("c,jcr->jr", precision, np.where(steady, residuals, 0.0))
-        rounds = own.sum(axis=0)
-        common, rank = _inverse(rounds)
+        common = RoundInformation.of(steady.reshape(-1, steady.shape[2]), np.tile(precision, len(steady)))
         df = int(np.maximum(steady.sum(axis=2) - 1, 0).sum())
         # With two configurations, half of each individual shift is common: a round's shift cannot be eliminated.
-        if np.count_nonzero(~erratic) < 3 or df < 2 * rank:
-            common, rank = np.zeros_like(rounds), 0
-        return cls(present, steady, precision, own, pull, common, rank)
+        is_known = np.count_nonzero(~erratic) >= 3 and df >= 2 * common.rank
+        return cls(present, steady, precision, own, pull, common if is_known else None)
+
+    @property
+    def common_df(self) -> int:
+        """Degrees of freedom of the shifts of rounds; 0 where rounds are left in."""
+        return int(self.common.rank) if self.common else 0
 
     def without_rounds(self, residuals: Floats) -> Floats:
         """The residuals less the shift of their round, rescaled for the degrees of freedom that this removed."""
-        rounds = np.where(self.present, self.common @ self.pull.sum(axis=0), 0.0)
+        if self.common is None:
+            return residuals
+        rounds = np.where(self.present, self.common.solve(self.pull.sum(axis=0)), 0.0)
         n = self.present.sum(axis=2)
         rounds -= np.where(self.present, (rounds.sum(axis=2) / np.maximum(n, 1))[..., None], 0.0)
         df = int(np.maximum(self.steady.sum(axis=2) - 1, 0).sum())
@@ -531,31 +530,15 @@ class _Shifts:
         Returns:
             The variance; the mean square it comes from (0 when the variance is 0) and its degrees of freedom.
         """
-        noise = _information(self.steady, self.precision**2 * variance)
-        total = self.pull.sum(axis=0)
-        explained = -float(total @ self.common @ total)
-        by_noise = -float(np.trace(self.common @ noise.sum(axis=0)))
-        per_variance = float(np.trace(self.own, axis1=1, axis2=2).sum())
-        per_variance -= float(np.trace(self.common @ (self.own @ self.own).sum(axis=0)))
-        inverse = np.linalg.pinv(self.own, rcond=1e-9, hermitian=True)
-        explained += float(np.einsum("jr,jrs,js->", self.pull, inverse, self.pull))
-        by_noise += float(np.einsum("jrs,jsr->", inverse, noise))
-        df = int(np.rint(np.einsum("jrs,jsr->j", inverse, self.own)).sum()) - self.common_df
+        noise = self.precision**2 * variance
+        explained = float(self.own.explained(self.pull).sum())
+        by_noise = float(self.own.trace_with(noise).sum())
+        per_variance = float(self.own.trace.sum())
+        if self.common is not None:
+            explained -= float(self.common.explained(self.pull.sum(axis=0)))
+            by_noise -= float(self.common.trace_with(np.tile(noise, len(self.pull))))
+            per_variance -= self.common.trace_with_squares(self.own)
+        df = int(self.own.rank.sum()) - self.common_df
         if df < 1 or explained <= by_noise:
             return 0.0, 0.0, max(0, df)
         return (explained - by_noise) / per_variance, explained / per_variance, df
-
-
-def _information(present: Booleans, weights: Floats) -> Floats:
-    """Of each configuration on its rounds, shape (J, R, R), once every cell's own mean is taken out."""
-    held = present * weights[:, None]
-    shares = held / np.maximum(present.sum(axis=2), 1)[..., None]
-    crossed = np.swapaxes(shares, 1, 2) @ present.astype(np.float64)
-    diagonal = np.eye(present.shape[2]) * held.sum(axis=1)[:, None, :]
-    return np.asarray(diagonal - crossed)
-
-
-def _inverse(information: Floats) -> tuple[Floats, int]:
-    """The pseudo-inverse and the rank."""
-    inverse: Floats = np.asarray(np.linalg.pinv(information, rcond=1e-9, hermitian=True), dtype=np.float64)
-    return inverse, round(float(np.trace(inverse @ information)))

@@ -1,19 +1,17 @@
 """Absolute throughput and latency of every configuration in every cell, and their heat map. Pure."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cephfit.core.units import MIB, NS_PER_MS
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import CELLS, Cell, Pattern
-from cephfit.core.values.sample import OWN_LOAD, Sample
 from cephfit.results.report import formatting
 from cephfit.results.report.report_model import BaselineRow, HeatCell, HeatMap
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import AgainstDefault
-from cephfit.results.statistics.loads import by_place, of_load
-from cephfit.results.statistics.sample_baselines import whole_repeats
+from cephfit.results.statistics.sample_baselines import Tried
 from cephfit.results.statistics.scaling import Level, mean_latency_ns, metrics_of, slowest_p99_ns
 
 HEAT_CONFIDENCE = 0.99
@@ -141,19 +139,15 @@ class CellFigures:
     p99_ns: Level | None
 
 
-def cell_figures_of(samples: Iterable[Sample], *, load: str = OWN_LOAD) -> dict[tuple[str, Cell], CellFigures]:
+def cell_figures_of(tried: Mapping[tuple[str, Cell], Tried]) -> dict[tuple[str, Cell], CellFigures]:
     """Return the figures of every configuration and cell with a repeat that counts, in the order of measuring.
 
     Args:
-        samples: of one run.
-        load: name of the load.
-
-    Raises:
-        InputError: the run has no load of this name.
+        tried: of one load.
     """
     figures = {}
-    for (name, cell), tried in by_place(of_load(samples, load)).items():
-        repeats = [metrics_of(repeat) for repeat in whole_repeats(tried)]
+    for (name, cell), there in tried.items():
+        repeats = [metrics_of(repeat) for repeat in there.whole]
         if not repeats:
             continue
         tails = [tail for clients in repeats if (tail := slowest_p99_ns(clients)) is not None]

@@ -1,14 +1,13 @@
 """CPU use by layer of every configuration in every cell, and its stacked charts."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cephfit.core.values.cells import CELLS, Cell
-from cephfit.core.values.sample import NOT_OF_STORAGE, OWN_LOAD, CpuLayer, Sample
+from cephfit.core.values.sample import NOT_OF_STORAGE, CpuLayer, Sample
 from cephfit.results.report import formatting
-from cephfit.results.statistics.loads import by_place, of_load
-from cephfit.results.statistics.sample_baselines import whole_repeats
+from cephfit.results.statistics.sample_baselines import Tried
 from cephfit.results.statistics.scaling import Level, metrics_of
 
 
@@ -38,16 +37,16 @@ class CpuUse:
     system_share: Mapping[CpuLayer, float]
 
 
-def cpu_use_of(samples: Iterable[Sample], *, load: str = OWN_LOAD) -> tuple[CpuUse, ...]:
-    """Return the CPU use under a load, by cell, then in the order of measuring; empty where it was not recorded.
+def cpu_use_of(tried: Mapping[tuple[str, Cell], Tried]) -> tuple[CpuUse, ...]:
+    """Return the CPU use by cell, then in the order of measuring; empty where it was not recorded.
 
-    Raises:
-        InputError: the run has no load of this name.
+    Args:
+        tried: of one load.
     """
     found = [
         use
-        for (name, cell), tried in by_place(of_load(samples, load)).items()
-        if (use := _use(name, cell, [one for one in map(_repeat, whole_repeats(tried)) if one is not None]))
+        for (name, cell), there in tried.items()
+        if (use := _use(name, cell, [one for one in map(_repeat, there.whole) if one is not None]))
     ]
     return tuple(sorted(found, key=lambda use: CELLS.index(use.cell)))
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.run import IMPORTED_OUTPUT
@@ -120,14 +122,14 @@ def _control(controls: Controls | None) -> Iterator[tuple[str, str]]:
 
 def _measured_time(samples: Iterable[Sample]) -> str:
     times = [s.metrics.runtime_ns for s in samples if s.metrics is not None]
-    return formatting.duration(int(stdlib.median(times))) if times else "–"
+    return formatting.duration(int(np.median(times))) if times else "–"
 
 
 def _cross_check(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
     """Yield the deviation of an independent byte count from fio's: window over fio minus 1."""
     deviations = [d for sample in samples if (d := deviation_of(sample)) is not None]
     if deviations:
-        middle, worst = stdlib.median(map(abs, deviations)), max(deviations, key=abs)
+        middle, worst = float(np.median(np.abs(deviations))), max(deviations, key=abs)
         yield (
             "Cross-check",
             f"{formatting.count(len(deviations), 'ok sample')}: an independent count deviates from fio's by "

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from cephfit import __version__
 from cephfit.core.errors import InputError
@@ -20,7 +21,7 @@ from cephfit.core.values.run import (
     STOPPING_DOCUMENT,
     VERIFICATION_DOCUMENT,
 )
-from cephfit.core.values.sample import OWN_LOAD, Sample, State
+from cephfit.core.values.sample import OWN_LOAD, State
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.report import formatting, report_figures
 from cephfit.results.report.cell_figures import baseline_rows_of, cell_figures_of, heat_map_of
@@ -42,7 +43,7 @@ from cephfit.results.report.report_model import (
 from cephfit.results.report.run_notes import bottlenecks_of, continuations_of, controls_of, same_rounds
 from cephfit.results.report.summary import answer_of, caveats_of, settings_of
 from cephfit.results.statistics.loads import by_place, names_of, of_load, title_of
-from cephfit.results.statistics.sample_baselines import baselines_of, whole_repeats
+from cephfit.results.statistics.sample_baselines import baselines_of, tried_of, whole_repeats
 from cephfit.results.statistics.scaling import curves_of, metrics_of
 from cephfit.results.statistics.summary_statistics import CONFIDENCE
 from cephfit.results.statistics.workload_rate import (
@@ -124,7 +125,7 @@ def _figure(cell: Cell, curves: Mapping[str, Mapping[float, float]], names: Sequ
         unit="milliseconds",
         x_title="percentile",
         x_ticks=tuple((at(p), f"{p:g}") for p in drawn),
-        y_ticks=tuple((y_axis.at(tick), f"{tick:g}") for tick in y_axis.ticks),
+        y_ticks=tuple((y_axis.at(tick), f"{tick:,.6g}") for tick in y_axis.ticks),
         lines=tuple(
             ScalingLine(
                 name,
@@ -185,6 +186,11 @@ def read_findings(
     last_ok = next((s.key for s in reversed(samples) if s.state is State.OK and s.key.load == load), None)
     fio = store.fio_json(run.run_id, last_ok) if last_ok is not None else None
     where = f"{store.name}, run {run.run_id}"
+
+    @cache
+    def baselines() -> Baselines:
+        return baselines_of(samples, source=where, load=load)
+
     kept = None
     if profile is None:
         profile = None if kept_profile is None else Profile.from_json(kept_profile, where=f"{where}: profile")
@@ -193,13 +199,13 @@ def read_findings(
             if kept_document is None
             else PredictionSet.from_json(kept_document, where=f"{where}: predictions")
         )
-        predictions, renewed = _remade(predict, profile, kept, samples, where, load)
+        predictions, renewed = _remade(predict, profile, kept, baselines)
     else:
         assert predict is not None, "a profile alone predicts nothing"
-        predictions, renewed = predict(profile, baselines_of(samples, source=where, load=load), None), ""
+        predictions, renewed = predict(profile, baselines(), None), ""
     supply = None
     if serve is not None and profile is not None and predictions is not None:
-        supply = serve(profile, baselines_of(samples, source=where, load=load), predictions.confidence)
+        supply = serve(profile, baselines(), predictions.confidence)
     return Findings(
         run=run,
         samples=samples,
@@ -224,9 +230,7 @@ def _remade(
     predict: Predict | None,
     profile: Profile | None,
     kept: PredictionSet | None,
-    samples: Sequence[Sample],
-    where: str,
-    load: str,
+    baselines: Callable[[], Baselines],
 ) -> tuple[PredictionSet | None, str]:
     """Return the prediction from the current samples, and a sentence on the stored one if that differs."""
     if kept is None or predict is None:
@@ -237,7 +241,7 @@ def _remade(
             "prediction cannot be recalculated from the current samples. Run `cephfit map` again."
         )
     try:
-        now = predict(profile, baselines_of(samples, source=where, load=load), kept)
+        now = predict(profile, baselines(), kept)
     except InputError as error:
         return None, (
             f"The stored prediction for {kept.profile} is not shown: it cannot be recalculated from the current "
@@ -271,7 +275,8 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
     """
     run, predictions, profile = findings.run, findings.predictions, findings.profile
     source = f"{findings.store}, run {run.run_id}"
-    baselines = baselines_of(findings.samples, source=source, load=findings.load)
+    tried = tried_of(findings.samples, findings.load)
+    baselines = baselines_of(findings.samples, source=source, load=findings.load, tried=tried)
     rates = rates_of(findings, baselines)
     ranked = [p.configuration for p in predictions.predictions] if predictions else []
     controls = controls_of(findings.applied, baselines, predictions)
@@ -296,13 +301,13 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
             weights,
             ranked,
         ),
-        baselines=baseline_rows_of(baselines, cell_figures_of(findings.samples, load=findings.load)),
+        baselines=baseline_rows_of(baselines, cell_figures_of(tried)),
         workload=workload_figure(profile) if profile else None,
         histograms=histograms_of(profile) if profile else (),
         caveats=caveats_of(findings, n_rejected(findings), controls, load_notes(findings, baselines)),
         method=method_of(findings, baselines, controls),
         bottlenecks=bottlenecks_of(findings.samples, load=findings.load),
-        cpu=cpu_section_of(cpu_use_of(findings.samples, load=findings.load), weights),
+        cpu=cpu_section_of(cpu_use_of(tried), weights),
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
         load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",
         rates={name: _rate_text(rate) for name, rate in rates.items()},

@@ -59,7 +59,7 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
         run = store.run(run_id)
         stopping = store.document(run.run_id, STOPPING_DOCUMENT) is not None
         continuations = list(continuations_of(store, run.run_id))
-        falling = rates_still_falling(store.samples(run.run_id))
+        falling = rates_still_falling(store.samples(run.run_id, evidence_like=FALLING_EVIDENCE))
     return {
         "run": run.run_id,
         "simulated": run.is_simulated,
@@ -258,6 +258,11 @@ def bottlenecks_of(samples: Iterable[Sample], *, load: str) -> Bottlenecks | Non
     rows = [_row(name, [patterns.get(p, []) for p in seen]) for name, patterns in findings.items()]
     n_runs = sum(len(found) for patterns in findings.values() for found in patterns.values())
     return Bottlenecks(tuple(p.value for p in seen), tuple(rows), n_runs, followed.count(False), len(followed))
+
+
+FALLING_EVIDENCE = ('%"unsteady": true%', '%"unsteady":true%', '%"attained": false%', '%"attained":false%')
+"""Patterns of ``Store.samples`` for all samples that ``rates_still_falling`` may name, in JSON with and without
+spaces."""
 
 
 def rates_still_falling(samples: Iterable[Sample]) -> str:

@@ -3,7 +3,7 @@
 import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from cephfit.core.protocols import Applied
@@ -339,7 +339,7 @@ def _order(assessment: Assessment, measured: list[float]) -> str:
 def _sweep_alone(findings: Findings) -> str:
     run = findings.run
     configurations = {sample.key.configuration for sample in findings.samples}
-    cells = {sample.key.cell for sample in findings.samples}
+    cells = {cell for cell, _ in groupby(sample.key.cell for sample in findings.samples)}
     if not findings.samples:
         return f"The sweep {run.sweep_name} on {run.target} has no samples yet."
     return (

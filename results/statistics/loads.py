@@ -90,8 +90,10 @@ def shapes_of(samples: Iterable[Sample]) -> dict[str, LoadShape]:
     """Return the shape of each load; loads without a recorded shape are omitted."""
     shapes: dict[str, LoadShape] = {}
     for sample in samples:
+        if sample.key.load in shapes:
+            continue
         said = sample.evidence.get("load")
-        if sample.key.load not in shapes and isinstance(said, Mapping):
+        if isinstance(said, Mapping):
             shapes[sample.key.load] = LoadShape(
                 sample.key.load,
                 int(said["iodepth"]),
@@ -170,10 +172,12 @@ def measured_load_of(repeats: Mapping[tuple[str, Cell], Sequence[Sequence[Sample
     if said is None:
         return MeasuredLoad()
     shape = _shape(said)
+    limit = _limit_in_words(shape)
+    limited = repeats if limit else {}
     return MeasuredLoad(
         shape.get("read_pct"),
-        _limit_in_words(shape),
-        frozenset(place for place, found in repeats.items() if any(map(_reached, _all_of(found)))),
+        limit,
+        frozenset(place for place, found in limited.items() if any(map(_reached, _all_of(found)))),
     )
 
 

@@ -56,7 +56,13 @@ class Measured:
         return self.load == OWN_LOAD and sized
 
 
-def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD) -> Baselines:
+def baselines_of(
+    samples: Iterable[Sample],
+    *,
+    source: str,
+    load: str = OWN_LOAD,
+    tried: "Mapping[tuple[str, Cell], Tried] | None" = None,
+) -> Baselines:
     """Return the baselines of a run under one load.
 
     A repeat counts if it has an attempt in which every client is ``ok``; the first one is used. The clients of
@@ -66,6 +72,7 @@ def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD
         samples: of one run, in any order.
         source: origin of the samples, for messages.
         load: name of the load. Rates under different loads are not repeats of each other.
+        tried: what ``tried_of`` returns for these samples and this load, if that is known already.
 
     ``Baselines.loaded`` has the rates of this load and of all others with its number of clients. It is empty if
     samples do not have the shape of the load (those of early versions), or if the load has a mix or a rate limit:
@@ -75,11 +82,11 @@ def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD
         InputError: the run has no load of this name.
     """
     samples = list(samples)
-    tried = _tried(samples, load, source)
-    measured, missing = _comparable(tried, samples, load)
+    tried = _default_first(tried_of(samples, load, where=source) if tried is None else tried)
+    kept, missing = _comparable(tried, samples, load)
     source += f", load {load}" if load else ""
     return replace(
-        group(measured, source=source, missing=missing),
+        group(map(_sum_of_clients, kept), source=source, missing=missing),
         lost=_lost(tried),
         measured_load=measured_load_of({place: there.whole for place, there in tried.items()}),
     )
@@ -118,7 +125,8 @@ def measured_of(
         InputError: there is no load of this name.
     """
     samples = list(samples)
-    return _comparable(_tried(samples, load, where), samples, load)
+    kept, missing = _comparable(_default_first(tried_of(samples, load, where=where)), samples, load)
+    return [_rate(sample, repeat) for repeat in kept for sample in repeat.samples], missing
 
 
 OWN_LOAD_TITLE = "own"
@@ -126,9 +134,9 @@ OWN_LOAD_TITLE = "own"
 
 
 def _comparable(
-    tried: "Mapping[tuple[str, Cell], _Tried]", samples: Sequence[Sample], load: str
-) -> tuple[list[Measured], dict[tuple[str, Cell], str]]:
-    """Return the rates with what is known of their load, then those of comparable loads; and why a place has none.
+    tried: "Mapping[tuple[str, Cell], Tried]", samples: Sequence[Sample], load: str
+) -> "tuple[list[_Kept], dict[tuple[str, Cell], str]]":
+    """Return the repeats that count, then those of comparable loads; and why a place has none.
 
     Comparable loads have the same number of clients, no mix and no rate limit. A repeat is the same pass over all
     configurations under every load, so rounds stay comparable. Where two loads do the same in a cell of a
@@ -140,8 +148,8 @@ def _comparable(
         # Imported runs may have no rate of a bin's size, and so no own load.
         chosen = next((shape for shape in shapes.values() if shape.is_plain), None)
     if chosen is None or not chosen.is_plain:
-        return _measured(tried)
-    found, missing = _measured(tried, chosen)
+        return _kept(tried)
+    found, missing = _kept(tried, chosen)
     known = _cells_under(tried, chosen)
     for name in names_of(samples):
         shape = shapes.get(name)
@@ -149,56 +157,75 @@ def _comparable(
             continue
         further = {
             (configuration, cell): there
-            for (configuration, cell), there in _tried(samples, name, "").items()
+            for (configuration, cell), there in _default_first(tried_of(samples, name)).items()
             if (configuration, shape.loaded(cell)) not in known
         }
-        found += _measured(further, shape, name or OWN_LOAD_TITLE)[0]
+        found += _kept(further, shape, name or OWN_LOAD_TITLE)[0]
         known |= _cells_under(further, shape)
     return found, missing
 
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
-    """The samples of one configuration and cell, and the repeats of them that count (``whole_repeats``)."""
+class Tried:
+    """The samples of one configuration and cell under a load.
+
+    Attributes:
+        samples: all of them.
+        whole: the repeats of them that count (``whole_repeats``).
+    """
 
     samples: list[Sample]
     whole: list[list[Sample]]
 
 
-def _tried(samples: Iterable[Sample], load: str, where: str) -> dict[tuple[str, Cell], _Tried]:
-    """Group by (configuration, cell), the default first."""
+def tried_of(samples: Iterable[Sample], load: str = OWN_LOAD, *, where: str = "") -> dict[tuple[str, Cell], Tried]:
+    """Group the samples of a load by (configuration, cell), in the order of measuring.
+
+    Raises:
+        InputError: there is no load of this name.
+    """
     by_cell = by_place(of_load(samples, load, where=where))
-    return {
-        place: _Tried(by_cell[place], whole_repeats(by_cell[place]))
-        for place in sorted(by_cell, key=_order(by_cell))
-    }
+    return {place: Tried(own, whole_repeats(own)) for place, own in by_cell.items()}
 
 
-def _measured(
-    tried: Mapping[tuple[str, Cell], _Tried], shape: LoadShape | None = None, load: str = OWN_LOAD
-) -> tuple[list[Measured], dict[tuple[str, Cell], str]]:
-    """Return the rates that count, and why a place has none.
+def _default_first(tried: Mapping[tuple[str, Cell], Tried]) -> dict[tuple[str, Cell], Tried]:
+    return {place: tried[place] for place in sorted(tried, key=_order(tried))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A repeat that counts: the samples of its clients, and the load as recorded in their rates (``Measured``)."""
+
+    samples: list[Sample]
+    under: LoadedCell | None
+    load: str
+
+
+def _kept(
+    tried: Mapping[tuple[str, Cell], Tried], shape: LoadShape | None = None, load: str = OWN_LOAD
+) -> tuple[list[_Kept], dict[tuple[str, Cell], str]]:
+    """Return the repeats that count, and why a place has none.
 
     Args:
         tried: of one load.
         shape: of this load, where that is to be recorded in the rates.
         load: its name there.
     """
-    measured: list[Measured] = []
+    kept: list[_Kept] = []
     missing: dict[tuple[str, Cell], str] = {}
     for (configuration, cell), there in tried.items():
         under = None if shape is None else shape.loaded(cell)
-        measured += [_rate(sample, under, load) for repeat in there.whole for sample in repeat]
+        kept += [_Kept(repeat, under, load) for repeat in there.whole]
         if not there.whole:
             missing[configuration, cell] = _why(there.samples) or "no repeat has I/O from every client"
-    return measured, missing
+    return kept, missing
 
 
-def _cells_under(tried: Mapping[tuple[str, Cell], _Tried], shape: LoadShape) -> set[tuple[str, LoadedCell]]:
+def _cells_under(tried: Mapping[tuple[str, Cell], Tried], shape: LoadShape) -> set[tuple[str, LoadedCell]]:
     return {(configuration, shape.loaded(cell)) for (configuration, cell), there in tried.items() if there.whole}
 
 
-def _lost(tried: Mapping[tuple[str, Cell], _Tried]) -> dict[tuple[str, Cell], tuple[str, ...]]:
+def _lost(tried: Mapping[tuple[str, Cell], Tried]) -> dict[tuple[str, Cell], tuple[str, ...]]:
     """Return why repeats gave no figure, by (configuration, cell), in the order of repeats."""
     lost: dict[tuple[str, Cell], tuple[str, ...]] = {}
     for place, there in tried.items():
@@ -271,30 +298,48 @@ def whole_repeats(samples: Iterable[Sample]) -> list[list[Sample]]:
         samples: of one configuration, cell and load.
     """
     repeats: dict[int, list[Sample]] = {}
-    for sample in samples:
-        repeats.setdefault(sample.key.repeat, []).append(sample)
-    clients = {sample.key.client for repeat in repeats.values() for sample in repeat}
+    for number, alike in groupby(samples, _REPEAT):  # the samples of all clients follow each other
+        repeats.setdefault(number, []).extend(alike)
+    clients = {client for repeat in repeats.values() for client in map(_CLIENT, repeat)}
     return [whole for repeat in sorted(repeats) if (whole := _first_whole(repeats[repeat], clients))]
 
 
+_REPEAT, _ATTEMPT, _CLIENT = map(attrgetter, ("key.repeat", "key.attempt", "key.client"))
+
+
 def _first_whole(samples: list[Sample], clients: set[str]) -> list[Sample]:
-    for attempt in sorted({sample.key.attempt for sample in samples}):
+    for attempt in sorted(set(map(_ATTEMPT, samples))):
         good = [
             s
             for s in samples
             if s.key.attempt == attempt and s.state is State.OK and s.metrics is not None and s.metrics.iops > 0
         ]
-        if {s.key.client for s in good} == clients:
-            return sorted(good, key=lambda s: s.key.client)
+        if set(map(_CLIENT, good)) == clients:
+            return sorted(good, key=_CLIENT)
     return []
 
 
-def _rate(sample: Sample, under: LoadedCell | None, load: str) -> Measured:
+def _rate(sample: Sample, repeat: _Kept) -> Measured:
+    k, n_clients = sample.key, _n_clients(sample)
+    return Measured(
+        k.configuration, k.cell, k.client, k.repeat, _iops(sample), repeat.under, repeat.load, n_clients
+    )
+
+
+def _sum_of_clients(repeat: _Kept) -> Measured:
+    """Return the rate of all clients together as that of one; their number is in ``n_clients``."""
+    k, iops = repeat.samples[0].key, sum(map(_iops, repeat.samples))
+    n_clients = _n_clients(repeat.samples[0]) or len(repeat.samples)
+    return Measured(k.configuration, k.cell, "", k.repeat, iops, repeat.under, repeat.load, n_clients)
+
+
+def _n_clients(sample: Sample) -> int:
+    return int(sample.evidence.get(SUM_OF_CLIENTS, 0))
+
+
+def _iops(sample: Sample) -> float:
     assert sample.metrics is not None, "a repeat counts only with the metrics of all its clients"
-    key = sample.key
-    n_clients = int(sample.evidence.get(SUM_OF_CLIENTS, 0))
-    iops = sample.metrics.iops
-    return Measured(key.configuration, key.cell, key.client, key.repeat, iops, under, load, n_clients)
+    return sample.metrics.iops
 
 
 def _why(samples: list[Sample]) -> str:

@@ -127,11 +127,13 @@ def curves_of(samples: Iterable[Sample], *, confidence: float = CONFIDENCE) -> t
         confidence: level of each interval by itself.
     """
     samples = list(samples)
+    families = _families(shapes_of(samples).values())
+    if not families:
+        return ()
     by_place: dict[_Place, list[Sample]] = {}
     for sample in samples:
         by_place.setdefault((sample.key.configuration, sample.key.cell, sample.key.load), []).append(sample)
     names = dict.fromkeys([DEFAULT_CONFIGURATION, *(configuration for configuration, _, _ in by_place)])
-    families = _families(shapes_of(samples).values())
     on_curves = dict.fromkeys(shape.name for _, _, shapes in families for shape in shapes)
     repeats = {
         place: whole for place, own in by_place.items() if place[2] in on_curves and (whole := whole_repeats(own))

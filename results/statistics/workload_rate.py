@@ -5,7 +5,7 @@ A round's latency is one figure per configuration. Its reciprocal is a rate, so 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -207,7 +207,7 @@ def mean_speeds(
     else:
         found = {
             place: {r: mean_latency_ns(clients) / NS_PER_S for r, clients in rounds.items()}
-            for place, rounds in _rounds(samples, load).items()
+            for place, rounds in _rounds(samples, load, counts).items()
         }
 
     def mean(cells: Mapping[Cell, float]) -> float:
@@ -233,7 +233,7 @@ def percentile_speeds(
             for r, clients in rounds.items()
             if all(any(m.latency_percentiles_ns.values()) for m in clients)
         }
-        for place, rounds in _rounds(samples, load).items()
+        for place, rounds in _rounds(samples, load, counts).items()
     }
 
     def mixed(cells: Mapping[Cell, Sequence[Metrics]]) -> float:
@@ -279,11 +279,14 @@ def _counts(profile: Profile, baselines: Baselines) -> Mapping[Cell, float]:
     return counts
 
 
-def _rounds(samples: Iterable[Sample], load: str) -> dict[tuple[str, Cell], dict[int, list[Metrics]]]:
+def _rounds(
+    samples: Iterable[Sample], load: str, cells: Collection[Cell]
+) -> dict[tuple[str, Cell], dict[int, list[Metrics]]]:
     """Return the metrics of all clients by (configuration, cell) and round, of the repeats that count."""
     return {
         place: {repeat[0].key.repeat: metrics_of(repeat) for repeat in whole_repeats(tried)}
         for place, tried in by_place(of_load(samples, load)).items()
+        if place[1] in cells
     }
 
 

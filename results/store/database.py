@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
 from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
@@ -35,6 +34,7 @@ from cephfit.results.store.schema import (
     SAME_TABLES_SINCE,
     SCHEMA_VERSION,
     TABLES,
+    from_json,
     schema_version,
 )
 
@@ -105,7 +105,7 @@ def engine_for(url: URL, *, patience_seconds: float) -> Engine:
             url,
             connect_args=arguments,
             json_serializer=partial(_strict_json, where=name_of(url)),
-            json_deserializer=_from_json,
+            json_deserializer=from_json,
             pool_pre_ping=not arguments,
         )
     except (NoSuchModuleError, ModuleNotFoundError) as error:
@@ -130,17 +130,6 @@ def _strict_json(value: Any, *, where: str) -> str:
             where=where,
             remedy="nothing was written; if the value comes from a file, such as a profile, correct it there",
         ) from error
-
-
-def _from_json(text: str | bytes) -> Any:
-    """Read a stored document; orjson takes a quarter of the time of Python's module.
-
-    It reads integers beyond 64 bits as floats. No document has such.
-    """
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:  # half of a surrogate pair, as from file names that are not UTF-8
-        return json.loads(text)
 
 
 def _non_finite_values(value: Any, place: str = "") -> Iterator[str]:

@@ -4,10 +4,11 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Table, Text, cast, delete, func, insert, or_, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError
 
@@ -361,8 +362,13 @@ class Store:
                 remedy="is another cephfit working on the same run?",
             ) from error
 
-    def samples(self, run_id: str) -> list[Sample]:
+    def samples(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> list[Sample]:
         """Return the samples of a run in the 20 cells, in the order of measuring.
+
+        Args:
+            run_id: of the run.
+            evidence_like: only samples whose evidence, as JSON text, matches one of these patterns of SQL's LIKE;
+                empty: all. This takes a fraction of the time of reading all samples.
 
         Raises:
             InputError: the run measured operations on files, which no prediction uses: see ``file_samples``.
@@ -373,7 +379,7 @@ class Store:
                 where=self.name,
                 remedy=f"see its rates with `cephfit report --run {run_id} -o FILE`, or choose another run: --run",
             )
-        return self.every_sample(run_id)
+        return self.every_sample(run_id, evidence_like=evidence_like)
 
     def measures_files(self, run_id: str) -> bool:
         """Return whether a run measured operations on files; a run without samples did not."""
@@ -388,13 +394,16 @@ class Store:
         """Return the samples of operations on files of a run, in the order of measuring; none of another run."""
         return self.every_sample(run_id) if self.measures_files(run_id) else []
 
-    def every_sample(self, run_id: str) -> list[Sample]:
-        """Return all samples of a run, in the order of measuring."""
+    def every_sample(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> list[Sample]:
+        """Return all samples of a run, in the order of measuring; those of ``evidence_like`` as in ``samples``."""
         table = schema.samples
         query = select(*schema.SAMPLE_COLUMNS).where(table.c.run_id == run_id).order_by(table.c.id)
+        if evidence_like:
+            query = query.where(or_(*(cast(table.c.evidence, Text).like(pattern) for pattern in evidence_like)))
         with self._reading() as connection, without_collector():
             self._must_know(connection, run_id)
-            return schema.samples_of(connection.execute(query.execution_options(yield_per=_ROWS)))
+            fetched = connection.execute(query.execution_options(yield_per=_ROWS))
+            return schema.samples_of(chain.from_iterable(fetched.partitions()))
 
     def latest_samples(self, run_id: str, n: int, *, without_ok: bool = False) -> list[Sample]:
         """Return the last ``n`` samples of a run, the newest first.

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cephfit.core.errors import InputError
+from cephfit.core.garbage_collector import without_collector
 from cephfit.core.units import LBN_NBYTES, format_nbytes, parse_nbytes
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import SIZE_BINS, LoadedCell, Op, Pattern
@@ -522,7 +523,7 @@ def open_baselines(location: str | Path, run_id: str | None = None, load: str = 
         StoreError: a store that cannot be used.
     """
     if is_store(location):
-        with Store.open(location) as store:
+        with Store.open(location) as store, without_collector():
             run = store.run(run_id)
             source = f"{store.name}, run {run.run_id}"
             return baselines_of(store.samples(run.run_id), source=source, load=load)

@@ -19,7 +19,7 @@ from cephfit.results.report.method_facts import deviation_of
 from cephfit.results.report.report_model import Findings
 from cephfit.results.statistics.comparison import Row, Served, TargetFigures
 from cephfit.results.statistics.loads import LoadShape, shapes_of
-from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.statistics.sample_baselines import baselines_of, tried_of
 from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.workload_rate import WorkloadRate
 from cephfit.results.store.schema import sample_row
@@ -144,8 +144,9 @@ def cells_csv(findings: Findings) -> str:
 
 def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
     """Yield the cells of ``CELL_COLUMNS``."""
-    baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
-    for (name, cell), f in cell_figures_of(findings.samples, load=findings.load).items():
+    tried = tried_of(findings.samples, findings.load)
+    baselines = baselines_of(findings.samples, source=findings.store, load=findings.load, tried=tried)
+    for (name, cell), f in cell_figures_of(tried).items():
         iops = baselines.cells[name, cell].iops
         rate = Level.of_repeats(iops)
         yield (
@@ -170,7 +171,7 @@ def cpu_csv(findings: Findings) -> str:
 
 def cpu_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
     """Yield the cells of ``CPU_COLUMNS``."""
-    for use in cpu_use_of(findings.samples, load=findings.load):
+    for use in cpu_use_of(tried_of(findings.samples, findings.load)):
         place = (findings.load, use.configuration, use.cell.size.name, use.cell.pattern.value)
         for layer, busy in use.busy.items():
             figures = (*level_cells(busy, 1), *level_cells(use.us_per_io[layer], 1), use.system_share[layer])

@@ -18,7 +18,7 @@ from cephfit.results.report.render import to_html, to_markdown
 from cephfit.results.report.report_build import read_findings, report_of
 from cephfit.results.report.report_model import Findings
 from cephfit.results.report.run_notes import ROUNDS_OF_CELLS, ROUNDS_OF_WORKLOADS
-from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.statistics.sample_baselines import baselines_of, tried_of
 from cephfit.results.store.sample_store import Store
 
 CELL = Cell.parse("4K-randread")
@@ -34,7 +34,7 @@ def sample(client: str, repeat: int, iops: float, latency_ms: float, p99_ms: flo
 def test_figures_are_of_all_clients_together() -> None:
     samples = [sample("c0", 0, 300, 2, 5), sample("c1", 0, 100, 4, 9)]
     samples += [sample("c0", 1, 300, 2, 7), sample("c1", 1, 100, 4, 8)]
-    figures = cell_figures_of(samples)["A", CELL]
+    figures = cell_figures_of(tried_of(samples))["A", CELL]
     assert (figures.n_repeats, figures.n_clients) == (2, 2)
     assert figures.nbytes_per_s.mean == 400 * 4096
     assert figures.latency_ns.mean == pytest.approx(2.5e6), "each client's mean weighs as much as it did I/Os"
@@ -47,7 +47,7 @@ def test_the_table_of_baselines_has_throughput_latency_and_intervals(finished_st
         samples = store.samples(RUN_ID)
     rows = {
         (row.configuration, row.cell): row
-        for row in baseline_rows_of(baselines_of(samples, source="x"), cell_figures_of(samples))
+        for row in baseline_rows_of(baselines_of(samples, source="x"), cell_figures_of(tried_of(samples)))
     }
     row = rows["hybrid", "1M-read"]
     both = [s.metrics for s in samples if s.key.configuration == "hybrid" and str(s.key.cell) == "1M-read"]
@@ -65,7 +65,7 @@ def test_all_means_of_a_row_have_one_kind_of_interval_however_many_repeats(repea
     """Rates had a bootstrap's from 8 repeats on, latencies Student's: on the same scatter they must agree."""
     scatter = [1.0, 1.04, 0.97, 1.02, 0.99, 1.05, 0.96, 1.01, 1.03, 0.98, 1.06, 0.95][:repeats]
     samples = [sample("c0", i, 100 * by, 20 * by, 50 * by) for i, by in enumerate(scatter)]
-    (row,) = baseline_rows_of(baselines_of(samples, source="x"), cell_figures_of(samples))
+    (row,) = baseline_rows_of(baselines_of(samples, source="x"), cell_figures_of(tried_of(samples)))
     ends = [
         [float(end) / float(mean) for end in interval.split(" to ")]
         for mean, interval in (

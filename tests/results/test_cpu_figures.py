@@ -15,6 +15,7 @@ from cephfit.results.report.cpu_figures import cpu_section_of, cpu_use_of
 from cephfit.results.report.render import to_html, to_markdown
 from cephfit.results.report.report_build import report_of
 from cephfit.results.report.report_model import Findings
+from cephfit.results.statistics.sample_baselines import tried_of
 from cephfit.results.tables.sample_tables import CPU_COLUMNS, cpu_csv
 
 OPS, STORE = CpuLayer.OPS.value, CpuLayer.STORE.value
@@ -50,7 +51,7 @@ def run_of_two() -> list[Sample]:
 
 
 def test_layers_are_summed_over_hosts_and_divided_by_the_rate_of_all_clients() -> None:
-    a, b = cpu_use_of(run_of_two())
+    a, b = cpu_use_of(tried_of(run_of_two()))
     assert (a.configuration, a.n_repeats, a.n_cpus) == ("A", 2, 8)
     assert a.busy[CpuLayer.OPS].mean == pytest.approx(1.0)
     assert a.us_per_io[CpuLayer.OPS].mean == pytest.approx(1e6 * 1.0 / 400)
@@ -65,12 +66,12 @@ def test_layers_are_summed_over_hosts_and_divided_by_the_rate_of_all_clients() -
 
 
 def test_samples_without_readings_of_threads_give_nothing() -> None:
-    assert cpu_use_of([sample("A", "4K-read", 0)]) == ()
+    assert cpu_use_of(tried_of([sample("A", "4K-read", 0)])) == ()
     assert cpu_section_of(()) is None
 
 
 def test_the_bars_of_a_cell_share_one_scale() -> None:
-    section = cpu_section_of(cpu_use_of(run_of_two()))
+    section = cpu_section_of(cpu_use_of(tried_of(run_of_two())))
     assert section is not None
     (chart,) = section.charts
     widths = {row.configuration: sum(bar.width for bar in row.bars) for row in chart.rows}
@@ -81,7 +82,7 @@ def test_the_bars_of_a_cell_share_one_scale() -> None:
 
 def test_the_cell_that_carries_the_workload_comes_first() -> None:
     samples = [sample("A", cell, 0, ops=1.0, store=1.0) for cell in ("4K-read", "1M-write")]
-    section = cpu_section_of(cpu_use_of(samples), {Cell.parse("1M-write"): 0.9})
+    section = cpu_section_of(cpu_use_of(tried_of(samples)), {Cell.parse("1M-write"): 0.9})
     assert section is not None
     assert [chart.cell for chart in section.charts] == ["1M-write", "4K-read"]
 

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from cephfit.core.errors import StoreError
 from cephfit.core.protocols import Applied
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
+from cephfit.results.report.run_notes import FALLING_EVIDENCE
 from cephfit.results.store import database
 from cephfit.results.store.sample_store import Store
 from cephfit.results.store.schema import SCHEMA_VERSION
@@ -49,6 +51,16 @@ def test_what_goes_in_comes_out(store: Store) -> None:
     assert store.run() == example_run()
     assert store.fio_json(RUN_ID, sample("c1").key) == FIO_JSON
     assert store.fio_json(RUN_ID, failed.key) is None
+
+
+def test_samples_are_chosen_by_their_evidence(store: Store) -> None:
+    """All that ``rates_still_falling`` names must be among those that its patterns choose."""
+    steady = {"halves": {"unsteady": False}, "steady": {"attained": True}}
+    evidence = [steady, {}, {"halves": {"unsteady": True}}, {"steady": {"attained": False}, "note": "50 % of it"}]
+    every = [replace(sample(repeat=i), evidence=one) for i, one in enumerate(evidence)]
+    store.add_samples(RUN_ID, every, fio_json=None)
+    assert store.samples(RUN_ID, evidence_like=FALLING_EVIDENCE) == every[2:]
+    assert store.samples(RUN_ID, evidence_like=()) == every
 
 
 def test_fio_json_is_kept_once_for_all_clients(store: Store) -> None:

@@ -20,6 +20,7 @@ from sqlalchemy import create_engine
 
 from cephfit.core.errors import StoreError
 from cephfit.results.report.report_build import read_findings
+from cephfit.results.report.run_notes import FALLING_EVIDENCE
 from cephfit.results.store.sample_store import Store
 from cephfit.results.store.schema import TABLES
 
@@ -65,6 +66,11 @@ def test_the_whole_run_goes_in_and_comes_out(server: str) -> None:
         fill(store)
         expected = [s for group in example_samples() for s in group]
         assert store.samples(RUN_ID) == expected
+        falling = replace(
+            expected[0], key=replace(expected[0].key, attempt=7), evidence={"halves": {"unsteady": True}}
+        )
+        store.add_samples(RUN_ID, [falling], fio_json="{}")
+        assert store.samples(RUN_ID, evidence_like=FALLING_EVIDENCE) == [falling]
         with pytest.raises(StoreError, match="stored already"):
             store.add_samples(RUN_ID, expected[:2], fio_json=None)
         with pytest.raises(StoreError, match="there is a run"):

@@ -66,8 +66,8 @@ def print_predictions(predictions: PredictionSet, warnings: Sequence[str], suppl
 
 
 def _row(p: Prediction) -> list[str]:
-    moved = [f"{r.cell} {r.points:+.1f}" for r in p.reasons[:_SHOWN_MOVES] if abs(r.points) >= _MOVED_POINTS]
-    return [p.configuration, f"{p.relative:.1f}", range_text(p.low, p.high), p.verdict.value, ", ".join(moved)]
+    moved = [f"{r.cell} {r.points:+,.1f}" for r in p.reasons[:_SHOWN_MOVES] if abs(r.points) >= _MOVED_POINTS]
+    return [p.configuration, f"{p.relative:,.1f}", range_text(p.low, p.high), p.verdict.value, ", ".join(moved)]
 
 
 def _print_weights(predictions: PredictionSet) -> None:
@@ -83,7 +83,7 @@ def _print_weights(predictions: PredictionSet) -> None:
     rows.append(["weight", *(f"{100 * r.weight:.1f} %" for r in heaviest)])
     for p in predictions.predictions:
         rates = {r.cell: r.relative for r in p.reasons}
-        rows.append([p.configuration, *(f"{rates[r.cell]:.0f}" for r in heaviest)])
+        rows.append([p.configuration, *(f"{rates[r.cell]:,.0f}" for r in heaviest)])
     print_table(["", *(r.cell.size.name for r in heaviest)], rows, right=range(1, len(heaviest) + 1))
     left = len(default.reasons) - len(heaviest)
     if left:
@@ -230,7 +230,7 @@ def _print_one(judged: Judged, reads_matter: float | None, confidence: float) ->
         click.echo(f"Not distinguishable from {found.best}: {', '.join(found.as_good)}")
     columns = ["configuration", "relative", f"{100 * confidence:g} % interval", "verdict"]
     rows = [
-        [p.configuration, f"{p.relative:.1f}", range_text(p.low, p.high), p.verdict.value]
+        [p.configuration, f"{p.relative:,.1f}", range_text(p.low, p.high), p.verdict.value]
         for p in found.predictions
     ]
     if judged.values:
@@ -255,7 +255,7 @@ def _print_several(answers: Answers, confidence: float) -> None:
         cells = [name]
         for judged in answers.judged:
             p = judged.predictions.of(name)
-            cells += [f"{p.relative:.1f}", "exact" if judged.is_exact else range_text(p.low, p.high)]
+            cells += [f"{p.relative:,.1f}", "exact" if judged.is_exact else range_text(p.low, p.high)]
         rows.append([*cells, f"beaten by {w}" if (w := answers.dominated.get(name)) else "on the front"])
     print_table([*columns, ""], rows, right=range(1, len(columns)))
     click.echo("Each figure is relative, the default = 100, more is better: a latency or a cost of half is 200.")
@@ -277,4 +277,4 @@ def _print_notes(judged: Sequence[Judged]) -> None:
 
 
 def _relative(p: Prediction) -> str:
-    return f"{p.relative:.0f} with the default = 100, more is better ({range_text(p.low, p.high)})"
+    return f"{p.relative:,.0f} with the default = 100, more is better ({range_text(p.low, p.high)})"

@@ -211,7 +211,8 @@ def command(
     for option, values in (("--run", run_ids), ("--profile", profile_files)):
         if len(values) > 1:
             raise click.UsageError(f"one page takes one {option}; use --folder for several")
-    _write_one(store, output, run_ids, load or "", profile_files, style, what, as_json=as_json)
+    with without_collector():  # also while the page is written, when the samples are still there
+        _write_one(store, output, run_ids, load or "", profile_files, style, what, as_json=as_json)
 
 
 def _write_operations(location: str, output: Path, run_ids: Sequence[str], style: str, *, as_json: bool) -> bool:

@@ -13,6 +13,7 @@ from cephfit.cli.options.common_options import store_option
 from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
 from cephfit.core.errors import InputError
+from cephfit.core.garbage_collector import without_collector
 from cephfit.core.values.sample import State
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def export(name: str, store: str, output: Path, style: str | None) -> None:
     if to_stdout and style != _CSV:
         raise InputError(f"{style} cannot go to standard output", where="-o -", remedy="name a file with -o")
     refuse_lost_input(output)
-    with Store.open(store) as opened:
+    with Store.open(store) as opened, without_collector():
         run = opened.find_run(name)
         if style == _SQLITE:
             with written_whole(output, what="the store") as place, Store.open(place, create=True) as copy:
