@@ -14,7 +14,7 @@ from cephfit.core.units import KIB, format_nbytes
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Op
 from cephfit.core.values.demand import Demand
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
+from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict, uncertain
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Supply
 from cephfit.mapper.contrasts import ranked
@@ -207,7 +207,7 @@ def _certainty(predictions: PredictionSet) -> str:
     gain = f"{best.relative - 100:+.1f} % ({best.low - 100:+.1f} to {best.high - 100:+.1f}, {level})"
     if best.verdict is Verdict.BETTER:
         return f"sure that it is better than the default: {gain}"
-    return f"likely, not certain: {gain}; the measurements show a difference, the error of the model may hide it"
+    return f"{uncertain('better')}; {gain}"
 
 
 def fastest(advices: Sequence[Advice]) -> tuple[Advice, tuple[str, ...]]:

@@ -142,6 +142,6 @@ def _owed_to_chance(predictions: PredictionSet, extreme: str, alike: tuple[str, 
     if round(common, 1) == round(own, 1) or ((common >= own) if what == "lead" else (common <= own)):
         return []
     return [
-        f"{extreme} is one of {len(logs)} that these samples cannot distinguish, and may owe part of its {what} "
+        f"{extreme} is one of {len(logs)} that this prediction cannot distinguish, and may owe part of its {what} "
         f"to chance: if all were equal, each would be at {common:.1f} instead of {own:.1f}"
     ]

@@ -311,9 +311,13 @@ class ManyPredictions(Tabular):
 def answer_lines(predictions: PredictionSet) -> list[str]:
     """Return the best and the worst configuration, those that are like the default, and the noise floor."""
     default = next(p.configuration for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
-    alike = [p.configuration for p in predictions.predictions if p.verdict is Verdict.INDISTINGUISHABLE]
-    best = f"Best: {predictions.best}, {_against(predictions, predictions.best)}"
-    worst = f"Worst: {predictions.worst}, {_against(predictions, predictions.worst)}"
+    alike = [
+        p.configuration
+        for p in predictions.predictions
+        if p.verdict is Verdict.INDISTINGUISHABLE and p.configuration not in (predictions.best, predictions.worst)
+    ]
+    best = f"Best: {_against(predictions, predictions.best, 'better')}"
+    worst = f"Worst: {_against(predictions, predictions.worst, 'worse')}"
     lines = [
         best
         if predictions.best != default
@@ -322,7 +326,7 @@ def answer_lines(predictions: PredictionSet) -> list[str]:
         worst
         if predictions.worst != default
         else f"Worst: {default}, the default: nothing is distinguishably worse",
-        f"Not distinguishable from {default}: {', '.join(alike) or 'none'}",
+        f"Not distinguishable from {default}: {listed(alike) or 'none'}",
     ]
     if math.isfinite(predictions.noise_floor):
         lines.append(f"Noise floor: this sweep cannot show differences below {predictions.noise_floor:.1f} points")
@@ -332,11 +336,32 @@ def answer_lines(predictions: PredictionSet) -> list[str]:
 def _as_good(predictions: PredictionSet) -> list[str]:
     if not predictions.as_good:
         return []
-    return [f"Not distinguishable from {predictions.best}, the best: {', '.join(predictions.as_good)}"]
+    return [f"Not distinguishable from {predictions.best}, the best: {listed(predictions.as_good)}"]
 
 
-def _against(predictions: PredictionSet, name: str) -> str:
+_NAMED = 12
+"""Configurations that a line names at most; the table has all."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name some configurations and count the rest: ``a, b and 100 more``."""
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+
+
+def _against(predictions: PredictionSet, name: str, direction: str) -> str:
     p = predictions.of(name)
+    may = "" if p.verdict is not Verdict.INDISTINGUISHABLE else f": {uncertain(direction)}"
+    return f"{name}, {_difference(p)}{may}"
+
+
+def uncertain(direction: str) -> str:
+    """Say why an extreme that the samples show has no verdict; ``direction`` is ``better`` or ``worse``."""
+    return f"likely {direction}, not certain: the measurements show a difference, the error of the model may hide it"
+
+
+def _difference(p: Prediction) -> str:
     # An end is open where the load's limit was reached, or nothing was repeated.
     if not math.isfinite(p.high) and p.low > 0:
         return f"at least {p.low - 100:+.1f} % against the default"
