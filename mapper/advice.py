@@ -116,7 +116,7 @@ def _of_cells(predictions: PredictionSet) -> list[str]:
         return [f"{100 * r.weight:.0f} % of the workload is {r.cell}" for r in heaviest]
     return [
         f"{r.cell} is {100 * r.weight:.0f} % of the workload, and {best.configuration} serves it at "
-        f"{r.relative:.0f} % of the default's rate ({r.points:+.1f} points)"
+        f"{r.relative:,.0f} % of the default's rate ({r.points:+,.1f} points)"
         for r in moving
     ]
 
@@ -143,7 +143,7 @@ def _of_workload(profile: Profile, distance: Distance) -> list[str]:
         reasons.append(f"it flushes once per {max(1.0, writes / profile.commits.flushes):.3g} writes")
     if distance.rtt_seconds and (depth := _mean_depth(demands)) is not None:
         reasons.append(
-            f"it has {depth:.2g} accesses outstanding on average: that many share each round trip of "
+            f"the mean number of its accesses outstanding is {depth:.2g}: that many share each round trip of "
             f"{1e3 * distance.rtt_seconds:g} ms"
         )
     return reasons
@@ -204,7 +204,7 @@ def _certainty(predictions: PredictionSet) -> str:
             "no configuration is distinguishably better than the default; differences below "
             f"{predictions.noise_floor:.1f} points cannot be seen with these samples"
         )
-    gain = f"{best.relative - 100:+.1f} % ({best.low - 100:+.1f} to {best.high - 100:+.1f}, {level})"
+    gain = f"{best.relative - 100:+,.1f} % ({best.low - 100:+,.1f} to {best.high - 100:+,.1f}, {level})"
     if best.verdict is Verdict.BETTER:
         return f"sure that it is better than the default: {gain}"
     return f"{uncertain('better')}; {gain}"

@@ -92,6 +92,7 @@ def ranked(model_predictor: Predictor, profile: Profile, baselines: Baselines) -
     as_good = _alike(predictions.best, worse_than(model_predictor, profile, baselines, predictions), predictions)
     as_bad = _alike(predictions.worst, better_than(model_predictor, profile, baselines, predictions), predictions)
     notes = (
+        *baselines.notes,
         *_of_counters(profile),
         *predictions.notes,
         *_owed_to_chance(predictions, predictions.best, as_good, "lead"),

@@ -96,7 +96,7 @@ def _figure(cell: Cell, curves: Mapping[str, Mapping[float, float]], names: Sequ
         unit="milliseconds",
         x_title="percentile",
         x_ticks=tuple((at(p), f"{p:g}") for p in drawn),
-        y_ticks=tuple((y_axis.at(tick), f"{tick:g}") for tick in y_axis.ticks),
+        y_ticks=tuple((y_axis.at(tick), f"{tick:,.6g}") for tick in y_axis.ticks),
         lines=tuple(
             ScalingLine(
                 name,

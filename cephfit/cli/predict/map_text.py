@@ -62,8 +62,8 @@ def print_predictions(predictions: PredictionSet, warnings: Sequence[str], suppl
 
 
 def _row(p: Prediction) -> list[str]:
-    moved = [f"{r.cell} {r.points:+.1f}" for r in p.reasons[:_SHOWN_MOVES] if abs(r.points) >= _MOVED_POINTS]
-    return [p.configuration, f"{p.relative:.1f}", range_text(p.low, p.high), p.verdict.value, ", ".join(moved)]
+    moved = [f"{r.cell} {r.points:+,.1f}" for r in p.reasons[:_SHOWN_MOVES] if abs(r.points) >= _MOVED_POINTS]
+    return [p.configuration, f"{p.relative:,.1f}", range_text(p.low, p.high), p.verdict.value, ", ".join(moved)]
 
 
 def _print_weights(predictions: PredictionSet) -> None:
@@ -79,7 +79,7 @@ def _print_weights(predictions: PredictionSet) -> None:
     rows.append(["weight", *(f"{100 * r.weight:.1f} %" for r in heaviest)])
     for p in predictions.predictions:
         rates = {r.cell: r.relative for r in p.reasons}
-        rows.append([p.configuration, *(f"{rates[r.cell]:.0f}" for r in heaviest)])
+        rows.append([p.configuration, *(f"{rates[r.cell]:,.0f}" for r in heaviest)])
     print_table(["", *(r.cell.size.name for r in heaviest)], rows, right=range(1, len(heaviest) + 1))
     left = len(default.reasons) - len(heaviest)
     if left:

@@ -128,7 +128,7 @@ def _print_one(judged: Judged, reads_matter: float | None, confidence: float) ->
         click.echo(f"Not distinguishable from {found.best}: {', '.join(found.as_good)}")
     columns = ["configuration", "relative", f"{100 * confidence:g} % interval", "verdict"]
     rows = [
-        [p.configuration, f"{p.relative:.1f}", range_text(p.low, p.high), p.verdict.value]
+        [p.configuration, f"{p.relative:,.1f}", range_text(p.low, p.high), p.verdict.value]
         for p in found.predictions
     ]
     if judged.values:
@@ -153,7 +153,7 @@ def _print_several(answers: Answers, confidence: float) -> None:
         cells = [name]
         for judged in answers.judged:
             p = judged.predictions.of(name)
-            cells += [f"{p.relative:.1f}", "exact" if judged.is_exact else range_text(p.low, p.high)]
+            cells += [f"{p.relative:,.1f}", "exact" if judged.is_exact else range_text(p.low, p.high)]
         rows.append([*cells, f"beaten by {w}" if (w := answers.dominated.get(name)) else "on the front"])
     print_table([*columns, ""], rows, right=range(1, len(columns)))
     click.echo("Each figure is relative, the default = 100, more is better: a latency or a cost of half is 200.")
@@ -175,4 +175,4 @@ def _print_notes(judged: Sequence[Judged]) -> None:
 
 
 def _relative(p: Prediction) -> str:
-    return f"{p.relative:.0f} with the default = 100, more is better ({range_text(p.low, p.high)})"
+    return f"{p.relative:,.0f} with the default = 100, more is better ({range_text(p.low, p.high)})"

@@ -93,7 +93,7 @@ def print_plan(document: Mapping[str, Any]) -> None:
     )
     click.echo(
         f"{len(m['cells'])} {'operations on files' if is_micro else 'cells'}, {m['repeats']} repeats, "
-        f"{m['clients']} clients with volumes of {format_nbytes(m['volume_nbytes'])}; "
+        f"{m['clients']} {'client with a volume' if m['clients'] == 1 else 'clients with volumes'} of {format_nbytes(m['volume_nbytes'])}; "
         f"ramp {m['ramp_seconds']:g} s, run {m['run_seconds']:g} s, {how}, "
         f"{'direct' if m['direct'] else 'through the page cache'}, "
         f"caches {m['cache']}; order by seed {m['seed']}"

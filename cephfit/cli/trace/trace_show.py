@@ -306,7 +306,7 @@ def _table(title: str, headers: Sequence[str], last: str) -> Any:
 
 
 def _number(value: float) -> str:
-    return f"{value:,}".replace(",", "\u202f")
+    return f"{value:,}"
 
 
 def _print_behaviour(console: Console, behaviour: dict[str, Any]) -> None:

@@ -139,9 +139,15 @@ class PredictionSet(Tabular):
         """Return the prediction of a configuration.
 
         Raises:
-            StopIteration: there is none.
+            InputError: there is none.
         """
-        return next(p for p in self.predictions if p.configuration == configuration)
+        found = next((p for p in self.predictions if p.configuration == configuration), None)
+        if found is None:
+            raise InputError(
+                f"there is no prediction of {configuration!r}",
+                remedy=f"choose from: {listed([p.configuration for p in self.predictions])}",
+            )
+        return found
 
     def _table(self) -> Table:
         return Table(
@@ -364,7 +370,7 @@ def uncertain(direction: str) -> str:
 def _difference(p: Prediction) -> str:
     # An end is open where the load's limit was reached, or nothing was repeated.
     if not math.isfinite(p.high) and p.low > 0:
-        return f"at least {p.low - 100:+.1f} % against the default"
+        return f"at least {p.low - 100:+,.1f} % against the default"
     if p.low <= 0 and math.isfinite(p.high):
-        return f"{p.high - 100:+.1f} % against the default, or worse"
-    return f"{p.relative - 100:+.1f} % against the default ({p.low - 100:+.1f} to {p.high - 100:+.1f})"
+        return f"{p.high - 100:+,.1f} % against the default, or worse"
+    return f"{p.relative - 100:+,.1f} % against the default ({p.low - 100:+,.1f} to {p.high - 100:+,.1f})"

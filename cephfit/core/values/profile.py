@@ -153,7 +153,9 @@ class Profile(Tabular):
                 names it.
         """
         if not isinstance(document, dict):
-            raise InputError("a profile is a JSON object", where=where)
+            raise InputError(
+                "a profile is a JSON object", where=where, remedy="create one with `cephfit trace profile TRACE`"
+            )
         version = document.get("schema_version")
         if isinstance(version, bool) or version not in _READABLE_VERSIONS:
             raise InputError(
