@@ -8,7 +8,7 @@ from itertools import pairwise
 from cephfit.core.protocols import Applied
 from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.fit import fit_of
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict, listed, uncertain
+from cephfit.core.values.prediction import MOST_NAMED, Prediction, PredictionSet, Verdict, listed, uncertain
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.run import IMPORTED
 from cephfit.results.report import formatting
@@ -218,10 +218,11 @@ def _how_to_apply(findings: Findings, predictions: PredictionSet) -> list[str]:
 def _as_good(predictions: PredictionSet) -> list[str]:
     if not predictions.as_good:
         return []
-    return [
-        f"Not distinguishable from {predictions.best}, and possibly as good: "
-        f"{listed(predictions.as_good)}."
-    ]
+    return [f"Not distinguishable from {predictions.best}, and possibly as good: {_some(predictions.as_good)}."]
+
+
+def _some(names: Sequence[str]) -> str:
+    return formatting.names(names) if len(names) <= MOST_NAMED else listed(names)
 
 
 def _worst(findings: Findings, predictions: PredictionSet) -> list[str]:
@@ -271,7 +272,7 @@ def _indistinguishable(predictions: PredictionSet) -> list[str]:
         for p in predictions.predictions
         if p.verdict is Verdict.INDISTINGUISHABLE and p.configuration not in extremes
     ]
-    return [f"Not distinguishable from the default: {listed(same)}."] if same else []
+    return [f"Not distinguishable from the default: {_some(same)}."] if same else []
 
 
 def _verified(findings: Findings, predictions: PredictionSet) -> str:

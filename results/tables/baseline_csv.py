@@ -19,8 +19,8 @@ a column ``iodepth``. ``Baselines.cells`` has the rows of one load with the size
 ``load``, and among these, where several ways occur, those without ``sync`` (if any write is without), of the
 smallest ``iodepth``, and of the number of clients and the alignment that most cells have.
 
-Other columns are ignored, and a note names them. Exported files have the columns ``target`` and ``simulated``, which state the origin of
-the figures. Stores and CSV files are distinguished by content.
+Other columns are ignored, and a note names them. Exported files have the columns ``target`` and ``simulated``,
+which state the origin of the figures. Stores and CSV files are distinguished by content.
 """
 
 import csv
@@ -131,13 +131,15 @@ def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
 
 
 def _of_ignored(text: str) -> list[str]:
-    """Return a note on columns that are not read, which may be misspelt; none for files of `cephfit runs export`."""
+    """Return a note on columns that are not read, which may be misspelt; none for files of ``runs export``."""
     names = names_of(text)
     known = {*COLUMNS, _LOAD, *LOAD_COLUMNS, *ORIGIN_COLUMNS, *_JUDGEMENT}
     ignored = [name for name in names if name and name not in known]
     if not ignored or set(_JUDGEMENT) & set(names):
         return []
-    return [f"ignored: the columns {', '.join(ignored)}; those that count are {', '.join((*COLUMNS, *LOAD_COLUMNS))}"]
+    return [
+        f"ignored: the columns {', '.join(ignored)}; those that count are {', '.join((*COLUMNS, *LOAD_COLUMNS))}"
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def test_who_cannot_be_told_from_the_best_is_named() -> None:
     found = ranked(predictor(), profiles()[0], swept(1.5, 1.499, 1.3, 1.0))
     assert found.best in ("C1", "C2")
     assert {found.best, *found.as_good} == {"C1", "C2"}, "C3 differs from it, and C4 is no better than the default"
-    assert any(f"{found.best} is one of 2 that these samples cannot distinguish" in n for n in found.notes)
+    assert any(f"{found.best} is one of 2 that this prediction cannot distinguish" in n for n in found.notes)
     assert PredictionSet.from_json(found.to_json()) == found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -345,15 +345,15 @@ def _as_good(predictions: PredictionSet) -> list[str]:
     return [f"Not distinguishable from {predictions.best}, the best: {listed(predictions.as_good)}"]
 
 
-_NAMED = 12
+MOST_NAMED = 12
 """Configurations that a line names at most; the table has all."""
 
 
 def listed(names: Sequence[str]) -> str:
-    """Name some configurations and count the rest: ``a, b and 100 more``."""
-    if len(names) <= _NAMED:
+    """Name some configurations and count the rest: ``a, b and 100 more``; ``a, b, c`` if there are few."""
+    if len(names) <= MOST_NAMED:
         return ", ".join(names)
-    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+    return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
 
 
 def _against(predictions: PredictionSet, name: str, direction: str) -> str:
@@ -364,7 +364,9 @@ def _against(predictions: PredictionSet, name: str, direction: str) -> str:
 
 def uncertain(direction: str) -> str:
     """Say why an extreme that the samples show has no verdict; ``direction`` is ``better`` or ``worse``."""
-    return f"likely {direction}, not certain: the measurements show a difference, the error of the model may hide it"
+    return (
+        f"likely {direction}, not certain: the measurements show a difference, the error of the model may hide it"
+    )
 
 
 def _difference(p: Prediction) -> str:
