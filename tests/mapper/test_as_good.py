@@ -2,14 +2,16 @@
 
 import re
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
+from test_balance import READER, measured
 
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
-from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.prediction import PredictionSet, Verdict, answer_lines, listed
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 from cephfit.mapper.contrasts import ranked
@@ -97,3 +99,34 @@ def test_next_to_nothing_in_a_cell_that_the_default_lacks_is_left_out_beside_the
     profile = Profile("reads", reads, {Op.READ: 0.0, Op.WRITE: 0.0})
     found = ranked(predictor(), profile, Baselines(cells, "drawn"))
     assert (found.best, found.as_good) == ("C1", ())
+
+
+def test_a_best_within_the_error_of_the_model_is_called_likely_and_not_one_of_the_rest() -> None:
+    found = ranked(predictor(), profiles()[0], swept(1.5, 1.0, scatter=0.001))
+    likely = replace(
+        found,
+        predictions=tuple(
+            replace(p, low=95.0, verdict=Verdict.INDISTINGUISHABLE) if p.configuration == found.best else p
+            for p in found.predictions
+        ),
+    )
+    certain, uncertain = answer_lines(found), answer_lines(likely)
+    assert found.best == "C1" and "not certain" not in certain[0]
+    assert "likely better, not certain" in uncertain[0]
+    assert [line for line in uncertain if line.startswith("Not distinguishable from A")] == [
+        "Not distinguishable from A: C2"
+    ]
+
+
+def test_a_difference_without_a_verdict_is_not_the_noise_floor() -> None:
+    """The floor is what a verdict needs. The samples show that ``near`` is faster; the model's error may hide it."""
+    baselines = measured(0.001, A=(100.0, 100.0), near=(104.0, 104.0), fast=(300.0, 300.0))
+    found = predictor("time", with_error=True).predict(READER, baselines)
+    near = found.of("near")
+    assert near.verdict is Verdict.INDISTINGUISHABLE and near.scatter_low is not None and near.scatter_low > 100
+    assert near.relative - 100 < found.noise_floor < found.of("fast").relative - 100
+
+
+def test_a_line_names_at_most_a_dozen_configurations() -> None:
+    assert listed([f"C{i}" for i in range(12)]).endswith(", C11")
+    assert listed([f"C{i}" for i in range(200)]).endswith(", C11 and 188 more")

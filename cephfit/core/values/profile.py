@@ -199,7 +199,7 @@ class Profile(Tabular):
         counts = self.cell_counts()
         total = self.n_accesses
         return Table(
-            f"Workload {self.name}: {total} accesses",
+            f"Workload {self.name}: {total:,} accesses",
             ("size", "pattern", "accesses", "share"),
             tuple((c.size.name, c.pattern.value, n, n / total if total else None) for c, n in counts.items()),
         )
