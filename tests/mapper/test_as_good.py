@@ -3,18 +3,20 @@
 import re
 import statistics
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
-from test_balance import READER, measured
 
+import cephfit
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.core.values.prediction import PredictionSet, Verdict, answer_lines, listed
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 from cephfit.mapper.contrasts import ranked
+from cephfit.results.tables import baseline_csv
 
 
 def swept(*speeds: float, scatter: float = 0.01) -> Baselines:
@@ -118,10 +120,20 @@ def test_a_best_within_the_error_of_the_model_is_called_likely_and_not_one_of_th
     ]
 
 
-def test_a_difference_without_a_verdict_is_not_the_noise_floor() -> None:
-    """The floor is what a verdict needs. The samples show that ``near`` is faster; the model's error may hide it."""
-    baselines = measured(0.001, A=(100.0, 100.0), near=(104.0, 104.0), fast=(300.0, 300.0))
-    found = predictor("time", with_error=True).predict(READER, baselines)
+def test_a_difference_without_a_verdict_is_not_the_noise_floor(tmp_path: Path) -> None:
+    """The floor is what a verdict needs. The samples show that ``near`` is faster, the model's error hides it."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("".join(f"{1000 * i},R,{4096 * (7919 * i % 10007)},4096\n" for i in range(500)))
+    profile = cephfit.profile_trace([trace], columns="time:us,op:R/W,offset:bytes,length:bytes")
+    rates = {"A": (1000, 1001, 999), "near": (1040, 1039, 1041), "fast": (3000, 3003, 2997)}
+    rows = (
+        f"{name},4K,{pattern},c,{run},{iops}\n"
+        for name, repeats in rates.items()
+        for pattern in ("read", "randread")
+        for run, iops in enumerate(repeats)
+    )
+    baselines = baseline_csv.loads("configuration,size,pattern,client,run,iops\n" + "".join(rows))
+    found = cephfit.predict(profile, baselines)
     near = found.of("near")
     assert near.verdict is Verdict.INDISTINGUISHABLE and near.scatter_low is not None and near.scatter_low > 100
     assert near.relative - 100 < found.noise_floor < found.of("fast").relative - 100

@@ -193,7 +193,8 @@ def _print_steps_back(found: Profile) -> None:
     if not n:
         return
     click.echo(
-        f"the clock steps back: {n:,} of {found.n_accesses:,} accesses have an earlier time than the previous access, "
+        f"the clock steps back: {n:,} of {found.n_accesses:,} accesses have an earlier time than the previous "
+        "access, "
         "and no inter-arrival time"
     )
     if n > found.n_accesses / 2:
