@@ -92,6 +92,7 @@ def ranked(model_predictor: Predictor, profile: Profile, baselines: Baselines) -
     as_good = _alike(predictions.best, worse_than(model_predictor, profile, baselines, predictions), predictions)
     as_bad = _alike(predictions.worst, better_than(model_predictor, profile, baselines, predictions), predictions)
     notes = (
+        *baselines.notes,
         *_of_counters(profile),
         *predictions.notes,
         *_owed_to_chance(predictions, predictions.best, as_good, "lead"),
@@ -142,6 +143,6 @@ def _owed_to_chance(predictions: PredictionSet, extreme: str, alike: tuple[str, 
     if round(common, 1) == round(own, 1) or ((common >= own) if what == "lead" else (common <= own)):
         return []
     return [
-        f"{extreme} is one of {len(logs)} that these samples cannot distinguish, and may owe part of its {what} "
+        f"{extreme} is one of {len(logs)} that this prediction cannot distinguish, and may owe part of its {what} "
         f"to chance: if all were equal, each would be at {common:.1f} instead of {own:.1f}"
     ]

@@ -272,8 +272,12 @@ class MixPredictor:
         best = [n for n in gains if n in better or (n in chosen and gains[n] > 0)]
         worst = [n for n in gains if n in worse or (n in chosen and gains[n] < 0)]
         # A configuration that changes few cells may differ by less than the floor; an open end is only a bound.
-        distinct = [name for name in (*better, *worse) if name not in bounds or not bounds[name].are_open]
-        floors += [abs(p.relative - 100) for p in ranked if p.configuration in distinct]
+        floors += [
+            abs(p.relative - 100)
+            for p in ranked
+            if p.verdict in (Verdict.BETTER, Verdict.WORSE)
+            and (p.configuration not in bounds or not bounds[p.configuration].are_open)
+        ]
         return PredictionSet(
             model=question.model,
             profile=profile.name,

@@ -93,8 +93,25 @@ def format_of(stream: TraceStream) -> str:
     raise InputError(
         f"unknown trace format: the file {looks_like(head)}",
         where=stream.name,
-        remedy=f"supported are {', '.join(titles())}; --format FORMAT selects one of them",
+        remedy=_not_a_trace(head)
+        or f"supported are {', '.join(titles())}; --format FORMAT selects one of them, and --columns reads others",
     )
+
+
+_OTHER_FILES = (
+    ((b'"schema_version"', b'"random_threshold_lbn"'), "this is a profile already: give it to `cephfit map`"),
+    ((b'"fio version"',), "this is a result of fio, not a trace: `cephfit import` reads it"),
+    ((b"ceph_rbd_",), "this is a scrape of counters, not a trace: `cephfit survey` reads two or more of them"),
+    ((b"configuration", b"pattern", b"iops"), "these are measured rates: give them to `cephfit map --baselines`"),
+    ((b"SQLite format 3",), "a store of results is given to `cephfit map --baselines`"),
+    ((b"rkB/s", b"wkB/s"), "iostat prints means, not accesses: record a trace with `cephfit trace capture`"),
+)
+"""What other files contain, and what to do with them."""
+
+
+def _not_a_trace(head: bytes) -> str:
+    """Return what to do with a file of another kind; empty if the kind is unknown."""
+    return next((advice for marks, advice in _OTHER_FILES if all(mark in head for mark in marks)), "")
 
 
 def require_one_format(files: Sequence[Path]) -> None:

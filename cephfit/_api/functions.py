@@ -168,7 +168,7 @@ def read_baselines(
     location, run_id = location_of(store_or_csv), run_id_of(run)
     measured = run_document(location, run_id)
     found = open_baselines(location, measured["run"] or run_id, load)
-    return replace(found, is_finished=measured["finished"], notes=tuple(run_notes(measured)))
+    return replace(found, is_finished=measured["finished"], notes=(*run_notes(measured), *found.notes))
 
 
 def predict(
@@ -194,15 +194,17 @@ def predict(
         a verdict; ``best`` and ``worst`` name the default where nothing is distinguishably better or worse.
 
     Raises:
-        InputError: no such model or level, or a cell that the workload uses was not measured.
+        InputError: no such model or level, a cell that the workload uses was not measured, or an argument is of
+            another type.
     """
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
     from cephfit.results.report.run_notes import may_be_unfinished
 
+    _must_be(Profile, profile, "profile", "cephfit.read_profile(path)")
+    _must_be(Baselines, baselines, "baselines", "cephfit.read_baselines(store_or_csv)")
     with may_be_unfinished({"finished": baselines.is_finished}):
-        found = ranked(predictor(model, confidence=confidence, with_error=True), profile, baselines)
-    return replace(found, notes=(*baselines.notes, *found.notes))
+        return ranked(predictor(model, confidence=confidence, with_error=True), profile, baselines)
 
 
 def supply(profile: Profile, baselines: Baselines, *, confidence: float = DEFAULT_CONFIDENCE) -> SupplySet:
@@ -462,6 +464,13 @@ def _cluster_options(given: Mapping[str, Any]) -> ClusterOptions:
             value = (value,) if isinstance(value, str) else tuple(value)
         options[field_of[name]] = value
     return ClusterOptions(**options)
+
+
+def _must_be(wanted: type, value: object, argument: str, source: str) -> None:
+    if not isinstance(value, wanted):
+        raise InputError(
+            f"a {type(value).__name__} is not a {wanted.__name__}", where=argument, remedy=f"pass {source}"
+        )
 
 
 def _one_of(value: str, known: Sequence[str], argument: str) -> None:

@@ -46,9 +46,10 @@ def read_profile(path: Path) -> Profile:
     except UnicodeDecodeError:
         raise InputError("this is not a text file", where=str(path), remedy=_MAKE_ONE) from None
     except OSError as error:
-        raise InputError(
-            f"the profile cannot be read: {error.strerror}", where=str(path), remedy=_MAKE_ONE
-        ) from None
+        file, colon, number = str(path).rpartition(":")
+        counted = f"the file {file} exists: this command takes no number of machines, or {number!r} is none"
+        remedy = counted if colon and Path(file).is_file() else _MAKE_ONE
+        raise InputError(f"the profile cannot be read: {error.strerror}", where=str(path), remedy=remedy) from None
     return Profile.loads(text, where=str(path))
 
 

@@ -24,6 +24,10 @@ _NAME = 16
 """Shortest width, in characters, to which a text column is folded in a narrow terminal."""
 
 
+_PRINTED_WIDTH = 120
+"""Characters of a line that ``print`` shows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """The title, columns, rows and notes of a value.
@@ -105,6 +109,16 @@ class Tabular:
         for line in (*_more(table), *table.notes):
             yield Text(line)
 
+    def __str__(self) -> str:
+        """What ``print`` shows: the same as in a terminal, without colours."""
+        from io import StringIO
+
+        from rich.console import Console
+
+        text = StringIO()
+        Console(file=text, width=_PRINTED_WIDTH, color_system=None).print(self)
+        return text.getvalue().rstrip("\n")
+
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         table = self._table().as_shown()
@@ -166,5 +180,5 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return str(value)

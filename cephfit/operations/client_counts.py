@@ -103,8 +103,9 @@ def ranked_for_clients(
         return PredictionForClients(predictions, baselines, None, None, note)
     if len(found) < LEAST_COUNTS:
         (measured,) = found
+        clients = "client" if measured == 1 else "clients"
         raise InputError(
-            f"{title_of(load)} was measured with {measured} clients only, so nothing is known about {n_clients}",
+            f"{title_of(load)} was measured with {measured} {clients} only, so nothing is known about {n_clients}",
             where=source,
             remedy="add loads that differ in `clients:` alone to the sweep file, at least two numbers of clients",
         )

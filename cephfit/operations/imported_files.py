@@ -27,6 +27,7 @@ from cephfit.measure.imported_outputs.output_reader import (
     OutputReader,
 )
 from cephfit.results.tables.baseline_csv import COLUMNS, stated_rates
+from cephfit.results.tables.csv_text import separator_of
 
 _MOST_NBYTES = 256 << 20
 """Largest file that is read: outputs of benchmarks have some kilobytes, those with histograms some megabytes."""
@@ -88,7 +89,7 @@ class BaselineCsvReader:
 
     def sniff(self, text: str) -> bool:
         header = text.lstrip("\ufeff\n\r ").partition("\n")[0].lower()
-        columns = {column.strip() for column in header.split(",")}
+        columns = {column.strip() for column in header.split(separator_of(header))}
         return columns.issuperset(COLUMNS)
 
     def read(self, text: str, hints: FileHints) -> OutputContent:

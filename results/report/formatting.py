@@ -20,7 +20,7 @@ def relative(value: float | None) -> str:
         return _distinct_from(value, 100, 1)
     if abs(value) < 0.95:
         return _significant(value, 1)
-    return f"{value:.0f}" if abs(value) >= 19.95 else f"{value:.1f}"
+    return f"{value:,.0f}" if abs(value) >= 19.95 else f"{value:.1f}"
 
 
 def times(value: float) -> str:
@@ -90,7 +90,7 @@ def points(value: float | None) -> str:
         return "–"
     if abs(value) < 0.05:
         return "0"
-    size = f"{abs(value):.0f}" if abs(value) >= 9.95 else f"{abs(value):.1f}"
+    size = f"{abs(value):,.0f}" if abs(value) >= 9.95 else f"{abs(value):.1f}"
     return f"{'+' if value > 0 else '−'}{size}"
 
 
@@ -99,7 +99,7 @@ def number(value: float | None) -> str:
     if value is None:
         return "–"
     if isinstance(value, int) or abs(value) >= 999.95:
-        return f"{value:,.0f}".replace(",", " ")
+        return f"{value:,.0f}"
     if abs(value) >= 99.995:
         return f"{value:.1f}"
     return f"{value:.2f}" if abs(value) >= 0.9995 else _significant(value, 3)
@@ -112,7 +112,7 @@ def compact(value: float) -> str:
     if value >= 9_995:
         return f"{value / 1000:.1f}k"
     if value >= 0.995:
-        return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+        return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
     return f"{value:.2f}" if value >= 0.0995 else _significant(value, 1)
 
 

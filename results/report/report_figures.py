@@ -189,8 +189,8 @@ def _figure(
         title=title,
         unit=unit,
         x_title=_X_TITLES.get(curves[0].along, _DEPTH_TITLE),
-        x_ticks=tuple((x_axis.at(tick), f"{tick:.0f}") for tick in x_axis.ticks),
-        y_ticks=tuple((y_axis.at(tick), f"{tick:,.6g}".replace(",", " ")) for tick in y_axis.ticks),
+        x_ticks=tuple((x_axis.at(tick), f"{tick:,.0f}") for tick in x_axis.ticks),
+        y_ticks=tuple((y_axis.at(tick), f"{tick:,.6g}") for tick in y_axis.ticks),
         lines=tuple(
             ScalingLine(
                 curve.configuration,

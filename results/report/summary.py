@@ -9,7 +9,7 @@ from typing import Any
 from cephfit.core.protocols import Applied
 from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.fit import fit_of
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
+from cephfit.core.values.prediction import MOST_NAMED, Prediction, PredictionSet, Verdict, listed, uncertain
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.run import IMPORTED
 from cephfit.results.report import formatting
@@ -199,7 +199,16 @@ def _headline(findings: Findings, predictions: PredictionSet) -> str:
             f"than the default, {best.configuration}."
         )
     predicted = f"configuration {best.configuration} is predicted to be {_times(best, predictions.confidence)}"
-    return f"For the workload {predictions.profile}, {predicted}{_measured(findings, best.configuration)}."
+    doubt = _doubt(best, "better")
+    return f"For the workload {predictions.profile}, {predicted}{_measured(findings, best.configuration)}.{doubt}"
+
+
+def _doubt(extreme: Prediction, direction: str) -> str:
+    """Return a sentence on an extreme that the samples show, but that is within the error of the model."""
+    if extreme.verdict is not Verdict.INDISTINGUISHABLE:
+        return ""
+    text = uncertain(direction)
+    return f" {text[0].upper()}{text[1:]}."
 
 
 def _fit(findings: Findings) -> list[str]:
@@ -230,10 +239,11 @@ def _how_to_apply(findings: Findings, predictions: PredictionSet) -> list[str]:
 def _as_good(predictions: PredictionSet) -> list[str]:
     if not predictions.as_good:
         return []
-    return [
-        f"Not distinguishable from {predictions.best}, and possibly as good: "
-        f"{formatting.names(predictions.as_good)}."
-    ]
+    return [f"Not distinguishable from {predictions.best}, and possibly as good: {_some(predictions.as_good)}."]
+
+
+def _some(names: Sequence[str]) -> str:
+    return formatting.names(names) if len(names) <= MOST_NAMED else listed(names)
 
 
 def _worst(findings: Findings, predictions: PredictionSet) -> list[str]:
@@ -241,7 +251,7 @@ def _worst(findings: Findings, predictions: PredictionSet) -> list[str]:
     if worst.verdict is Verdict.DEFAULT:
         return ["No configuration is predicted to be distinguishably worse than the default."]
     predicted = f"The worst is {worst.configuration}, predicted to be {_times(worst, predictions.confidence)}"
-    return [f"{predicted}{_measured(findings, worst.configuration)}."]
+    return [f"{predicted}{_measured(findings, worst.configuration)}.{_doubt(worst, 'worse')}"]
 
 
 def _times(prediction: Prediction, confidence: float) -> str:
@@ -277,8 +287,13 @@ def _ends(row: AssessmentRow) -> str:
 
 
 def _indistinguishable(predictions: PredictionSet) -> list[str]:
-    same = [p.configuration for p in predictions.predictions if p.verdict is Verdict.INDISTINGUISHABLE]
-    return [f"Not distinguishable from the default: {formatting.names(same)}."] if same else []
+    extremes = (predictions.best, predictions.worst)
+    same = [
+        p.configuration
+        for p in predictions.predictions
+        if p.verdict is Verdict.INDISTINGUISHABLE and p.configuration not in extremes
+    ]
+    return [f"Not distinguishable from the default: {_some(same)}."] if same else []
 
 
 def _verified(findings: Findings, predictions: PredictionSet) -> str:

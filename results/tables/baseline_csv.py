@@ -19,11 +19,12 @@ a column ``iodepth``. ``Baselines.cells`` has the rows of one load with the size
 ``load``, and among these, where several ways occur, those without ``sync`` (if any write is without), of the
 smallest ``iodepth``, and of the number of clients and the alignment that most cells have.
 
-Other columns are ignored. Exported files have the columns ``target`` and ``simulated``, which state the origin of
-the figures. Stores and CSV files are distinguished by content.
+Other columns are ignored, and a note names them. Exported files have the columns ``target`` and ``simulated``,
+which state the origin of the figures. Stores and CSV files are distinguished by content.
 """
 
 import csv
+import io
 import math
 import re
 from collections import Counter
@@ -41,7 +42,7 @@ from cephfit.core.values.sample import OWN_LOAD, State
 from cephfit.results.statistics.loads import title_of
 from cephfit.results.statistics.sample_baselines import Measured, baselines_of, group
 from cephfit.results.store.sample_store import Store
-from cephfit.results.tables.csv_text import csv_text, read_text, rows_of
+from cephfit.results.tables.csv_text import csv_text, names_of, read_text, rows_of, separator_of
 
 ORIGIN_COLUMNS = ("target", "simulated")
 """The target's name; ``true`` if the figures come from a model instead of a disk, else ``false``."""
@@ -58,14 +59,14 @@ def is_marked_simulated(path: Path) -> bool | None:
     A file that is not CSV gives None too; reading its figures reports the error.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            names = [name.strip().lower() for name in next(reader, [])]
-            if "simulated" not in names:
-                return None
-            at = names.index("simulated")
-            marks = {row[at].strip().lower() for row in reader if at < len(row)} & {"true", "false"}
-    except (OSError, UnicodeDecodeError, csv.Error):
+        text = read_text(path, remedy="")
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator_of(text))
+        names = [name.strip().lower() for name in next(reader, [])]
+        if "simulated" not in names:
+            return None
+        at = names.index("simulated")
+        marks = {row[at].strip().lower() for row in reader if at < len(row)} & {"true", "false"}
+    except (InputError, csv.Error):
         return None
     return "true" in marks if marks else None
 
@@ -116,7 +117,7 @@ def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
     own = _own_way(rows, n_clients)
     measured, others = _comparable(used, own, n_clients)
     found = group(measured, source=where)
-    notes = []
+    notes = _of_ignored(text)
     if others:
         notes.append(
             f"omitted: the rates with {', '.join(map(str, sorted(others)))} clients; the others are with "
@@ -128,6 +129,18 @@ def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
             "sizes can use these rates"
         )
     return replace(found, notes=tuple(notes))
+
+
+def _of_ignored(text: str) -> list[str]:
+    """Return a note on columns that are not read, which may be misspelt; none for files of ``runs export``."""
+    names = names_of(text)
+    known = {*COLUMNS, _LOAD, *LOAD_COLUMNS, *ORIGIN_COLUMNS, *_JUDGEMENT}
+    ignored = [name for name in names if name and name not in known]
+    if not ignored or set(_JUDGEMENT) & set(names):
+        return []
+    return [
+        f"ignored: the columns {', '.join(ignored)}; those that count are {', '.join((*COLUMNS, *LOAD_COLUMNS))}"
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,7 +511,9 @@ def _iops(text: str, where: str) -> float:
         iops = math.nan
     if not (math.isfinite(iops) and iops > 0):
         raise InputError(
-            f"{text!r} is not a rate", where=where, remedy="I/Os per second are a positive number, like 812.5"
+            f"{text!r} is not a rate",
+            where=where,
+            remedy="I/Os per second are a positive number with a decimal point, like 1812.5",
         )
     return iops
 

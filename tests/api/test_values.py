@@ -31,7 +31,7 @@ def test_a_profile_is_its_twenty_cells() -> None:
     assert list(frame.columns) == ["size", "pattern", "accesses", "share"]
     assert len(frame) == 20
     assert frame["share"].sum() == pytest.approx(1)
-    assert frame.attrs["title"] == "Workload pgbench: 2082155 accesses"
+    assert frame.attrs["title"] == "Workload pgbench: 2,082,155 accesses"
 
 
 def test_predictions_say_in_every_form_that_they_are_simulated(store: Path) -> None:
@@ -97,3 +97,19 @@ def test_the_summary_of_all_models_fits_a_terminal(store: Path) -> None:
     names = "waiting, time, meyer, meyer-random, meyer-sequential, learned"
     trivial = "always the default, best on average over cells, nearest single cell"
     assert repr(accuracy) == f"<Accuracy of {names}, {trivial}: 9 predictions>"
+
+
+def test_print_shows_the_table_with_its_caveats(store: Path) -> None:
+    predictions = cephfit.predict(cephfit.read_profile("example:pgbench"), cephfit.read_baselines(store))
+    text = str(predictions)
+    assert text.startswith("Workload pgbench, model ") and "SIMULATED" in text and "CellReason" not in text
+
+
+def test_arguments_of_another_type_are_refused_by_name(store: Path) -> None:
+    profile, baselines = cephfit.read_profile("example:pgbench"), cephfit.read_baselines(store)
+    with pytest.raises(cephfit.InputError, match="profile: a Baselines is not a Profile"):
+        cephfit.predict(baselines, profile)  # type: ignore[arg-type]
+    with pytest.raises(cephfit.InputError, match="baselines: a str is not a Baselines"):
+        cephfit.predict(profile, str(store))  # type: ignore[arg-type]
+    with pytest.raises(cephfit.InputError, match="choose from: ssd"):
+        cephfit.predict(profile, baselines).of("none")

@@ -2,17 +2,21 @@
 
 import re
 import statistics
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
 
+import cephfit
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
-from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.prediction import PredictionSet, Verdict, answer_lines, listed
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 from cephfit.mapper.contrasts import ranked
+from cephfit.results.tables import baseline_csv
 
 
 def swept(*speeds: float, scatter: float = 0.01) -> Baselines:
@@ -32,7 +36,7 @@ def test_who_cannot_be_told_from_the_best_is_named() -> None:
     found = ranked(predictor(), profiles()[0], swept(1.5, 1.499, 1.3, 1.0))
     assert found.best in ("C1", "C2")
     assert {found.best, *found.as_good} == {"C1", "C2"}, "C3 differs from it, and C4 is no better than the default"
-    assert any(f"{found.best} is one of 2 that these samples cannot distinguish" in n for n in found.notes)
+    assert any(f"{found.best} is one of 2 that this prediction cannot distinguish" in n for n in found.notes)
     assert PredictionSet.from_json(found.to_json()) == found
 
 
@@ -97,3 +101,44 @@ def test_next_to_nothing_in_a_cell_that_the_default_lacks_is_left_out_beside_the
     profile = Profile("reads", reads, {Op.READ: 0.0, Op.WRITE: 0.0})
     found = ranked(predictor(), profile, Baselines(cells, "drawn"))
     assert (found.best, found.as_good) == ("C1", ())
+
+
+def test_a_best_within_the_error_of_the_model_is_called_likely_and_not_one_of_the_rest() -> None:
+    found = ranked(predictor(), profiles()[0], swept(1.5, 1.0, scatter=0.001))
+    likely = replace(
+        found,
+        predictions=tuple(
+            replace(p, low=95.0, verdict=Verdict.INDISTINGUISHABLE) if p.configuration == found.best else p
+            for p in found.predictions
+        ),
+    )
+    certain, uncertain = answer_lines(found), answer_lines(likely)
+    assert found.best == "C1" and "not certain" not in certain[0]
+    assert "likely better, not certain" in uncertain[0]
+    assert [line for line in uncertain if line.startswith("Not distinguishable from A")] == [
+        "Not distinguishable from A: C2"
+    ]
+
+
+def test_a_difference_without_a_verdict_is_not_the_noise_floor(tmp_path: Path) -> None:
+    """The floor is what a verdict needs. The samples show that ``near`` is faster, the model's error hides it."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("".join(f"{1000 * i},R,{4096 * (7919 * i % 10007)},4096\n" for i in range(500)))
+    profile = cephfit.profile_trace([trace], columns="time:us,op:R/W,offset:bytes,length:bytes")
+    rates = {"A": (1000, 1001, 999), "near": (1040, 1039, 1041), "fast": (3000, 3003, 2997)}
+    rows = (
+        f"{name},4K,{pattern},c,{run},{iops}\n"
+        for name, repeats in rates.items()
+        for pattern in ("read", "randread")
+        for run, iops in enumerate(repeats)
+    )
+    baselines = baseline_csv.loads("configuration,size,pattern,client,run,iops\n" + "".join(rows))
+    found = cephfit.predict(profile, baselines)
+    near = found.of("near")
+    assert near.verdict is Verdict.INDISTINGUISHABLE and near.scatter_low is not None and near.scatter_low > 100
+    assert near.relative - 100 < found.noise_floor < found.of("fast").relative - 100
+
+
+def test_a_line_names_at_most_a_dozen_configurations() -> None:
+    assert listed([f"C{i}" for i in range(12)]).endswith(", C11")
+    assert listed([f"C{i}" for i in range(200)]).endswith(", C11 and 188 more")

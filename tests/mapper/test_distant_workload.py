@@ -87,7 +87,7 @@ def test_the_distance_at_which_the_advice_changes_is_named() -> None:
     there = advised(predictor(), workload, baselines(rates), Distance(one_way_seconds=0.008), target="t")
     assert there.best == "quick"
     assert "at 2 ms each way, parallel would be the best" in there.changes
-    assert any("16 accesses outstanding" in reason for reason in there.reasons)
+    assert any("accesses outstanding is 16:" in reason for reason in there.reasons)
 
 
 def test_without_a_difference_nothing_is_recommended() -> None:

@@ -296,3 +296,40 @@ def test_exported_samples_of_all_loads_give_the_same_rates_as_their_store(small_
         place: found.iops for place, found in stored.loaded.items()
     }
     assert {cell.iodepth for _, cell in exported.loaded} == {4, 16}
+
+
+RATES = "A,4K,randread,c,0,1000.5\nA,4K,randread,c,1,990\nB,4K,randread,c,0,1500\nB,4K,randread,c,1,1510\n"
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_tables_of_spreadsheets_give_the_same_rates(tmp_path: Path, separator: str, encoding: str) -> None:
+    path = tmp_path / "rates.csv"
+    path.write_text((HEADER + RATES).replace(",", separator), encoding=encoding)
+    assert baseline_csv.read(path).cells == baseline_csv.loads(HEADER + RATES).cells
+
+
+def test_a_mark_of_simulated_figures_is_seen_with_every_separator(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    path.write_text("configuration;size;pattern;client;run;iops;simulated\nA;4K;randread;c;0;1000;true\n")
+    assert baseline_csv.is_marked_simulated(path)
+
+
+def test_a_thousands_separator_is_not_read_as_the_end_of_the_number() -> None:
+    with pytest.raises(InputError) as refused:
+        baseline_csv.loads(HEADER + "A,4K,randread,c,0,1,000\n")
+    assert refused.value.where == "CSV:2" and "7 fields" in refused.value.what
+    assert "1000, not 1,000" in refused.value.remedy
+    assert baseline_csv.loads(HEADER + "A,4K,randread,c,0,1000,,\n").cells, "empty fields at the end are no values"
+
+
+def test_a_decimal_comma_is_refused_with_the_right_form() -> None:
+    with pytest.raises(InputError) as refused:
+        baseline_csv.loads((HEADER + "A,4K,randread,c,0,1000.5\n").replace(",", ";").replace(".", ","))
+    assert "'1000,5' is not a rate" in refused.value.what and "decimal point" in refused.value.remedy
+
+
+def test_ignored_columns_are_named_because_they_may_be_misspelt() -> None:
+    notes = baseline_csv.loads("io_depth," + HEADER + "16,A,4K,randread,c,0,1000\n").notes
+    assert [note for note in notes if note.startswith("ignored: the columns io_depth;")]
+    assert not baseline_csv.loads(HEADER + RATES).notes

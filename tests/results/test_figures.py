@@ -180,8 +180,8 @@ def test_numbers_are_written_for_people() -> None:
         and formatting.interval(None, 90) == "below 90"
     )
     assert [formatting.points(v) for v in (None, 0.01, 72.6, -3.14)] == ["–", "0", "+73", "−3.1"]
-    assert [formatting.number(v) for v in (793, 65132)] == ["793", "65 132"]
-    assert [formatting.number(v) for v in (12345.6, 412.34, 2.345, 0.724)] == ["12 346", "412.3", "2.35", "0.724"]
+    assert [formatting.number(v) for v in (793, 65132)] == ["793", "65,132"]
+    assert [formatting.number(v) for v in (12345.6, 412.34, 2.345, 0.724)] == ["12,346", "412.3", "2.35", "0.724"]
     assert [formatting.compact(v) for v in (123456, 12345, 493.5, 65.53, 2.394)] == [
         "123k",
         "12.3k",

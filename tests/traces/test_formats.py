@@ -163,3 +163,23 @@ def test_a_format_that_contradicts_another_option_is_rejected(tmp_path: Path, op
             read([trace], format_name="msr", options=options)  # type: ignore[operator]
         assert caught.value.where == "--format msr"
     assert options.format_with(options.format_name) == options.format_name
+
+
+@pytest.mark.parametrize(
+    ("content", "command"),
+    [
+        (b'{\n  "fio version" : "fio-3.6",\n', "cephfit import"),
+        (b'# TYPE ceph_rbd_read_ops counter\nceph_rbd_read_ops{pool="vms"} 1\n', "cephfit survey"),
+        (b"configuration,size,pattern,client,run,iops\nA,4K,read,0,1,9\n", "cephfit map --baselines"),
+        (b"Device  r/s  rkB/s  w/s  wkB/s\nsda  1.0 8.0 2.0 16.0\n", "cephfit trace capture"),
+        (b'{"schema_version": 2, "random_threshold_lbn": 128}', "cephfit map"),
+    ],
+)
+def test_a_file_of_another_kind_names_the_command_that_reads_it(
+    tmp_path: Path, content: bytes, command: str
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as refused, formats.TraceStream(path) as stream:
+        formats.format_of(stream)
+    assert f"`{command}" in refused.value.remedy

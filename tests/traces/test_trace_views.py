@@ -60,7 +60,14 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_show_prints_without_colour(trace: Path) -> None:
     shown = run("show", trace).stdout
-    for part in ("3000 accesses", "Size [bytes]", "closest of the previous 16", "Phases", "Heat map", "footprint"):
+    for part in (
+        "3,000 accesses",
+        "Size [bytes]",
+        "closest of the previous 16",
+        "Phases",
+        "Heat map",
+        "footprint",
+    ):
         assert part in shown
     assert "\x1b" not in shown
 

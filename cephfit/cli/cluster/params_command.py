@@ -345,7 +345,7 @@ def _show_missing(key: str, known: "KnownOptions", names: Sequence[str], *, as_j
     if history is None:
         raise InputError(
             f"neither Ceph {known.version} nor any other known release has an option {key}",
-            remedy=nearest_option(key, names),
+            remedy=nearest_option(key, names) or "`cephfit params search WORD` finds options by their description",
         )
     if as_json:
         print_json(

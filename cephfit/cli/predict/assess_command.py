@@ -153,8 +153,8 @@ def _print(assessment: ModelAssessment) -> None:
                 [
                     v.assessment.workload,
                     row.configuration,
-                    f"{row.predicted_relative:.1f}",
-                    f"{row.measured_relative:.1f}",
+                    f"{row.predicted_relative:,.1f}",
+                    f"{row.measured_relative:,.1f}",
                     f"{error:.1f} %",
                     _cells(v.predictions.of(row.configuration).reasons),
                 ]

@@ -336,8 +336,8 @@ def print_jointly(answer: JointAnswer, types: Mapping[str, str]) -> None:
     for c in answer.candidates:
         for pool, n in found.machines[c.profile.name].items():
             p = c.predictions.of(pool)
-            interval = f"{p.low:.0f} to {p.high:.0f}" if math.isfinite(p.high) else f"above {p.low:.0f}"
-            rows.append([c.profile.name, str(n), pool, f"{p.relative:.0f}", interval, types.get(pool, "")])
+            interval = f"{p.low:,.0f} to {p.high:,.0f}" if math.isfinite(p.high) else f"above {p.low:,.0f}"
+            rows.append([c.profile.name, str(n), pool, f"{p.relative:,.0f}", interval, types.get(pool, "")])
     print_table(["workload", "machines", "pool", "relative", "interval", "volume type"], rows, right=(1, 3, 4))
     click.echo()
     print_table(

@@ -404,7 +404,7 @@ def _print(
         rows.append(
             (
                 c.configuration,
-                f"{c.relative:.0f}",
+                f"{c.relative:,.0f}",
                 range_text(c.low, c.high, digits=0),
                 *supply.texts_of(c.configuration),
                 _takes(space),

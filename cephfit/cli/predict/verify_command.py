@@ -327,7 +327,7 @@ def _row(row: AssessmentRow) -> list[str]:
         "no value"
         if row.measured_relative is None
         else interval_text(row.measured_relative, row.measured_low, row.measured_high),
-        "" if row.error_points is None else f"{row.error_points:+.1f}",
+        "" if row.error_points is None else f"{row.error_points:+,.1f}",
         ", ".join(f"{value:.1f}" for value in row.values),
     ]
 
@@ -335,5 +335,5 @@ def _row(row: AssessmentRow) -> list[str]:
 def interval_text(value: float, low: float | None, high: float | None) -> str:
     """Return a relative performance and its interval; an end that is None is unknown or has no limit."""
     if high is None and low:
-        return f"{value:.1f} (above {low:.1f})"
-    return f"{value:.1f}" if low is None or high is None else f"{value:.1f} ({low:.1f} to {high:.1f})"
+        return f"{value:,.1f} (above {low:,.1f})"
+    return f"{value:,.1f}" if low is None or high is None else f"{value:,.1f} ({low:,.1f} to {high:,.1f})"

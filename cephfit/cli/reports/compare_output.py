@@ -173,7 +173,7 @@ def _level(level: Level | None, missing: str) -> str:
 
 def _number(value: float) -> str:
     """Format with four digits, or all before the point; never with an exponent such as ``1.234e+04``."""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def document_of(

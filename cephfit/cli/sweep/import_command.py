@@ -153,6 +153,7 @@ def _print(understood: Understood, run: Run | None, store: str) -> None:
 
 def _rows(understood: Understood) -> list[tuple[str, ...]]:
     from cephfit.core.units import format_nbytes
+    from cephfit.core.values.supply import rate_text
 
     order = {name: i for i, name in enumerate(understood.configurations)}
     cells: dict[tuple[Any, ...], dict[int, float]] = {}
@@ -171,7 +172,7 @@ def _rows(understood: Understood) -> list[tuple[str, ...]]:
             str(key[1]),
             str(clients[key]),
             str(len(repeats)),
-            f"{sum(repeats.values()) / len(repeats):.4g}",
+            rate_text(sum(repeats.values()) / len(repeats)),
             key[2] or "own",
         )
         for key, repeats in sorted(cells.items())

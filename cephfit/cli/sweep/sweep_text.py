@@ -218,9 +218,10 @@ def _print_measurement(m: Mapping[str, Any]) -> None:
         if is_micro
         else f"{m['ioengine']} at depth {m['iodepth']}"
     )
+    clients = f"{m['clients']} {'client with a volume' if m['clients'] == 1 else 'clients with volumes'}"
     click.echo(
         f"{len(m['cells'])} {'operations on files' if is_micro else 'cells'}, {m['repeats']} repeats, "
-        f"{m['clients']} clients with volumes of {format_nbytes(m['volume_nbytes'])}; "
+        f"{clients} of {format_nbytes(m['volume_nbytes'])}; "
         f"ramp {m['ramp_seconds']:g} s, run {m['run_seconds']:g} s, {how}, "
         f"{'direct' if m['direct'] else 'through the page cache'}, "
         f"caches {m['cache']}; order by seed {m['seed']}"

@@ -75,8 +75,8 @@ def print_json(document: Any) -> None:
 def range_text(low: float, high: float, *, digits: int = 1) -> str:
     """Format an interval of a relative performance, whose ends may be open: ``84.1 to 120.0``, ``above 84.1``."""
     if not math.isfinite(high):
-        return f"above {low:.{digits}f}" if low > 0 else "unknown"
-    return f"{low:.{digits}f} to {high:.{digits}f}"
+        return f"above {low:,.{digits}f}" if low > 0 else "unknown"
+    return f"{low:,.{digits}f} to {high:,.{digits}f}"
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None:

@@ -336,7 +336,7 @@ def compare_command(workloads: tuple[Path, ...], trace: TraceInput, as_json: boo
     if as_json:
         print_json({"a": first.name, "b": second.name, **found.to_json()})
         return
-    click.echo(f"A {first.name}: {first.n_accesses} accesses; B {second.name}: {second.n_accesses} accesses")
+    click.echo(f"A {first.name}: {first.n_accesses:,} accesses; B {second.name}: {second.n_accesses:,} accesses")
     click.echo(f"distance: {100 * found.total_variation:.1f} % of the accesses are in another cell\n")
     rows = [
         [cell, f"{100 * x:.1f}", f"{100 * y:.1f}", f"{100 * (y - x):+.1f}"]

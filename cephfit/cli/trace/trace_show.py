@@ -29,7 +29,7 @@ def print_summary(found: Profile) -> None:
     """Print a profile: number, sizes and randomness of the accesses."""
     about = found.description
     total = found.n_accesses
-    click.echo(f"{found.name}: {total} accesses{_pace(found)}")
+    click.echo(f"{found.name}: {total:,} accesses{_pace(found)}")
     _print_counted(about)
     _print_sources(about.get("sources", []))
     click.echo()
@@ -39,7 +39,7 @@ def print_summary(found: Profile) -> None:
         for op in Op:
             n = found.accesses[op][size.name]
             row += [
-                str(n),
+                f"{n:,}",
                 f"{100 * n / total:.1f} %",
                 _share((found.random_by_bin or {}).get(op, {}).get(size.name)),
             ]
@@ -47,7 +47,7 @@ def print_summary(found: Profile) -> None:
     row = ["all"]
     for op in Op:
         n = sum(found.accesses[op].values())
-        row += [str(n), f"{100 * n / total:.1f} %", _share(found.random_share(op))]
+        row += [f"{n:,}", f"{100 * n / total:.1f} %", _share(found.random_share(op))]
     rows.append(row)
     headers = ["size bin", "reads", "of all", "random", "writes", "of all", "random"]
     print_table(headers, rows, right=range(1, 7))
@@ -57,7 +57,7 @@ def print_summary(found: Profile) -> None:
             shown = ", ".join(f"{p[1:]} % {_time(v)}" for p, v in row_of.items() if p != "n")
             if quantity == "interarrival_us" and about.get("clock_seconds"):
                 shown += f" (the clock has steps of {_time(1e6 * about['clock_seconds'])}; less is not shown)"
-            click.echo(f"\n{title} of {row_of['n']} accesses, at most: {shown}", nl=False)
+            click.echo(f"\n{title} of {row_of['n']:,} accesses, at most: {shown}", nl=False)
     click.echo()
     _print_thresholds(found)
     _print_alignment(found)
@@ -68,7 +68,7 @@ def print_summary(found: Profile) -> None:
     if skipped:
         click.echo(
             "skipped, because they are not accesses: "
-            + ", ".join(f"{n} {reason}" for reason, n in skipped.items())
+            + ", ".join(f"{n:,} {reason}" for reason, n in skipped.items())
         )
     _print_steps_back(found)
     for missing in about.get("lacks", []):
@@ -114,7 +114,7 @@ def _some_of(names: Sequence[Any]) -> str:
 def print_omitted_disks(disks: Mapping[str, Any]) -> None:
     """Print the disks that were not counted, and why."""
     for disk, left in disks.items():
-        click.echo(f"not counted: {left['accesses']} accesses of disk {disk}: {left['why']}")
+        click.echo(f"not counted: {left['accesses']:,} accesses of disk {disk}: {left['why']}")
 
 
 def _print_thresholds(found: Profile) -> None:
@@ -193,7 +193,8 @@ def _print_steps_back(found: Profile) -> None:
     if not n:
         return
     click.echo(
-        f"the clock steps back: {n} of {found.n_accesses} accesses have an earlier time than the previous access, "
+        f"the clock steps back: {n:,} of {found.n_accesses:,} accesses have an earlier time than the previous "
+        "access, "
         "and no inter-arrival time"
     )
     if n > found.n_accesses / 2:
@@ -306,7 +307,7 @@ def _table(title: str, headers: Sequence[str], last: str) -> Any:
 
 
 def _number(value: float) -> str:
-    return f"{value:,}".replace(",", "\u202f")
+    return f"{value:,}"
 
 
 def _print_behaviour(console: Console, behaviour: dict[str, Any]) -> None:

@@ -131,7 +131,8 @@ def _compared(demand: WorkloadDemand, supply: Supply, verdict: Verdict, default:
         return f"does not fit: needs {mean}, the best ({name}) serves {_served(supply, ' (', ')')}"
     peak = ""
     if demand.busiest_second is not None:
-        peak = f", busiest second {demand.rate_text(demand.busiest_second)}"
+        # A clock with steps of a second makes the trace, and so the mean, uncertain by one step.
+        peak = f", busiest second {demand.rate_text(demand.peak)}"
     asks = f"mean {mean}{peak}; {name} serves {_served(supply, ', ')}"
     if verdict is Verdict.DEEPER:
         had = f"as many outstanding as it had ({demand.outstanding:.2g})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -139,9 +139,15 @@ class PredictionSet(Tabular):
         """Return the prediction of a configuration.
 
         Raises:
-            StopIteration: there is none.
+            InputError: there is none.
         """
-        return next(p for p in self.predictions if p.configuration == configuration)
+        found = next((p for p in self.predictions if p.configuration == configuration), None)
+        if found is None:
+            raise InputError(
+                f"there is no prediction of {configuration!r}",
+                remedy=f"choose from: {listed([p.configuration for p in self.predictions])}",
+            )
+        return found
 
     def _table(self) -> Table:
         return Table(
@@ -311,9 +317,13 @@ class ManyPredictions(Tabular):
 def answer_lines(predictions: PredictionSet) -> list[str]:
     """Return the best and the worst configuration, those that are like the default, and the noise floor."""
     default = next(p.configuration for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
-    alike = [p.configuration for p in predictions.predictions if p.verdict is Verdict.INDISTINGUISHABLE]
-    best = f"Best: {predictions.best}, {_against(predictions, predictions.best)}"
-    worst = f"Worst: {predictions.worst}, {_against(predictions, predictions.worst)}"
+    alike = [
+        p.configuration
+        for p in predictions.predictions
+        if p.verdict is Verdict.INDISTINGUISHABLE and p.configuration not in (predictions.best, predictions.worst)
+    ]
+    best = f"Best: {_against(predictions, predictions.best, 'better')}"
+    worst = f"Worst: {_against(predictions, predictions.worst, 'worse')}"
     lines = [
         best
         if predictions.best != default
@@ -322,7 +332,7 @@ def answer_lines(predictions: PredictionSet) -> list[str]:
         worst
         if predictions.worst != default
         else f"Worst: {default}, the default: nothing is distinguishably worse",
-        f"Not distinguishable from {default}: {', '.join(alike) or 'none'}",
+        f"Not distinguishable from {default}: {listed(alike) or 'none'}",
     ]
     if math.isfinite(predictions.noise_floor):
         lines.append(f"Noise floor: this sweep cannot show differences below {predictions.noise_floor:.1f} points")
@@ -332,14 +342,37 @@ def answer_lines(predictions: PredictionSet) -> list[str]:
 def _as_good(predictions: PredictionSet) -> list[str]:
     if not predictions.as_good:
         return []
-    return [f"Not distinguishable from {predictions.best}, the best: {', '.join(predictions.as_good)}"]
+    return [f"Not distinguishable from {predictions.best}, the best: {listed(predictions.as_good)}"]
 
 
-def _against(predictions: PredictionSet, name: str) -> str:
+MOST_NAMED = 12
+"""Configurations that a line names at most; the table has all."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name some configurations and count the rest: ``a, b and 100 more``; ``a, b, c`` if there are few."""
+    if len(names) <= MOST_NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
+
+
+def _against(predictions: PredictionSet, name: str, direction: str) -> str:
     p = predictions.of(name)
+    may = "" if p.verdict is not Verdict.INDISTINGUISHABLE else f": {uncertain(direction)}"
+    return f"{name}, {_difference(p)}{may}"
+
+
+def uncertain(direction: str) -> str:
+    """Say why an extreme that the samples show has no verdict; ``direction`` is ``better`` or ``worse``."""
+    return (
+        f"likely {direction}, not certain: the measurements show a difference, the error of the model may hide it"
+    )
+
+
+def _difference(p: Prediction) -> str:
     # An end is open where the load's limit was reached, or nothing was repeated.
     if not math.isfinite(p.high) and p.low > 0:
-        return f"at least {p.low - 100:+.1f} % against the default"
+        return f"at least {p.low - 100:+,.1f} % against the default"
     if p.low <= 0 and math.isfinite(p.high):
-        return f"{p.high - 100:+.1f} % against the default, or worse"
-    return f"{p.relative - 100:+.1f} % against the default ({p.low - 100:+.1f} to {p.high - 100:+.1f})"
+        return f"{p.high - 100:+,.1f} % against the default, or worse"
+    return f"{p.relative - 100:+,.1f} % against the default ({p.low - 100:+,.1f} to {p.high - 100:+,.1f})"

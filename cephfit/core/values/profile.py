@@ -153,7 +153,9 @@ class Profile(Tabular):
                 names it.
         """
         if not isinstance(document, dict):
-            raise InputError("a profile is a JSON object", where=where)
+            raise InputError(
+                "a profile is a JSON object", where=where, remedy="create one with `cephfit trace profile TRACE`"
+            )
         version = document.get("schema_version")
         if isinstance(version, bool) or version not in _READABLE_VERSIONS:
             raise InputError(
@@ -197,7 +199,7 @@ class Profile(Tabular):
         counts = self.cell_counts()
         total = self.n_accesses
         return Table(
-            f"Workload {self.name}: {total} accesses",
+            f"Workload {self.name}: {total:,} accesses",
             ("size", "pattern", "accesses", "share"),
             tuple((c.size.name, c.pattern.value, n, n / total if total else None) for c, n in counts.items()),
         )
