@@ -107,6 +107,20 @@ def test_an_image_on_an_erasure_code_has_its_data_there_and_its_metadata_in_copi
     assert admin.command("osd erasure-code-profile ls") == ["default"]
 
 
+def test_a_rule_that_was_there_before_an_erasure_coded_pool_stays(
+    crush_map: bytes, target: LabTarget, admin: RadosAdmin
+) -> None:
+    """Monitors since 20.2.4 remove the rule of an erasure-coded pool together with the pool."""
+    admin.command("osd crush rule create-simple", name="theirs", root="default", type="osd", mode="indep")
+    try:
+        rules = admin.command("osd crush rule dump")
+        apply(target, "theirs", {"erasure.k": 2, "erasure.m": 1, "crush_rule": "theirs", "pg_num": 8})
+        target.reset()
+        assert admin.command("osd crush rule dump") == rules
+    finally:
+        admin.exchange("osd setcrushmap", crush_map)
+
+
 def objects_in(admin: RadosAdmin, pool: str) -> int:
     """As Ceph reckons."""
     return int({p["name"]: p["stats"]["objects"] for p in admin.command("df")["pools"]}[pool])
