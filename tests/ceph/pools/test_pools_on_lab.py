@@ -111,14 +111,18 @@ def test_a_rule_that_was_there_before_an_erasure_coded_pool_stays(
     crush_map: bytes, target: LabTarget, admin: RadosAdmin
 ) -> None:
     """Monitors since 20.2.4 remove the rule of an erasure-coded pool together with the pool."""
-    admin.command("osd crush rule create-simple", name="theirs", root="default", type="osd", mode="indep")
+    code = ["k=2", "m=1", "crush-failure-domain=osd"]
+    admin.command("osd erasure-code-profile set", name="theirs", profile=code)
+    admin.command("osd crush rule create-erasure", name="theirs", profile="theirs")
     try:
         rules = admin.command("osd crush rule dump")
         apply(target, "theirs", {"erasure.k": 2, "erasure.m": 1, "crush_rule": "theirs", "pg_num": 8})
         target.reset()
         assert admin.command("osd crush rule dump") == rules
     finally:
+        target.reset()
         admin.exchange("osd setcrushmap", crush_map)
+        admin.command("osd erasure-code-profile rm", name="theirs")
 
 
 def objects_in(admin: RadosAdmin, pool: str) -> int:
