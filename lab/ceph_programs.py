@@ -108,6 +108,9 @@ SUITES: Mapping[str, str] = {"pacific": "bookworm", "reef": "trixie", "tentacle"
 """Ceph release to the Debian suite that packages it."""
 
 _PACKAGES = "ceph-mon,ceph-mgr,ceph-osd,ceph-common,python3-rados,python3-rbd"
+_MORE_PACKAGES: Mapping[str, str] = {"tentacle": "libqatzip3"}
+"""The compressors zlib and lz4 of Debian's 20.2.4 need it, but no package depends on it: pools that use them would
+get another compressor, and the health warning BLUESTORE_NO_COMPRESSION."""
 _NEEDED_NBYTES = 2 * GIB
 """Of a root while it is made: 0.6 GiB installed, and the downloaded packages."""
 
@@ -169,7 +172,7 @@ def ensure_root(release: str, progress: Progress) -> None:
         shutil.rmtree(part, ignore_errors=True)
         (packages / "partial").mkdir(parents=True, exist_ok=True)
         progress.start(f"Ceph {release} from Debian {SUITES[release]}")
-        _install(part, packages, SUITES[release], mirror, progress)
+        _install(part, packages, release, mirror, progress)
         version = CephPrograms(Path("/"), part).version()
         if version.name != release:
             shutil.rmtree(part)
@@ -201,16 +204,17 @@ def _mirror() -> str:
     )
 
 
-def _install(part: Path, packages: Path, suite: str, mirror: str, progress: Progress) -> None:
+def _install(part: Path, packages: Path, release: str, mirror: str, progress: Progress) -> None:
     """Install Ceph into a new root, with the packages kept in ``packages`` until the root is whole."""
+    names = ",".join([_PACKAGES, *filter(None, [_MORE_PACKAGES.get(release)])])
     argv = [
         # All programs end with this process: the first of a process namespace ends with its parent.
         *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child=KILL"),
-        *("mmdebstrap", "--variant=apt", f"--include={_PACKAGES}", "--skip=essential/unlink"),
+        *("mmdebstrap", "--variant=apt", f"--include={names}", "--skip=essential/unlink"),
         # A frozen mirror has lists that have expired; they are signed nevertheless.
         '--aptopt=Acquire::Check-Valid-Until "false"',
         f'--setup-hook=mkdir -p "$1/var/cache/apt/archives"; mount --bind {packages} "$1/var/cache/apt/archives"',
-        *(suite, str(part), mirror),
+        *(SUITES[release], str(part), mirror),
     ]
     words: list[str] = []
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as installer:
@@ -227,7 +231,7 @@ def _install(part: Path, packages: Path, suite: str, mirror: str, progress: Prog
         shutil.rmtree(part, ignore_errors=True)
         raise HostError(
             f"mmdebstrap failed: {' / '.join(words)}",
-            where=f"{mirror} {suite}",
+            where=f"{mirror} {SUITES[release]}",
             remedy="check the network and the mirror, then try again; loaded packages are kept",
         )
 

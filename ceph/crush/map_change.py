@@ -2,7 +2,8 @@
 
 import base64
 import errno
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from typing import Any
 
 from cephfit.ceph.admin.answers import RefusedError
@@ -18,6 +19,7 @@ _ORIGINAL = "crush original"
 _INJECTED = "crush injected"
 _PART = "crush part"
 _OTHERS = "crush changed by others"
+_BEFORE_DELETION = "crush before a deletion"
 _MAP = "map"
 
 
@@ -77,12 +79,39 @@ class CrushChanges:
         live = without_rule(self.live(), wish.rule)
         return render_parts(live, wish.placement, wish.rule, where=wish.where).osds
 
+    @contextmanager
+    def keeping_rules(self) -> Iterator[None]:
+        """Keep all rules while an erasure-coded pool is deleted within the block.
+
+        Since 20.2.4, monitors remove the rule of such a pool with it if no other pool uses the rule, even one that
+        was there before the pool (https://github.com/ceph/ceph/pull/69075).
+        """
+        self._put_rules_back()
+        binary = self._admin.exchange("osd getcrushmap")
+        self._journal.note(_BEFORE_DELETION, _MAP, base64.b64encode(binary).decode())
+        yield
+        self._put_rules_back()
+
+    def _put_rules_back(self) -> None:
+        """Add the rules that are missing since ``keeping_rules`` began, also after a kill."""
+        entry = self._journal.get(_BEFORE_DELETION, _MAP)
+        if entry is None:
+            return
+        binary, version = base64.b64decode(entry.was), self._version()
+        now_binary = self._admin.exchange("osd getcrushmap")
+        if now_binary != binary:
+            before, now = LiveMap(binary), LiveMap(now_binary)
+            if missing := before.rules.keys() - now.rules.keys():
+                self._set(_with_rules(before, now, missing), version)
+        self._journal.forget(_BEFORE_DELETION, _MAP)
+
     def restore(self) -> None:
         """Restore the original map; if another client changed it meanwhile, remove only our parts.
 
         Raises:
             ClusterError: another pool uses one of our rules.
         """
+        self._put_rules_back()
         original = self._journal.get(_ORIGINAL, _MAP)
         if original is None:
             return
@@ -106,6 +135,7 @@ class CrushChanges:
         Raises:
             ClusterError: a pool uses one of them.
         """
+        self._put_rules_back()
         live, version = self._live_with_version()
         names = {
             name for rule in rules if self._has_part("rule", rule) for name in (rule, *buckets_of(live, rule))
@@ -215,3 +245,28 @@ def _same_map(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         return {**document, "rules": rules}
 
     return without_sizes(one) == without_sizes(other)
+
+
+def _with_rules(before: LiveMap, now: LiveMap, rules: Set[str]) -> bytes:
+    """Return the present map with rules of the map before; that map itself if they are the only difference."""
+    if _content(before, without=rules) == _content(now):
+        return before.binary
+    texts = map_text.rule_texts(before.text, rules)
+    return live_map.compile_map(map_text.append(map_text.exact(now.text, now.document), buckets=(), rules=texts))
+
+
+def _content(live: LiveMap, without: Set[str] = frozenset()) -> dict[str, Any]:
+    """Return a map's content but these rules and the shadow trees, which monitors derive anew at some changes."""
+    document = live.document
+    shadows = {bucket["id"] for bucket in document["buckets"] if "~" in bucket["name"]}
+    weight_sets = {
+        pool: [entry for entry in entries if entry["bucket_id"] not in shadows]
+        for pool, entries in document.get("choose_args", {}).items()
+    }
+    return {
+        **document,
+        "tunables": live.tunables,
+        "rules": [rule for rule in document["rules"] if rule["rule_name"] not in without],
+        "buckets": [bucket for bucket in document["buckets"] if bucket["id"] not in shadows],
+        "choose_args": weight_sets,
+    }

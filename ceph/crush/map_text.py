@@ -6,7 +6,7 @@ would have other weights and move data. ``exact`` therefore writes every weight 
 
 import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -95,6 +95,12 @@ def without(text: str, names: Iterable[str]) -> str:
         elif block[1] not in gone:
             kept += body
     return "\n".join(kept) + "\n"
+
+
+def rule_texts(text: str, names: Collection[str]) -> list[str]:
+    """Return the text of each of these rules that is in a map, in the map's order."""
+    blocks = _blocks(text.splitlines())
+    return ["\n".join(body) for block, body in blocks if block[0] == "rule" and block[1] in names]
 
 
 def added_lines(before: str, after: str) -> Sequence[str] | None:

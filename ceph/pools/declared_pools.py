@@ -12,6 +12,7 @@ from typing import Any
 from cephfit.ceph.admin.answers import RefusedError, listed_pgs, stored_nbytes
 from cephfit.ceph.admin.daemons import running_daemons
 from cephfit.ceph.crush import live_map
+from cephfit.ceph.crush.live_map import MapRefusedError
 from cephfit.ceph.crush.proposal import Movement, Proposal, movement
 from cephfit.ceph.options.option import same_value
 from cephfit.ceph.pools.cache_tier import release_note, why_no_tiers
@@ -344,10 +345,13 @@ class DeclaredPools:
         size = int(plan.values.get("size", dumped["size"]))
         places, _ = live_map.try_rule(live.binary, rule, size=size, n_inputs=n_pgs, pool=number)
         after = {f"{number}.{x:x}": osds for x, osds in places.items()}
-        now = live_map.map_pgs(self._admin.exchange("osd getmap"))
+        stats = listed_pgs(self._admin.command("pg ls-by-pool", poolstr=plan.name)) or ()
+        try:
+            now = live_map.map_pgs(self._admin.exchange("osd getmap"))
+        except MapRefusedError:  # this machine's osdmaptool is older than the cluster
+            now = {pg["pgid"]: tuple(pg["up"]) for pg in stats}
         before = {pg: osds for pg, osds in now.items() if pg in after}
         shares = int(plan.erasure["k"]) if plan.erasure else 1
-        stats = listed_pgs(self._admin.command("pg ls-by-pool", poolstr=plan.name)) or ()
         nbytes = {pg["pgid"]: int(pg["stat_sum"]["num_bytes"]) // shares for pg in stats}
         return movement(before, after, nbytes, positional=frozenset(after) if plan.erasure else frozenset())
 

@@ -50,6 +50,11 @@ def ensure_profile(
     admin.command("osd erasure-code-profile set", name=name, profile=[f"{k}={v}" for k, v in words.items()])
 
 
+def is_coded(journal: Journal, pool: str) -> bool:
+    """Return whether cephfit created a profile for this pool."""
+    return journal.get(_PROFILE, pool) is not None
+
+
 def code_differences(required: Mapping[str, str], profile: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
     """Return key to (present value, declared value), where a profile differs from a declaration."""
     return {

@@ -4,7 +4,7 @@ Monitors permit the deletion of pools by an option. It is enabled only for the t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from cephfit.ceph.delivery.central_config import CONFIG
 from cephfit.ceph.delivery.daemon_options import DaemonOptions
 from cephfit.ceph.options.option import as_ceph_writes, same_value
 from cephfit.ceph.pools.cache_tier import add_tier, await_rest, take_apart, use_tier, why_no_tiers
-from cephfit.ceph.pools.erasure import ensure_profile, remove_profile
+from cephfit.ceph.pools.erasure import ensure_profile, is_coded, remove_profile
 from cephfit.ceph.pools.pool_keys import VALUE_TYPES
 from cephfit.ceph.pools.pool_plan import (
     PoolPlan,
@@ -263,7 +263,8 @@ class Pools:
                 continue
             if one in self.existing():
                 take_apart(self._admin, one)
-                self._admin.command("osd pool rm", pool=one, pool2=one, yes_i_really_really_mean_it=True)
+                with self.places.keeping_rules() if is_coded(self._journal, one) else nullcontext():
+                    self._admin.command("osd pool rm", pool=one, pool2=one, yes_i_really_really_mean_it=True)
             remove_profile(self._admin, self._journal, one)
             self._journal.forget(_POOL, one)
 

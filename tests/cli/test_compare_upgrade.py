@@ -116,6 +116,7 @@ def test_the_page_has_each_workload_its_cells_defaults_and_limits(folder: Path) 
     sections = html.split("<h2")
     explained, other = next(part for part in sections if part.startswith(' id="defaults"')).split("<h3>")[1:]
     assert "osd_op_queue" in explained and "bluestore_rocksdb_options" in explained
+    assert 'data-label="18.2.7">mclock_scheduler</td>' in explained, "on a phone its row is a card"
     assert "osd_max_scrubs" in other and "osd_max_scrubs" not in explained
     untested = next(part for part in sections if part.startswith(' id="untested"'))
     assert "different clusters" in untested and "osd_max_scrubs" in untested

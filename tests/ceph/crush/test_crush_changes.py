@@ -10,6 +10,7 @@ import pytest
 from crush_maps import two_classes
 
 from cephfit.ceph.admin.answers import RefusedError
+from cephfit.ceph.crush import map_text
 from cephfit.ceph.crush.data_placement import Devices, Placement
 from cephfit.ceph.crush.live_map import LiveMap
 from cephfit.ceph.crush.map_change import CrushChanges
@@ -101,3 +102,53 @@ def test_a_concurrent_change_of_another_client_stays(
     live = LiveMap(cluster.binary)
     assert "newcomer" in live.buckets
     assert not {"fast", "slow"} & set(live.rules)
+
+
+def without_the_rule(cluster: SharedMap, rule: str) -> None:
+    """Remove a rule as monitors do since 20.2.4 with the last erasure-coded pool that used it."""
+    live = LiveMap(cluster.binary)
+    text = map_text.without(map_text.exact(live.text, live.document), [rule])
+    cluster.binary, cluster.version = LiveMap.from_text(text).binary, cluster.version + 1
+
+
+def test_rules_that_the_monitors_remove_with_a_pool_are_there_again(
+    cluster: SharedMap, changes: CrushChanges
+) -> None:
+    original = cluster.binary
+    with changes.keeping_rules():
+        without_the_rule(cluster, "replicated_rule")  # the administrator's, as all of this map
+        assert not LiveMap(cluster.binary).rules
+    assert cluster.binary == original
+
+    changes.ensure([FAST, SLOW])
+    injected = cluster.binary
+    with changes.keeping_rules():
+        without_the_rule(cluster, "fast")
+    assert cluster.binary == injected
+    changes.restore()
+    assert cluster.binary == original
+
+
+def test_a_kept_rule_is_put_into_a_map_that_another_client_changed(
+    cluster: SharedMap, changes: CrushChanges
+) -> None:
+    before = LiveMap(cluster.binary)
+    with changes.keeping_rules():
+        without_the_rule(cluster, "replicated_rule")
+        cluster.binary, cluster.version = with_a_new_host(cluster.binary), cluster.version + 1
+        theirs = LiveMap(cluster.binary)
+    after = LiveMap(cluster.binary)
+    assert after.document["rules"] == before.document["rules"]
+    assert "newcomer" in after.buckets
+    assert after.buckets == theirs.buckets, "with all digits of the weights"
+
+
+def test_a_killed_deletion_does_not_lose_a_rule(cluster: SharedMap, changes: CrushChanges, tmp_path: Path) -> None:
+    original = cluster.binary
+    with pytest.raises(KeyError), changes.keeping_rules():
+        without_the_rule(cluster, "replicated_rule")
+        raise KeyError
+    assert cluster.binary != original
+    journal = Journal(tmp_path / "journal")
+    CrushChanges(cluster, journal).restore()
+    assert (cluster.binary, journal.entries()) == (original, ())

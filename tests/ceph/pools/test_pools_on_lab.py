@@ -107,6 +107,24 @@ def test_an_image_on_an_erasure_code_has_its_data_there_and_its_metadata_in_copi
     assert admin.command("osd erasure-code-profile ls") == ["default"]
 
 
+def test_a_rule_that_was_there_before_an_erasure_coded_pool_stays(
+    crush_map: bytes, target: LabTarget, admin: RadosAdmin
+) -> None:
+    """Monitors since 20.2.4 remove the rule of an erasure-coded pool together with the pool."""
+    code = ["k=2", "m=1", "crush-failure-domain=osd"]
+    admin.command("osd erasure-code-profile set", name="theirs", profile=code)
+    admin.command("osd crush rule create-erasure", name="theirs", profile="theirs")
+    try:
+        rules = admin.command("osd crush rule dump")
+        apply(target, "theirs", {"erasure.k": 2, "erasure.m": 1, "crush_rule": "theirs", "pg_num": 8})
+        target.reset()
+        assert admin.command("osd crush rule dump") == rules
+    finally:
+        target.reset()
+        admin.exchange("osd setcrushmap", crush_map)
+        admin.command("osd erasure-code-profile rm", name="theirs")
+
+
 def objects_in(admin: RadosAdmin, pool: str) -> int:
     """As Ceph reckons."""
     return int({p["name"]: p["stats"]["objects"] for p in admin.command("df")["pools"]}[pool])
