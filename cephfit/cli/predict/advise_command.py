@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 _TCP = ("tcp=cubic", "tcp=reno", "tcp=bbr")
 _VALUE = re.compile(r"([0-9]*\.?[0-9]+)([a-z%]*)")
-_UNITS = {
+_UNITS: Mapping[str, Mapping[str, float]] = {
     "rtt": {"ms": 1e-3, "s": 1.0, "us": 1e-6},
     "loss": {"%": 0.01},
     "bandwidth": {"mbit": 1e6 / 8, "gbit": 1e9 / 8},
