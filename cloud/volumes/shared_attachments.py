@@ -1,0 +1,80 @@
+"""Volumes that several guests use at once: their volume types, and their attachment to every guest.
+
+Heat attaches volumes by Nova's API 2.1, and Nova attaches multi-attach volumes from 2.60 on. So the attachments are
+made here. They end with their servers.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from openstack.connection import Connection
+
+from cephfit.cloud.cloud_connection import made_once, persistently
+from cephfit.cloud.volumes.created_types import volume_types
+from cephfit.core.errors import ClusterError, InputError
+from cephfit.core.waiting import wait_until_clear
+
+MULTIATTACH: Mapping[str, str] = {"multiattach": "<is> True"}
+"""Extra specs of a volume type whose volumes several servers may use at once."""
+_ATTACHING_SECONDS = 300.0
+_POLLING_SECONDS = 1.0
+
+
+def require_multiattach(cloud: Connection, name: str) -> None:
+    """Check that several servers may use a volume of a type at once.
+
+    Raises:
+        InputError: the type does not allow it, as far as this user sees its extra specs.
+    """
+    known = [
+        str(one.name) for one in volume_types(cloud) if MULTIATTACH.items() <= (one.extra_specs or {}).items()
+    ]
+    if name not in known:
+        choices = f"choose from: {', '.join(sorted(known))}" if known else "ask an administrator for such a type"
+        raise InputError(
+            f"the volume type {name} has no extra spec multiattach='<is> True', so only one guest may use a volume",
+            where="volume_type",
+            remedy=f"{choices} (before its release Xena, Cinder shows extra specs to administrators alone)",
+        )
+
+
+def attach_to_all(
+    cloud: Connection, volume: str, servers: Sequence[str], *, seconds: float = _ATTACHING_SECONDS
+) -> None:
+    """Attach one volume to each server that does not have it, and wait until all have it.
+
+    Args:
+        cloud: connection.
+        volume: id of a multi-attach volume.
+        servers: ids of active servers.
+        seconds: limit for all attachments together.
+
+    Raises:
+        ClusterError: Nova refuses an attachment, or it takes too long.
+    """
+    where = f"volume {volume}"
+
+    def attached(server: str) -> bool | None:
+        """Return whether Nova has the attachment; None if not."""
+        return any(one.volume_id == volume for one in cloud.compute.volume_attachments(server)) or None
+
+    def attach(server: str) -> bool:
+        cloud.compute.create_volume_attachment(server, volume=volume)
+        return True
+
+    for server in servers:
+        if not persistently(attached, server, where=where):
+            made_once(partial(attach, server), partial(attached, server), where=where)
+
+    def missing() -> str:
+        found = persistently(lambda: cloud.block_storage.get_volume(volume), where=where)
+        users = {str(one["server_id"]) for one in found.attachments or ()}
+        waiting = [server for server in servers if server not in users]
+        return f"server {', '.join(waiting)}" if waiting or found.status != "in-use" else ""
+
+    if left := wait_until_clear(missing, seconds=seconds, poll_seconds=_POLLING_SECONDS):
+        raise ClusterError(
+            f"it is not attached after {seconds:.0f} s: {left}",
+            where=where,
+            remedy="look at the logs of nova-compute and cinder-volume",
+        )
