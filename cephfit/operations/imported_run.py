@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import secrets
 import time
 from typing import Any
 
 from cephfit import __version__
 from cephfit.core.values.cells import CELLS
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
-from cephfit.core.values.run import IMPORTED_DOCUMENT, IMPORTED_FACT, IMPORTED_OUTPUT, Run
+from cephfit.core.values.run import IMPORTED_DOCUMENT, IMPORTED_FACT, IMPORTED_OUTPUT, Run, new_run_id
 from cephfit.core.values.sample import (
     INDEPENDENT_COUNT,
     OWN_LOAD,
@@ -52,7 +51,7 @@ def store_import(store: Store, understood: Understood, *, name: str) -> Run:
         },
     }
     run = Run(
-        run_id=f"{name}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now_ns // 10**9))}-{secrets.token_hex(2)}",
+        run_id=new_run_id(name, now_ns),
         sweep_name=name,
         sweep_text=text,
         sweep_digest=hashlib.sha256("".join(sorted(file.digest for file in used)).encode()).hexdigest(),

@@ -1,6 +1,5 @@
 """Measure one Cinder volume of a multi-attach type that several guests of an OpenStack cloud use."""
 
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Progress
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration
+from cephfit.core.values.run import new_run_id
 from cephfit.measure.fio.fio_remote import MOST_SKEW
 from cephfit.measure.shared_volume.access_plan import LockWay, SharedLoad
 from cephfit.measure.shared_volume.guest_fio import require_whole_per_cent, run_in_guests
@@ -98,7 +98,7 @@ def _guests(target_text: str, progress: Progress) -> "Iterator[SharedVolumeTarge
         )
     target = SharedVolumeTarget(choice, progress=progress)
     try:
-        target.begin(f"shared-volume-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(2)}")
+        target.begin(new_run_id("shared-volume", time.time_ns()))
         try:
             yield target
         finally:

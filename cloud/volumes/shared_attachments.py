@@ -1,7 +1,7 @@
 """Volumes that several guests use at once: their volume types, and their attachment to every guest.
 
-Heat attaches volumes by Nova's API 2.1, and Nova attaches multi-attach volumes from 2.60 on. So the attachments are
-made here. They end with their servers.
+Heat attaches volumes by Nova's API 2.1, and Nova attaches multi-attach volumes from 2.60 on. So the attachments
+are made here. They end with their servers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def require_multiattach(cloud: Connection, name: str) -> None:
     if name not in known:
         choices = f"choose from: {', '.join(sorted(known))}" if known else "ask an administrator for such a type"
         raise InputError(
-            f"the volume type {name} has no extra spec multiattach='<is> True', so only one guest may use a volume",
+            f"the volume type {name} has no extra spec multiattach='<is> True': its volumes are for one guest each",
             where="volume_type",
             remedy=f"{choices} (before its release Xena, Cinder shows extra specs to administrators alone)",
         )

@@ -115,10 +115,10 @@ def create(layout: Layout, image: GuestImage) -> None:
     types = {known.name for known in cloud.block_storage.types()}
     for made in layout.volume_types:
         if made.name not in types:
+            shared = ", each for several guests at once" if made.multiattach else ""
             cloud.block_storage.create_type(
                 name=made.name,
-                description=f"volumes on the lab's {made.backend} OSDs"
-                + (", each for several guests at once" if made.multiattach else ""),
+                description=f"volumes on the lab's {made.backend} OSDs{shared}",
                 extra_specs={"volume_backend_name": made.backend, **(MULTIATTACH if made.multiattach else {})},
             )
     upload(cloud, image, visibility="public")

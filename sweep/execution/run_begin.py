@@ -1,6 +1,5 @@
 """The beginning of a run: its engine, the facts about the target, and a new or an unfinished run."""
 
-import secrets
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,7 +9,7 @@ from cephfit.ceph.pools.osd_capacity import IN_MEMORY, MEMORY_TARGET, fits_note
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress, Target
 from cephfit.core.values.measurement import MICRO, RADOS_BENCH, RBD_BENCH, Measurement
-from cephfit.core.values.run import CLUSTER, Run, is_another_cluster
+from cephfit.core.values.run import CLUSTER, Run, is_another_cluster, new_run_id
 from cephfit.measure.engine import Engine
 from cephfit.measure.fio.fio_local import FioEngine
 from cephfit.results.statistics.run_caveats import keep_continuation
@@ -135,9 +134,8 @@ def _about_caches(sweep: Sweep, facts: Mapping[str, Any]) -> dict[str, str]:
 
 def _new_run(sweep: Sweep, target: Target, facts: Mapping[str, Any]) -> Run:
     created_ns = time.time_ns()
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(created_ns // 1_000_000_000))
     return Run(
-        run_id=f"{sweep.name}-{stamp}-{secrets.token_hex(2)}",
+        run_id=new_run_id(sweep.name, created_ns),
         sweep_name=sweep.name,
         sweep_text=sweep.text,
         sweep_digest=sweep.digest,
