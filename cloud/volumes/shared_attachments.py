@@ -32,7 +32,7 @@ def require_multiattach(cloud: Connection, name: str) -> None:
     if name not in known:
         choices = f"choose from: {', '.join(sorted(known))}" if known else "ask an administrator for such a type"
         raise InputError(
-            f"the volume type {name} has no extra spec multiattach='<is> True': its volumes are for one guest each",
+            f"the volume type {name} has no extra spec multiattach='<is> True': each volume is for one guest",
             where="volume_type",
             remedy=f"{choices} (before its release Xena, Cinder shows extra specs to administrators alone)",
         )
