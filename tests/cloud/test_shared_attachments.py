@@ -23,7 +23,7 @@ def test_another_type_is_refused_and_the_right_ones_are_named(
     services: Services, scripted_cloud: Connection, name: str
 ) -> None:
     services.say("GET /block_storage/v3/types", (200, {"volume_types": TYPES}))
-    with pytest.raises(InputError, match=f"{name} has no extra spec multiattach.*choose from: shared"):
+    with pytest.raises(InputError, match=rf"(?s){name} has no extra spec multiattach.*choose from: shared"):
         require_multiattach(scripted_cloud, name)
     require_multiattach(scripted_cloud, "shared")
 
