@@ -5,7 +5,6 @@ are made here. They end with their servers.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from openstack.connection import Connection
 
@@ -43,38 +42,42 @@ def attach_to_all(
 ) -> None:
     """Attach one volume to each server that does not have it, and wait until all have it.
 
+    One after the other, because Cinder refuses an attachment while it makes another of the same volume.
+
     Args:
         cloud: connection.
         volume: id of a multi-attach volume.
         servers: ids of active servers.
-        seconds: limit for all attachments together.
+        seconds: limit for each attachment.
 
     Raises:
         ClusterError: Nova refuses an attachment, or it takes too long.
     """
+    for server in servers:
+        _attach(cloud, volume, server, seconds=seconds)
+
+
+def _attach(cloud: Connection, volume: str, server: str, *, seconds: float) -> None:
     where = f"volume {volume}"
 
-    def attached(server: str) -> bool | None:
+    def known() -> bool | None:
         """Return whether Nova has the attachment; None if not."""
         return any(one.volume_id == volume for one in cloud.compute.volume_attachments(server)) or None
 
-    def attach(server: str) -> bool:
+    def attach() -> bool:
         cloud.compute.create_volume_attachment(server, volume=volume)
         return True
 
-    for server in servers:
-        if not persistently(attached, server, where=where):
-            made_once(partial(attach, server), partial(attached, server), where=where)
-
-    def missing() -> str:
+    def problem() -> str:
         found = persistently(lambda: cloud.block_storage.get_volume(volume), where=where)
-        users = {str(one["server_id"]) for one in found.attachments or ()}
-        waiting = [server for server in servers if server not in users]
-        return f"server {', '.join(waiting)}" if waiting or found.status != "in-use" else ""
+        users = [str(one["server_id"]) for one in found.attachments or ()]
+        return "" if found.status == "in-use" and server in users else f"its status is {found.status}"
 
-    if left := wait_until_clear(missing, seconds=seconds, poll_seconds=_POLLING_SECONDS):
+    if not persistently(known, where=where):
+        made_once(attach, known, where=where)
+    if left := wait_until_clear(problem, seconds=seconds, poll_seconds=_POLLING_SECONDS):
         raise ClusterError(
-            f"it is not attached after {seconds:.0f} s: {left}",
+            f"it is not attached to server {server} after {seconds:.0f} s: {left}",
             where=where,
             remedy="look at the logs of nova-compute and cinder-volume",
         )

@@ -49,22 +49,26 @@ def test_only_servers_without_the_volume_get_it_and_all_are_waited_for(
         "POST /compute/v2.1/servers/s1/os-volume_attachments",
         (200, {"volumeAttachment": {"id": "v", "volumeId": "v", "serverId": "s1"}}),
     )
-    volume = {"id": "v", "status": "in-use", "attachments": [{"server_id": "s0"}]}
-    both = {**volume, "attachments": [{"server_id": "s0"}, {"server_id": "s1"}]}
-    question = "GET /block_storage/v3/volumes/v"
-    services.say(question, (200, {"volume": volume}), (200, {"volume": volume}), (200, {"volume": both}))
+    one = {"id": "v", "status": "in-use", "attachments": [{"server_id": "s0"}]}
+    both = {**one, "attachments": [{"server_id": "s0"}, {"server_id": "s1"}]}
+    answers = [(200, {"volume": shown}) for shown in (one, {**both, "status": "attaching"}, both)]
+    services.say("GET /block_storage/v3/volumes/v", *answers)
     attach_to_all(scripted_cloud, "v", ["s0", "s1"])
     assert services.n_asked("POST /compute/v2.1/servers/s1/os-volume_attachments") == 1
     assert services.n_asked("POST /compute/v2.1/servers/s0/os-volume_attachments") == 0
-    assert services.n_asked(question) == 3
+    assert services.n_asked("GET /block_storage/v3/volumes/v") == 3, "the second attachment was waited for"
 
 
-def test_a_server_that_does_not_get_it_is_named(services: Services, scripted_cloud: Connection) -> None:
+def test_no_attachment_is_asked_for_before_the_last_one_is_complete(
+    services: Services, scripted_cloud: Connection
+) -> None:
+    """Cinder refuses one while the volume is reserved for another."""
     services.say("GET /compute/v2.1/servers/s0/os-volume_attachments", (200, attachments("s0", "v")))
     reserved = {"id": "v", "status": "reserved", "attachments": []}
     services.say("GET /block_storage/v3/volumes/v", (200, {"volume": reserved}))
-    with pytest.raises(ClusterError, match="not attached after 0 s: server s0"):
-        attach_to_all(scripted_cloud, "v", ["s0"], seconds=0.1)
+    with pytest.raises(ClusterError, match="not attached to server s0 after 0 s: its status is reserved"):
+        attach_to_all(scripted_cloud, "v", ["s0", "s1"], seconds=0.1)
+    assert not [question for question in services.asked if "s1" in question]
 
 
 def test_a_refusal_of_nova_is_passed_on(services: Services, scripted_cloud: Connection) -> None:
