@@ -33,8 +33,8 @@ def test_two_guests_share_a_volume_and_nothing_stays(cloud_user: Connection, tmp
     for one in document["costs"]:
         assert one["lock_share"] == 0
         assert one["relative"] is None
-        # With one access in flight in each guest, the rate is 2 / mean time.
-        assert one["rate"]["mean"] == pytest.approx(2000 / one["mean_ms"]["mean"], rel=0.5)
+        # With one access in flight in each guest, the rate is 2 / mean time, except for pauses between accesses.
+        assert one["rate"]["mean"] == pytest.approx(2000 / one["mean_ms"]["mean"], rel=0.15)
     assert any(
         sentence.startswith("exclusive-lock and its hand-over were not") for sentence in document["missing"]
     )
