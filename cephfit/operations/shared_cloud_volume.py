@@ -30,6 +30,9 @@ _MISSING = (
     "OCFS2 and GFS2 were not measured: cephfit has no set-up of their lock managers in guests",
 )
 
+_MOST_ATTEMPTS = 3
+"""For a run whose guests end together."""
+
 
 def is_cloud(target_text: str) -> bool:
     """Return whether the clients of a target are guests of a cloud."""
@@ -110,20 +113,27 @@ def _guests(target_text: str, progress: Progress) -> "Iterator[SharedVolumeTarge
 def _run(
     target: "SharedVolumeTarget", plan: SharingPlan, skews: list[float], load: SharedLoad, seed: int
 ) -> tuple[dict[str, Any], ...]:
-    """Run a load in all guests, and append how far apart they ended."""
-    run = run_in_guests(
-        load, target.clients(), ramp_seconds=plan.ramp_seconds, run_seconds=plan.run_seconds, seed=seed
-    )
+    """Run a load in all guests, again if they did not end together; append how far apart they ended."""
+    for _ in range(_MOST_ATTEMPTS):
+        run = run_in_guests(
+            load, target.clients(), ramp_seconds=plan.ramp_seconds, run_seconds=plan.run_seconds, seed=seed
+        )
+        if not _is_skewed(run.skew_seconds, plan.run_seconds):
+            break
     skews.append(run.skew_seconds)
     return run.outcomes()
 
 
+def _is_skewed(skew_seconds: float, run_seconds: float) -> bool:
+    return skew_seconds > MOST_SKEW * run_seconds
+
+
 def _skewed(skews: list[float], run_seconds: float) -> tuple[str, ...]:
     """Return a sentence on runs whose guests did not end together; none if all did."""
-    n_apart = sum(skew > MOST_SKEW * run_seconds for skew in skews)
+    n_apart = sum(_is_skewed(skew, run_seconds) for skew in skews)
     if not n_apart:
         return ()
     return (
         f"in {n_apart} of {len(skews)} runs the guests ended up to {max(skews):.2f} s apart, of {run_seconds:g} s "
-        "measured: their accesses overlapped less than those of clients on one machine; use longer --seconds",
+        f"measured, also at the last of {_MOST_ATTEMPTS} attempts: these figures are doubtful; use longer --seconds",
     )
