@@ -135,5 +135,5 @@ def _skewed(skews: list[float], run_seconds: float) -> tuple[str, ...]:
         return ()
     return (
         f"in {n_apart} of {len(skews)} runs the guests ended up to {max(skews):.2f} s apart, of {run_seconds:g} s "
-        f"measured, also at the last of {_MOST_ATTEMPTS} attempts: these figures are doubtful; use longer --seconds",
+        f"measured, also at the last of {_MOST_ATTEMPTS} attempts: the figures are doubtful, use longer --seconds",
     )

@@ -126,8 +126,8 @@ def _counted(load: SharedLoad, clients: Sequence[Client], output: ServerOutput) 
     for client in clients:
         if client.name not in found:
             raise _failure(f"the fio server of client {client.name} returned no result", output, host_of(client))
-        if error := error_of(found[client.name]):
-            raise _failure(f"fio failed in client {client.name} (error {error})", output, host_of(client))
+        if number := error_of(found[client.name]):
+            raise _failure(f"fio failed in client {client.name} (error {number})", output, host_of(client))
     return {name: int(job[load.op.value]["total_ios"]) for name, job in found.items()}
 
 
