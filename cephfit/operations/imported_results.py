@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import secrets
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.units import format_nbytes
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, LoadedCell, Op
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
-from cephfit.core.values.run import IMPORTED_DOCUMENT, IMPORTED_FACT, IMPORTED_OUTPUT, Run
+from cephfit.core.values.run import IMPORTED_DOCUMENT, IMPORTED_FACT, IMPORTED_OUTPUT, Run, new_run_id
 from cephfit.core.values.sample import (
     INDEPENDENT_COUNT,
     OWN_LOAD,
@@ -340,7 +339,7 @@ def store_import(store: Store, understood: Understood, *, name: str) -> Run:
         },
     }
     run = Run(
-        run_id=f"{name}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now_ns // 10**9))}-{secrets.token_hex(2)}",
+        run_id=new_run_id(name, now_ns),
         sweep_name=name,
         sweep_text=text,
         sweep_digest=hashlib.sha256("".join(sorted(file.digest for file in used)).encode()).hexdigest(),

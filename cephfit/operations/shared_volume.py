@@ -2,9 +2,10 @@
 
 import random
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,9 @@ def shared_volume_place(
         full_speed = nullcontext()
     else:
         raise InputError(
-            f"a volume cannot be shared on {target_text!r}", where="--target", remedy="use lab:NAME or ceph:NAME"
+            f"a volume cannot be shared on {target_text!r}",
+            where="--target",
+            remedy="use lab:NAME, ceph:NAME or openstack:CLOUD,...",
         )
     target = open_target(
         target_text, for_change=True, progress=progress, ioengine="rbd", cluster=cluster, leave=apply
@@ -169,7 +172,7 @@ def measure_shared_volume(
                     for volume in images.values():
                         progress.note(f"filling {volume}")
                         clients.fill(volume.image, seconds=volume.nbytes / SLOWEST_NBYTES_PER_S)
-                runs = _rounds(clients, plan, images, progress)
+                runs = measured_rounds(plan, partial(_run_opened, clients, plan, images), progress)
                 hand_overs = _hand_overs(clients, plan, images, progress)
         finally:
             _remove(admin, volumes, tuple(images.values()))
@@ -203,9 +206,12 @@ def _remove(admin: RadosAdmin, volumes: Volumes, images: Sequence[Volume]) -> No
         ioctx.close()
 
 
-def _rounds(
-    clients: SharingClients, plan: SharingPlan, images: dict[LockWay, Volume], progress: Progress
-) -> tuple[SharingRun, ...]:
+RunLoad = Callable[[SharedLoad, int], Sequence[dict[str, Any]]]
+"""Lets all clients run a load with a seed; returns what ``sharing_client.run_load`` returns, for each client."""
+
+
+def measured_rounds(plan: SharingPlan, run: RunLoad, progress: Progress) -> tuple[SharingRun, ...]:
+    """Measure all combinations in each round, in an order of its own; return them in the order of the plan."""
     loads = plan.loads()
     rng = random.Random(plan.seed)
     runs: dict[tuple[int, int], SharingRun] = {}
@@ -213,24 +219,24 @@ def _rounds(
     for repeat in range(plan.repeats):
         for number in rng.sample(range(len(loads)), len(loads)):
             load = loads[number]
-            with _opened(clients, images, load.way):
-                outcomes = clients.run(
-                    load,
-                    ramp_seconds=plan.ramp_seconds,
-                    run_seconds=plan.run_seconds,
-                    seed=plan.seed + repeat,
-                )
             runs[repeat, number] = SharingRun(
                 load.way.value,
                 load.range_nbytes,
                 load.shared_pct,
                 repeat,
                 plan.run_seconds,
-                tuple(map(_figures, outcomes)),
+                tuple(map(_figures, run(load, plan.seed + repeat))),
             )
             progress.advance(1, f"{load.way}, {load.shared_pct:g} % shared")
     progress.done()
     return tuple(runs[key] for key in sorted(runs))
+
+
+def _run_opened(
+    clients: SharingClients, plan: SharingPlan, images: dict[LockWay, Volume], load: SharedLoad, seed: int
+) -> list[dict[str, Any]]:
+    with _opened(clients, images, load.way):
+        return clients.run(load, ramp_seconds=plan.ramp_seconds, run_seconds=plan.run_seconds, seed=seed)
 
 
 def _hand_overs(

@@ -12,6 +12,7 @@ from openstack.connection import Connection
 
 from cephfit.cloud.image.guest_image import GuestImage
 from cephfit.cloud.image.image_upload import upload
+from cephfit.cloud.shared_attachments import MULTIATTACH
 from cephfit.core.errors import ClusterError
 from cephfit.lab.openstack import network
 from cephfit.lab.openstack.layout import Layout
@@ -116,12 +117,13 @@ def create(layout: Layout, image: GuestImage) -> None:
         if name not in flavors:
             cloud.compute.create_flavor(name=name, ram=ram, vcpus=1, disk=1)
     types = {known.name for known in cloud.block_storage.types()}
-    for device_class in layout.pools:
-        if device_class not in types:
+    for made in layout.volume_types:
+        if made.name not in types:
+            shared = ", each for several guests at once" if made.multiattach else ""
             cloud.block_storage.create_type(
-                name=device_class,
-                description=f"volumes on the lab's {device_class} OSDs",
-                extra_specs={"volume_backend_name": device_class},
+                name=made.name,
+                description=f"volumes on the lab's {made.backend} OSDs{shared}",
+                extra_specs={"volume_backend_name": made.backend, **(MULTIATTACH if made.multiattach else {})},
             )
     upload(cloud, image, visibility="public")
     _create_network(layout, cloud)

@@ -229,7 +229,7 @@ def shadow_programs(layout: Layout) -> None:
 
 
 def cinder(layout: Layout) -> Component:
-    """Cinder: an RBD back end and a volume type for each of ``layout.pools``."""
+    """Cinder: an RBD back end for each of ``layout.pools``."""
     conf = ("--config-file", str(layout.conf("cinder")))
     return Component(
         "cinder",

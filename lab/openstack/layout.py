@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -48,6 +48,27 @@ _API_PATHS = {
 }
 
 
+MULTIATTACH_SUFFIX = "-multiattach"
+"""End of the names of the volume types whose volumes several guests may use at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabVolumeType:
+    """A Cinder volume type of the lab.
+
+    Attributes:
+        name: of the type.
+        backend: name of its back end, which is the device class.
+        pool: Ceph pool of its volumes.
+        multiattach: whether several guests may use a volume at once.
+    """
+
+    name: str
+    backend: str
+    pool: str
+    multiattach: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The layout of one lab's OpenStack, chosen before any part is created.
@@ -59,8 +80,7 @@ class Layout:
         secrets: by ``SECRET_NAMES``; never in an argument or a log.
         rbd_secret_uuid: id of libvirt's secret with the key of ``client.cinder``.
         network: the first three bytes of the guests' network, a /24: ``10.77.0``.
-        pools: device class to the Ceph pool of its Cinder back end; back end and volume type have the name of the
-            class.
+        pools: device class to the Ceph pool of its Cinder back end, which has the name of the class.
         ready: it was complete once.
     """
 
@@ -109,6 +129,12 @@ class Layout:
     @property
     def user_cloud(self) -> str:
         return f"{self.admin_cloud}-user"
+
+    @property
+    def volume_types(self) -> tuple["LabVolumeType", ...]:
+        """Two types for each back end: a plain one, and one whose volumes several guests may use at once."""
+        plain = [LabVolumeType(backend, backend, pool) for backend, pool in self.pools.items()]
+        return (*plain, *(replace(one, name=one.name + MULTIATTACH_SUFFIX, multiattach=True) for one in plain))
 
     # The network.
 

@@ -284,6 +284,6 @@ class LabCloud:
             clouds=(self.layout.admin_cloud, self.layout.user_cloud),
             keystone=self.layout.url("keystone"),
             guests_network=f"{self.layout.network}.0/{network.PREFIX_LENGTH}",
-            volume_types=dict(self.layout.pools),
+            volume_types={one.name: one.pool for one in self.layout.volume_types},
             daemons=self._running.states(self._service_names),
         )

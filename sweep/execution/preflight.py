@@ -1,7 +1,6 @@
 """Before a run: what a target supports and reports of a sweep, its engine and facts, a new or continued run."""
 
 import re
-import secrets
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Progress, Target
 from cephfit.core.values.configuration import Configuration, Partition
 from cephfit.core.values.measurement import MICRO, RADOS_BENCH, RBD_BENCH, CacheCondition, Measurement
-from cephfit.core.values.run import CLUSTER, Run, is_another_cluster
+from cephfit.core.values.run import CLUSTER, Run, is_another_cluster, new_run_id
 from cephfit.core.waiting import wait_until_clear
 from cephfit.measure.engine import Engine
 from cephfit.measure.fio.fio_local import FioEngine
@@ -306,9 +305,8 @@ def _about_caches(sweep: Sweep, facts: Mapping[str, Any]) -> dict[str, str]:
 
 def _new_run(sweep: Sweep, target: Target, facts: Mapping[str, Any]) -> Run:
     created_ns = time.time_ns()
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(created_ns // 1_000_000_000))
     return Run(
-        run_id=f"{sweep.name}-{stamp}-{secrets.token_hex(2)}",
+        run_id=new_run_id(sweep.name, created_ns),
         sweep_name=sweep.name,
         sweep_text=sweep.text,
         sweep_digest=sweep.digest,

@@ -245,7 +245,7 @@ class OpenStackTarget(
     def _fill(self, volume_type: str, nbytes: int) -> None:
         """Fill those of the clients' volumes that hold less data than required."""
         under = self._written_under
-        if not (empty := cinder_volumes.unfilled(self._cloud, self._nodes, nbytes, under=under)):
+        if not (empty := cinder_volumes.unfilled(self._cloud, self._nodes_to_fill(), nbytes, under=under)):
             return
         self._before_filling(empty, nbytes)
         self._progress.note(f"filling {len(empty)} volumes of type {volume_type}")
@@ -262,6 +262,13 @@ class OpenStackTarget(
             volume_types.ensure(self._cloud, self._run_id, name, kind.base, kind.spec(name))
         return name
 
+    def _nodes_to_fill(self) -> Sequence[Node]:
+        """Return nodes that together have all volumes."""
+        return self._nodes
+
+    def _before_use(self, nodes: Sequence[Node]) -> None:
+        """Prepare guests that exist, before they must answer; subclasses may raise."""
+
     def _before_filling(self, nodes: Sequence[Node], nbytes: int) -> None:
         """Check the volumes before this number of bytes is written to each; subclasses may raise."""
 
@@ -274,6 +281,7 @@ class OpenStackTarget(
             signalling = self._transport.needs_handles(for_guest_jobs=self._runs_guest_jobs)
             nodes = stacks.ensure(name, self._template, {**parameters, "signal_handle": signalling})
             self._n_guests, self._nodes = len(nodes), nodes[:n_clients]
+            self._before_use(nodes)
             clients = self._transport.adopt_guests(
                 self._nodes, nbytes, stack=name, for_guest_jobs=self._runs_guest_jobs
             )

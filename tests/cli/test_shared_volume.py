@@ -26,13 +26,38 @@ def test_what_cannot_be_measured_is_refused(arguments: tuple[str, ...], message:
         CliRunner().invoke(command, arguments, catch_exceptions=False)
 
 
+CLOUD = ("--target", "openstack:c,flavor=f,network=n,volume_type=t")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*CLOUD, "--way", "exclusive-lock"), "Cinder removes the feature exclusive-lock"),
+        ((*CLOUD, "--way", "none", "--way", "ranges"), "guests have neither librados nor access to the cluster"),
+        ((*CLOUD, "--shared", "12.5"), "12.5 per cent is not a whole number"),
+        ((*CLOUD, "--pool", "volumes"), "the volume type of the target chooses the pool"),
+        ((*CLOUD, "--id", "admin"), "--id: the volume type of the target chooses the pool"),
+        (("--target", "openstack:c,flavor=f,network=n,volume_type=t,lab=default"), "nothing is configured here"),
+        (("--target", "openstack:c,flavor=f,volume_type=t"), "which this machine must reach"),
+        ((*CLOUD[:1], CLOUD[1] + ",results=console"), "which this machine must reach"),
+        (("--target", "openstack:c,network=n"), "the flavor of the benchmark clients is missing"),
+    ],
+)
+def test_what_guests_cannot_measure_is_refused_before_the_cloud_is_asked(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    pytest.importorskip("openstack", reason="needs the extra openstack")
+    with pytest.raises(InputError, match=message):
+        CliRunner().invoke(command, arguments, catch_exceptions=False)
+
+
 @pytest.mark.parametrize("option", [("--shared", "101"), ("--clients", "1"), ("--way", "hope")])
 def test_values_out_of_range_are_refused(option: tuple[str, str]) -> None:
     assert CliRunner().invoke(command, ["--target", "lab", *option]).exit_code == 2
 
 
-def run(way: str, range_nbytes: int, repeat: int, n: int) -> SharingRun:
-    return SharingRun(way, range_nbytes, 100.0, repeat, 1.0, (ClientFigures(n, 0.0, 1.0, 0.0, 0, (1.0,) * n),))
+def run(way: str, range_nbytes: int, repeat: int, n: int, *, shared: float = 100.0) -> SharingRun:
+    return SharingRun(way, range_nbytes, shared, repeat, 1.0, (ClientFigures(n, 0.0, 1.0, 0.0, 0, (1.0,) * n),))
 
 
 def test_the_first_line_has_the_cost_of_each_kind_of_lock() -> None:
@@ -41,6 +66,13 @@ def test_the_first_line_has_the_cost_of_each_kind_of_lock() -> None:
     line = shared_volume_command._answer(costs)
     assert line.startswith("With 100 % of the accesses shared, in per cent of the rate without locks: ")
     assert line.endswith("ranges of 4K 40 (40 to 40), ranges of 64K 30 (30 to 30), exclusive-lock 5 (5 to 5)")
+
+
+def test_where_only_sharing_without_locks_was_measured_the_first_line_has_its_rates() -> None:
+    runs = [run("none", 0, repeat, n, shared=pct) for pct, n in ((0.0, 80), (100.0, 60)) for repeat in range(2)]
+    line = shared_volume_command._answer(sharing_costs(runs))
+    assert line.startswith("Without locks, accesses per second of all clients: ")
+    assert line.endswith("80 (80 to 80) with 0 % shared, 60 (60 to 60) with 100 % shared")
 
 
 def test_without_a_measured_reference_the_cost_is_unknown() -> None:

@@ -19,9 +19,11 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 
 from live_cloud import MARKS, until
 from openstack.connection import Connection
+from openstack.exceptions import BadRequestException
 
 from cephfit.cloud.guests import guest_jobs, guests
 from cephfit.cloud.image.image_upload import DEFAULT_NAME
+from cephfit.cloud.shared_attachments import attach_to_all
 from cephfit.lab import processes
 from cephfit.lab.cluster import Lab
 from cephfit.lab.openstack import cloud_resources
@@ -189,6 +191,47 @@ def test_a_guest_has_a_volume_of_each_device_class_and_its_fio_answers(
     assert iops["ssd"] > iops["hdd"], "3,000 IOPS and 500 IOPS of disks below them"
 
 
+def write_block(address: str, key: Path, device: str, block: int, text: str) -> None:
+    """Write a block of 4 KiB past the guest's page cache."""
+    whole = f"printf %-4096s {text} | dd of={device} bs=4096 seek={block} count=1 iflag=fullblock oflag=direct"
+    in_guest(address, key, f"{whole} conv=notrunc")
+
+
+def read_block(address: str, key: Path, device: str, block: int) -> str:
+    """Read it in the same way."""
+    return in_guest(address, key, f"dd if={device} bs=4096 skip={block} count=1 iflag=direct").strip()
+
+
+@pytest.mark.core
+@pytest.mark.takes(seconds=60)
+def test_two_guests_use_one_volume_at_once_and_a_plain_volume_only_one(
+    openstack_lab: Lab, user: Connection, key: Path
+) -> None:
+    """What one guest writes to the volume of a multi-attach type, the other reads; past the guests' caches."""
+    shared, plain = volume_of(user, "hdd-multiattach"), volume_of(user, "hdd")
+    assert (shared.is_multiattach, plain.is_multiattach) == (True, False)
+    servers = [boot(user, network=True, name=f"guest-{n}", key_name=key.name) for n in range(2)]
+    attach_to_all(user, shared.id, [server.id for server in servers])
+    addresses = [address_of(user, server) for server in servers]
+    for address in addresses:
+        wait_for_fio(address)
+    devices = [in_guest(address, key, "volume-device", shared.id) for address in addresses]
+    for n in range(2):
+        write_block(addresses[n], key, devices[n], 100 + n, f"written-by-{n}")
+    for n in range(2):
+        assert read_block(addresses[n], key, devices[n], 101 - n) == f"written-by-{1 - n}"
+    write_block(addresses[1], key, devices[1], 100, "overwritten-by-1")
+    assert read_block(addresses[0], key, devices[0], 100) == "overwritten-by-1"
+    users = user.block_storage.get_volume(shared.id).attachments
+    assert {one["server_id"] for one in users} == {server.id for server in servers}
+    argv = ["rbd", "-c", str(openstack_lab.conf), "info", "--format", "json", f"volumes-hdd/volume-{shared.id}"]
+    features = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)["features"]
+    assert "exclusive-lock" not in features, "Cinder removes it, so that two guests can write"
+    attach(user, servers[0], plain)
+    with pytest.raises(BadRequestException, match="already attached to instances"):
+        user.compute.create_volume_attachment(servers[1], volume=plain.id)
+
+
 @pytest.mark.core
 def test_a_guest_without_a_network_prints_its_result_on_the_console(user: Connection) -> None:
     """A script in the user data finds the volume by its id, runs fio, and prints the result, packed."""
@@ -286,7 +329,7 @@ def test_down_leaves_nothing_with_a_guest_running(cephfit: Cephfit, traces_of: T
     found = json.loads(made.stdout)["openstack"]
     assert found["ready"]
     assert found["clouds"] == ["cephfit-lab-whole", "cephfit-lab-whole-user"]
-    assert set(found["volume_types"]) == {"hdd", "ssd"}
+    assert set(found["volume_types"]) == {"hdd", "ssd", "hdd-multiattach", "ssd-multiattach"}
     cloud = Lab.open("whole").cloud
     assert cloud is not None
     user = connect(cloud.layout, cloud.layout.user_cloud)

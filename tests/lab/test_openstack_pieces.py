@@ -71,6 +71,16 @@ def test_every_configuration_file_is_valid(written: Layout) -> None:
         assert file.stat().st_mode & 0o077 == 0, f"{file.name} holds passwords"
 
 
+def test_each_back_end_has_a_plain_and_a_multiattach_volume_type(layout: Layout) -> None:
+    found = {one.name: (one.backend, one.pool, one.multiattach) for one in layout.volume_types}
+    assert found == {
+        "hdd": ("hdd", "volumes-hdd", False),
+        "ssd": ("ssd", "volumes-ssd", False),
+        "hdd-multiattach": ("hdd", "volumes-hdd", True),
+        "ssd-multiattach": ("ssd", "volumes-ssd", True),
+    }
+
+
 def test_cinder_has_a_back_end_for_each_device_class(written: Layout) -> None:
     parsed = configparser.RawConfigParser()
     parsed.read(written.conf("cinder"))

@@ -1,4 +1,4 @@
-"""`cephfit shared-volume`: what it costs when several clients use one RBD image."""
+"""`cephfit shared-volume`: what it costs when several clients use one RBD image or Cinder volume."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
     from cephfit.results.statistics.scaling import Level
     from cephfit.results.statistics.sharing_cost import SharingCost
 
-_WAYS = ("none", "exclusive-lock", "ranges")
+_NO_LOCKS = "none"
+_WAYS = (_NO_LOCKS, "exclusive-lock", "ranges")
 
 
 @click.command()
-@target_option("lab", "lab:NAME", "ceph", "ceph:NAME")
+@target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "openstack:CLOUD,flavor=...,network=...,volume_type=...")
 @click.option("--pool", default="", metavar="POOL", help="Pool for the volume.  [default: the lab's first pool]")
 @click.option(
     "--way",
     "ways",
     type=click.Choice(_WAYS),
     multiple=True,
-    help="How clients exclude each other; repeatable.  [default: all]",
+    help="How clients exclude each other; repeatable.  [default: all; in guests of OpenStack: none]",
 )
 @click.option(
     "--shared",
@@ -97,15 +98,18 @@ def command(
     or of a common part. `none` shares it without locks, so that a cluster-aware application must exclude
     simultaneous writes. `exclusive-lock` is RBD's image feature: the lock of the whole image goes from client to
     client. `ranges` are advisory locks of librados, one for each block range, taken and released around every
-    access. The volume and the locks' objects are deleted at the end. docs/shared-volumes.md has an example.
+    access. In an OpenStack cloud the clients are guests that use one Cinder volume of a multi-attach type, without
+    locks. Everything that was created is deleted at the end. docs/shared-volumes.md has examples.
     """
     from cephfit.core.values.cells import Op
     from cephfit.measure.shared_volume.access_plan import LockWay
+    from cephfit.operations.shared_cloud_volume import is_cloud, measure_in_guests
     from cephfit.operations.shared_volume import SharingPlan, measure_shared_volume, shared_volume_place
     from cephfit.results.statistics.sharing_cost import runs_csv, sharing_costs
 
+    in_guests = is_cloud(target_text)
     plan = SharingPlan(
-        ways=tuple(LockWay(way) for way in dict.fromkeys(ways or _WAYS)),
+        ways=tuple(LockWay(way) for way in dict.fromkeys(ways or ((_NO_LOCKS,) if in_guests else _WAYS))),
         op=Op(op),
         shared_pcts=tuple(dict.fromkeys(shared_pcts)),
         ranges_nbytes=tuple(dict.fromkeys(parse_nbytes(text, where="--range") for text in ranges)),
@@ -120,12 +124,13 @@ def command(
     )
     if output is not None:
         refuse_lost_input(output)
-    with (
-        sigterm_as_interrupt(),
-        progress_display() as progress,
-        shared_volume_place(target_text, pool, cluster=cluster, apply=apply, progress=progress) as (place, fast),
-    ):
-        results = measure_shared_volume(place, plan, progress, full_speed=fast)
+    with sigterm_as_interrupt(), progress_display() as progress:
+        if in_guests:
+            results = measure_in_guests(target_text, plan, pool=pool, cluster=cluster, progress=progress)
+        else:
+            opened = shared_volume_place(target_text, pool, cluster=cluster, apply=apply, progress=progress)
+            with opened as (place, full_speed):
+                results = measure_shared_volume(place, plan, progress, full_speed=full_speed)
     if output is not None:
         write_whole(output, runs_csv(results.runs), what="the table of runs")
     costs = sharing_costs(results.runs)
@@ -191,8 +196,14 @@ def _print(plan: SharingPlan, results: SharingResults, costs: Sequence[SharingCo
 
 
 def _answer(costs: Sequence[SharingCost]) -> str:
-    """Return the first line: the rate under each kind of lock at the largest sharing degree, the highest first."""
+    """Return the first line: the rate under each kind of lock at the largest sharing degree, the highest first.
+
+    Where only sharing without locks was measured, it is the rate at each sharing degree.
+    """
     most = max((cost.shared_pct for cost in costs), default=0.0)
+    if costs and all(cost.way == _NO_LOCKS for cost in costs):
+        rates = ", ".join(f"{_text(cost.rate, '.0f')} with {cost.shared_pct:g} % shared" for cost in costs)
+        return f"Without locks, accesses per second of all clients: {rates}"
     locked = [(cost, cost.relative) for cost in costs if cost.relative is not None and cost.shared_pct == most]
     if not locked:
         return "The cost of locks is unknown: nothing was measured both with and without them"

@@ -1,11 +1,13 @@
 """Runs of a sweep, the kinds of documents that a store keeps with a run, and the identity of a run's cluster."""
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from cephfit.core.tabular import Table, Tabular
+from cephfit.core.units import NS_PER_S
 
 SIMULATED = "SIMULATED: these figures come from a model, not from a disk"
 """Shown with all figures of a simulated run."""
@@ -23,6 +25,11 @@ IMPORTED = (
 
 RUN_COLUMNS = ("run", "sweep", "target", "created", "finished", "simulated")
 """Columns of a table of runs."""
+
+
+def new_run_id(name: str, created_ns: int) -> str:
+    """Return a unique id from a name and a time in ns since the epoch: ``quick-20261121T101500-3f9a``."""
+    return f"{name}-{datetime.fromtimestamp(created_ns // NS_PER_S, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class Run(Tabular):
     @property
     def created(self) -> datetime:
         """Start time in UTC."""
-        return datetime.fromtimestamp(self.created_ns // 1_000_000_000, UTC)
+        return datetime.fromtimestamp(self.created_ns // NS_PER_S, UTC)
 
     @property
     def origin_notes(self) -> tuple[str, ...]:
