@@ -174,6 +174,12 @@ class LoadCurve:
         """The 99th percentile of the mix at the smallest measured load; it must have been measured."""
         return float(mixed_percentiles(self.times[:, 0, 2:], self.shares, self.percentiles, (P99,))[0])
 
+    @property
+    def own_seconds(self) -> float:
+        """Seconds of an access, on average, of one client alone at full speed: the time over those outstanding."""
+        own = np.diagonal(self.at(self.depths)[:, :, 0])
+        return float(self.shares @ (own / self.depths))
+
     def is_reached(self, limit: Limit) -> bool:
         """Return whether the smallest measured load is within a limit."""
         p99, mean = limit.p99_seconds, limit.mean_seconds

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from cephfit.core.errors import InputError
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.load_level import MeasuredLevels
 from cephfit.core.values.supply import Estimate
 from cephfit.mapper.load_curve import P99
@@ -19,7 +20,7 @@ from cephfit.operations.capacity_fleet import (
     PlanInput,
     PoolCapacity,
 )
-from cephfit.operations.fleet_on_pool import HeadroomScatter, Snapshot
+from cephfit.operations.fleet_on_pool import HeadroomScatter, Snapshot, traced_faster
 
 _UNLIMITED = Estimate(math.inf, math.inf, math.inf)
 """How many more fit by a resource that a class does not use."""
@@ -45,10 +46,20 @@ def plan_pools(
             where=where,
             remedy="limit the mean with --mean-ms instead",
         )
-    means = {pool: Snapshot.of(levels, pool, asked, where) for pool in pools}
+    faster = _traced_faster(levels, asked, where)
+    means = {pool: Snapshot.of(levels, pool, asked, where, faster) for pool in pools}
     _refuse_unreachable(means, asked, where)
     scatter = HeadroomScatter(means, levels, asked.confidence)
     return [_pool_of(means[pool], asked, scatter) for pool in pools]
+
+
+def _traced_faster(levels: MeasuredLevels, asked: PlanInput, where: str) -> dict[str, float]:
+    known = levels.configurations
+    default = DEFAULT_CONFIGURATION if DEFAULT_CONFIGURATION in known else known[0]
+    try:
+        return traced_faster(Snapshot.of(levels, default, asked, where))
+    except InputError:
+        return {}  # the default lacks what a class does; the judged pools may have it
 
 
 def _pool_of(mean: Snapshot, asked: PlanInput, scatter: HeadroomScatter) -> PoolCapacity:

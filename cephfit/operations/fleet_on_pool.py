@@ -16,11 +16,15 @@ from cephfit.operations.capacity_fleet import PlanInput, WorkloadClass
 
 _NOTED = 0.01
 """Share of a class's accesses under unmeasured loads that matters: the 99th percentile depends on them."""
+_FASTER = 0.25
+"""Accesses that took less than this share of the time at full speed are not those that were measured: disks with a
+burst, logs that write the same blocks again."""
 _SEARCHED = 3.0
 """The headroom by other figures is searched within this factor, and to this precision."""
 _PRECISION = 1e-3
 
 Figures = Mapping[LoadedCell, Mapping[int, LevelFigures]]
+_NONE: Mapping[str, float] = {}
 
 
 class Snapshot:
@@ -32,6 +36,8 @@ class Snapshot:
         mixes: of each class by name.
         curves: of each class by name.
         figures: by kind of access and I/Os in flight.
+        faster: by class whose trace shows far faster accesses than the default's samples at full speed, the share
+            of the time.
     """
 
     def __init__(
@@ -42,11 +48,13 @@ class Snapshot:
         figures: Figures,
         percentiles: Sequence[float],
         where: str,
+        faster: Mapping[str, float],
     ) -> None:
         self.pool = pool
         self.asked = asked
         self.mixes = mixes
         self.figures = figures
+        self.faster = faster
         self._percentiles = percentiles
         self._where = where
         self.curves = {
@@ -54,7 +62,9 @@ class Snapshot:
         }
 
     @classmethod
-    def of(cls, levels: MeasuredLevels, pool: str, asked: PlanInput, where: str) -> "Snapshot":
+    def of(
+        cls, levels: MeasuredLevels, pool: str, asked: PlanInput, where: str, faster: Mapping[str, float] = _NONE
+    ) -> "Snapshot":
         """Return the snapshot of the means over repeats.
 
         Raises:
@@ -66,12 +76,12 @@ class Snapshot:
             if name == pool:
                 figures.setdefault(kind, {})[in_flight] = _mean(found.values())
         mixes = {c.name: WorkloadMix.of(c.profile, sorted(figures), where=where) for c in asked.classes}
-        return cls(pool, asked, mixes, figures, levels.percentiles, where)
+        return cls(pool, asked, mixes, figures, levels.percentiles, where, faster)
 
     def replaced(self, figures: Figures) -> "Snapshot":
         """Return the same with other figures of some kinds at some loads."""
         changed = {kind: {**own, **figures.get(kind, {})} for kind, own in self.figures.items()}
-        return Snapshot(self.pool, self.asked, self.mixes, changed, self._percentiles, self._where)
+        return Snapshot(self.pool, self.asked, self.mixes, changed, self._percentiles, self._where, self.faster)
 
     def of_class(self, c: WorkloadClass) -> "Snapshot":
         """Return the same for the virtual machines of one class alone."""
@@ -80,7 +90,13 @@ class Snapshot:
         if c.name not in self._of_classes:
             asked = PlanInput((c,), self.asked.limit, self.asked.confidence)
             self._of_classes[c.name] = Snapshot(
-                self.pool, asked, {c.name: self.mixes[c.name]}, self.figures, self._percentiles, self._where
+                self.pool,
+                asked,
+                {c.name: self.mixes[c.name]},
+                self.figures,
+                self._percentiles,
+                self._where,
+                {name: share for name, share in self.faster.items() if name == c.name},
             )
         return self._of_classes[c.name]
 
@@ -117,7 +133,12 @@ class Snapshot:
 
     @cached_property
     def is_bound(self) -> bool:
-        """Whether the limit depends on loads above the largest measured one: the pool may serve more."""
+        """Whether the pool may serve more: full speed misjudges the load, or the limit depends on larger loads."""
+        return bool(self.faster) or self.is_beyond
+
+    @cached_property
+    def is_beyond(self) -> bool:
+        """Whether the limit depends on loads above the largest measured one."""
         found = self.load.at(self.headroom) if self.headroom else self.load.alone()
         return found.beyond > _NOTED
 
@@ -173,13 +194,36 @@ class Snapshot:
                     f"{c.name}: the bursts of one virtual machine alone, with up to {deepest:.0f} I/Os "
                     "outstanding, exceed the limit"
                 )
-        if self.is_bound:
+        for name, share in self.faster.items():
+            yield (
+                f"{name}: its accesses took {100 * share:.2g} % of the time that they need at full speed on the "
+                "default, so the counts are lower bounds: `cephfit verify --clients N` shows how many run well"
+            )
+        if self.is_beyond:
             measured = min(float(curve.in_flight[-1]) for curve in self.curves.values())
             yield (
                 f"the limit is reached with more than {measured:g} in flight, the largest measured load. Beyond "
                 "it the pool is taken to serve no more, so the rates and the headroom are lower bounds: measure "
                 "larger loads for more"
             )
+
+
+def traced_faster(default: Snapshot) -> dict[str, float]:
+    """Return the classes whose trace shows far faster accesses than full speed does, with the share of the time.
+
+    Profiles are of traces on the default. Only waiting times show this.
+    """
+    found = {}
+    for c in default.asked.classes:
+        demands, commits = c.profile.demands or (), c.profile.commits
+        waited = [d.waiting_seconds for d in demands if d.waiting_seconds is not None]
+        if not waited or len(waited) < len(demands):
+            continue
+        flushes = (commits.flush_waiting_seconds or 0.0) if commits is not None else 0.0
+        seconds = (math.fsum(waited) + flushes) / math.fsum(d.accesses for d in demands)
+        if (share := seconds / default.curves[c.name].own_seconds) < _FASTER:
+            found[c.name] = share
+    return found
 
 
 def _latencies(curve: LoadCurve) -> str:

@@ -262,6 +262,28 @@ def test_a_limit_that_no_measured_load_reaches_gives_a_lower_bound(make_store: M
     assert any("measure larger loads" in note for note in found["notes"])
 
 
+@pytest.mark.parametrize(("waited", "is_misjudged"), [(1.8, False), (0.6, False), (0.2, True)])
+def test_a_trace_far_faster_than_full_speed_gives_a_lower_bound(
+    make_store: MakeStore, tmp_path: Path, waited: float, is_misjudged: bool
+) -> None:
+    """1800 reads need 1.8 s one after the other at full speed."""
+    columns = ["pattern", "nbytes", "is_aligned", "depth", "is_sync", "accesses", "waiting_seconds"]
+    demands = {"columns": columns, "rows": [["randread", 4096.0, True, 1.0, None, 1800, waited]]}
+    path = write_profile(tmp_path, "reader", {"read": {"4K": 1800}, "write": {}}, seconds=60)
+    document = {
+        **json.loads(path.read_text()),
+        "schema_version": 2,
+        "demands": demands,
+        "idle_seconds": 60 - waited,
+    }
+    path.write_text(json.dumps(document))
+    found = plan(path, "--baselines", make_store(), "--p99-ms", 20)
+    for pool in ("A", "fast"):
+        assert of(found, pool)["is_bound"] is is_misjudged
+        assert (of(found, pool, "reader")["sustainable_per_s"]["high"] is None) is is_misjudged
+    assert any("took 11 % of the time" in note for note in found["notes"]) is is_misjudged
+
+
 def test_a_pool_above_the_limit_at_its_smallest_load_serves_none(make_store: MakeStore, writer: Path) -> None:
     # With one in flight, writes take an exponential time: ln(100) / 400, or 11.5 ms.
     found = plan(writer, "--baselines", make_store(), "--p99-ms", 11)
