@@ -332,7 +332,7 @@ def test_compare_fits_80_columns_and_writes_no_exponents(measured: Path) -> None
     assert [float(row[2].split()[0].replace(",", "")) for row in table[1:]] == [
         pytest.approx(row["there"][0]["iops"]["mean"], rel=1e-3) for row in document["rows"]
     ]
-    assert (_number(12345.6), _number(0.98765), _number(1000.4)) == ("12346", "0.9877", "1000")
+    assert (_number(12345.6), _number(0.98765), _number(1000.4)) == ("12,346", "0.9877", "1,000")
 
 
 def baselines(rates: dict[str, tuple[float, ...]]) -> Baselines:

@@ -45,6 +45,7 @@ TARGETS = {
         *CLOUD,
         *("HasCatalogue", "HasTelemetry", "ReportsDisturbances", "WarnsOfSettings"),
     },
+    "targets.openstack.shared_volume_target.SharedVolumeTarget": CLOUD,
     "targets.simulated.SimulatedTarget": SIMULATION,
 }
 ENGINES: dict[str, set[str]] = {
