@@ -302,7 +302,7 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
         InputError: no run of the default gave a value (with the reason), or the samples are of several metrics.
     """
     metric = _metric_of(samples)
-    values = _values(samples)
+    values = values_of(samples)
     default = _default_of(predictions)
     if default not in values:
         raise InputError(
@@ -504,7 +504,8 @@ def _regret(
     return regret, -100 * math.expm1(-max(0.0, low)), -100 * math.expm1(-max(0.0, high))
 
 
-def _values(samples: Sequence[WorkloadSample]) -> dict[str, dict[int, float]]:
+def values_of(samples: Sequence[WorkloadSample]) -> dict[str, dict[int, float]]:
+    """Return the values by configuration and repeat; of several attempts at a repeat, the first with a value."""
     values: dict[str, dict[int, float]] = {}
     for sample in sorted(samples, key=lambda s: (s.repeat, s.attempt)):
         if sample.state is State.OK and sample.value is not None and sample.value > 0:

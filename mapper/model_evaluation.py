@@ -22,7 +22,7 @@ from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.mapper import predictor
-from cephfit.mapper.accuracy import ModelAccuracy, VerifiedPrediction, accuracy_by_model, assess
+from cephfit.mapper.accuracy import ModelAccuracy, VerifiedPrediction, accuracy_by_model, assess, values_of
 from cephfit.mapper.mix_predictor import MixPredictor
 from cephfit.mapper.model_error import ModelError, fitted
 from cephfit.mapper.trivial_predictors import TRIVIAL, trivial_predictor
@@ -353,9 +353,12 @@ def error_parts_of(
     """
     products, variances = [], []
     for one, its in zip(evaluated, found, strict=True):
+        values = values_of(one.samples)
+        default = values.get(one.baselines.default, {})
         for row in its.compared:
             predicted = math.log(row.predicted_relative / 100)
-            errors = [predicted - ratio for ratio in _log_ratios(one, row.configuration)]
+            own = values.get(row.configuration, {})
+            errors = [predicted - math.log(value / default[r]) for r, value in own.items() if r in default]
             if len(errors) > 1:
                 variances.append(float(np.var(errors, ddof=1)))
                 products.append(float(np.mean(errors)) ** 2 - variances[-1] / len(errors))
@@ -363,16 +366,6 @@ def error_parts_of(
         return None
     model, of_round = max(0.0, float(np.mean(products))), float(np.mean(variances))
     return ErrorParts(100 * math.expm1(math.sqrt(model)), 100 * math.expm1(math.sqrt(of_round)), len(products))
-
-
-def _log_ratios(one: EvaluatedWorkload, configuration: str) -> list[float]:
-    """Return the log of a configuration's value over the default's, of every round that has both."""
-    values: dict[str, dict[int, float]] = {configuration: {}, one.baselines.default: {}}
-    for s in one.samples:
-        if s.configuration in values and s.state is State.OK and s.value is not None and s.value > 0:
-            values[s.configuration].setdefault(s.repeat, s.value)
-    default = values[one.baselines.default]
-    return [math.log(value / default[r]) for r, value in values[configuration].items() if r in default]
 
 
 def _by_round(one: EvaluatedWorkload, found: VerifiedPrediction) -> list[VerifiedPrediction]:

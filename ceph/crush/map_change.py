@@ -256,7 +256,7 @@ def _with_rules(before: LiveMap, now: LiveMap, rules: Set[str]) -> bytes:
 
 
 def _content(live: LiveMap, without: Set[str] = frozenset()) -> dict[str, Any]:
-    """Return a map's content but these rules and the shadow trees, which monitors derive anew at some changes."""
+    """Return a map's content but these rules and the shadow trees, which monitors derive again at some changes."""
     document = live.document
     shadows = {bucket["id"] for bucket in document["buckets"] if "~" in bucket["name"]}
     weight_sets = {

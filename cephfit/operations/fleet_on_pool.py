@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 
 from cephfit.core.values.cells import LoadedCell, Op
 from cephfit.core.values.load_level import LevelFigures, MeasuredLevels
-from cephfit.core.values.supply import Estimate
+from cephfit.core.values.supply import Estimate, busy_seconds
 from cephfit.mapper.fleet_load import FleetLoad, FleetPart
 from cephfit.mapper.load_curve import LoadCurve, WorkloadMix, plain_kind
 from cephfit.operations.capacity_fleet import PlanInput, WorkloadClass
@@ -215,14 +215,11 @@ def traced_faster(default: Snapshot) -> dict[str, float]:
     """
     found = {}
     for c in default.asked.classes:
-        demands, commits = c.profile.demands or (), c.profile.commits
-        waited = [d.waiting_seconds for d in demands if d.waiting_seconds is not None]
-        if not waited or len(waited) < len(demands):
-            continue
-        flushes = (commits.flush_waiting_seconds or 0.0) if commits is not None else 0.0
-        seconds = (math.fsum(waited) + flushes) / math.fsum(d.accesses for d in demands)
-        if (share := seconds / default.curves[c.name].own_seconds) < _FASTER:
-            found[c.name] = share
+        waited = busy_seconds(c.profile)
+        if waited is not None:
+            seconds = waited / math.fsum(d.accesses for d in c.profile.demands or ())
+            if (share := seconds / default.curves[c.name].own_seconds) < _FASTER:
+                found[c.name] = share
     return found
 
 

@@ -73,7 +73,7 @@ class WorkloadDemand:
         """
         nbytes = _entries(profile.description.get("nbytes"))
         busiest = _entries(profile.description.get("busiest"))
-        busy, idle = _busy_seconds(profile), profile.idle_seconds
+        busy, idle = busy_seconds(profile), profile.idle_seconds
         traced = None if busy is None or idle is None else busy + idle
         seconds = _positive(profile.description.get("duration_seconds")) or traced
         if seconds is None or not profile.n_accesses:
@@ -130,7 +130,7 @@ def mean_outstanding(profile: Profile) -> float | None:
     return math.fsum(waiting * depth for waiting, depth in pairs) / waited
 
 
-def _busy_seconds(profile: Profile) -> float | None:
+def busy_seconds(profile: Profile) -> float | None:
     """Return the time with I/O outstanding, flushes included; None if unknown."""
     waiting = [d.waiting_seconds for d in profile.demands or ()]
     waited = math.fsum(w for w in waiting if w is not None)
