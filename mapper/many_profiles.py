@@ -35,7 +35,7 @@ from cephfit.mapper.access_weights import (
 from cephfit.mapper.completed_rates import Completed, completed, tables_of
 from cephfit.mapper.many_variances import Quantiles, RateScatter, ScatterCoefficients, TimeScatter
 from cephfit.mapper.mix_predictor import Kind, Kinds
-from cephfit.mapper.mixture import waiting_with_flushes
+from cephfit.mapper.mixture import divided_in_queues, queues_of, waiting_with_flushes
 from cephfit.mapper.model_error import ERRORS, NO_ERROR, ModelError
 
 _BLOCK = 512
@@ -290,13 +290,13 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Demands:
-    """The demands of N workloads by their waiting times.
+    """The queues of N workloads (``queues_of``), Q of them, by their waiting times.
 
     Attributes:
-        begins: the first demand of each workload, and the end of the last one, shape (N + 1,).
-        weights: of the measured cells in the time of an access, shape (D, M).
-        units: waiting time over the square of the default's time per access, shape (D,).
-        is_behind: demands in the background, shape (D,).
+        begins: the first queue of each workload, and the end of the last one, shape (N + 1,).
+        weights: of the measured cells in the time of a queue's accesses, shape (Q, M).
+        units: waiting time over the square of the default's time for the accesses, shape (Q,).
+        is_behind: queues in the background, shape (Q,).
         background: their accesses per cell, shape (N, M).
         hidden: share of the background that idle time hides, shape (N,).
         seconds: the default's time per access in each cell, shape (M,).
@@ -378,32 +378,41 @@ def _demanded(profiles: Sequence[Profile], sweep: _Sweep) -> _Work:
     seconds = 1 / sweep.rates[0]
     of_access = weights @ seconds
     commits = (p.commits.flush_waiting_seconds if p.commits is not None else None for p in profiles)
-    waiting = (
-        waiting_with_flushes(columns, owners, np.array([c or 0.0 for c in commits]))
-        if by_waiting
-        else columns.accesses * of_access
-    )
+    taken = columns.accesses * of_access
+    waiting, queues = taken, np.arange(len(owners))
+    if by_waiting:
+        waited = waiting_with_flushes(columns, owners, np.array([c or 0.0 for c in commits]))
+        queues = queues_of(columns, owners)
+        waiting = divided_in_queues(waited, taken, queues)
     too_large = np.bincount(owners, waiting * flags[3], minlength=n) / np.bincount(owners, waiting, minlength=n)
     worst = int(too_large.argmax())
     refuse_unmeasured(float(too_large[worst]), where=f"{sweep.baselines.source}, profile {profiles[worst].name}")
     if not by_waiting:
         v = np.add.reduceat(columns.accesses[:, None] * weights, begins[:-1], axis=0)
         return _Work(used, v, np.zeros(n), v @ seconds)
-    accesses = waiting / of_access
-    is_behind = columns.sync == BACKGROUND
     idle = np.array([p.idle_seconds or 0.0 for p in profiles])
+    is_behind = columns.sync == BACKGROUND
     behind = np.bincount(owners, waiting * is_behind, minlength=n)
     spare = idle + behind
     hidden = np.divide(idle, spare, out=np.zeros(n), where=(behind > 0) & (spare > 0))
-    of_demands = accesses[:, None] * weights
+    total = idle + np.bincount(owners, waiting, minlength=n)
+    # From here on a queue is one demand.
+    order = np.argsort(queues, kind="stable")
+    firsts = np.flatnonzero(np.diff(queues[order], prepend=-1))
+    weights = np.add.reduceat((columns.accesses[:, None] * weights)[order], firsts, axis=0)
+    owners, is_behind = owners[order][firsts], is_behind[order][firsts]
+    begins = np.searchsorted(owners, np.arange(n + 1))
+    of_queue = weights @ seconds
+    times = np.bincount(queues, waiting) / of_queue
+    of_demands = times[:, None] * weights
     background = np.add.reduceat(of_demands * is_behind[:, None], begins[:-1], axis=0)
     foreground = np.add.reduceat(of_demands * ~is_behind[:, None], begins[:-1], axis=0)
     return _Work(
         used,
         foreground + (1 - hidden)[:, None] * background,
         idle + hidden * behind,
-        idle + np.bincount(owners, waiting, minlength=n),
-        _Demands(begins, weights, accesses / of_access, is_behind, background, hidden, seconds),
+        total,
+        _Demands(begins, weights, times / of_queue, is_behind, background, hidden, seconds),
     )
 
 

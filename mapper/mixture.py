@@ -4,9 +4,10 @@ Where clients reached the load's own limit, rates are lower bounds, and so are p
 
 Demands (``core/values/demand.py``) add up as idle time + foreground + the rest of the background. On the default A
 the trace tells the waiting time of every demand. Under configuration X it is waiting x (time per access under X) /
-(time per access under A). Writes that the application does not wait for run in the background: the share of them
-that the idle time hid on A stays hidden, until they take longer than all the rest. docs/mathematics.md has the
-formulas.
+(time per access under A). Accesses that were outstanding together waited for each other, so their waiting time is
+first divided by what each of them takes (``queues_of``). Writes that the application does not wait for run in the
+background: the share of them that the idle time hid on A stays hidden, until they take longer than all the rest.
+docs/mathematics.md has the formulas.
 """
 
 import math
@@ -26,6 +27,9 @@ from cephfit.core.values.prediction_model import MODELS, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import Booleans, Floats
 from cephfit.mapper.access_weights import BACKGROUND, AccessWeights, DemandColumns
+
+_MOST_LEVELS = 32
+"""More classes of depth, each twice as deep as the one before, than any device has."""
 
 Rates = NDArray[np.float64]
 """One positive number per cell that the workload uses: counts, or I/Os per second; shape (cells,)."""
@@ -200,6 +204,7 @@ class DemandMix:
         demands: of the workload.
         access: their time per access in measured times.
         accesses: their numbers, shape (D,).
+        queues: the queue of each demand, see ``queues_of``, shape (D,).
         waiting: their waiting times in the trace in seconds, those of flushes included, shape (D,); None: demands
             weigh their accesses x the default's time.
         background: the demands that are written back while the application goes on, shape (D,).
@@ -209,6 +214,7 @@ class DemandMix:
     demands: tuple[Demand, ...]
     access: AccessWeights
     accesses: Floats
+    queues: NDArray[np.intp]
     waiting: Floats | None
     background: Booleans
     idle_seconds: float
@@ -239,12 +245,19 @@ class DemandMix:
         access = AccessWeights.of(demands, measured, commits, where=where)
         if not by_waiting:
             none = np.zeros(len(demands), dtype=np.bool_)
-            return cls(tuple(demands), access, columns.accesses, None, none, 0.0)
+            return cls(tuple(demands), access, columns.accesses, np.arange(len(demands)), None, none, 0.0)
         flushes = (commits.flush_waiting_seconds or 0.0) if commits is not None else 0.0
         owners = np.zeros(len(demands), dtype=np.intp)
         waiting = waiting_with_flushes(columns, owners, np.array([flushes]))
-        is_behind = columns.sync == BACKGROUND
-        return cls(tuple(demands), access, columns.accesses, waiting, is_behind, profile.idle_seconds or 0.0)
+        return cls(
+            tuple(demands),
+            access,
+            columns.accesses,
+            queues_of(columns, owners),
+            waiting,
+            columns.sync == BACKGROUND,
+            profile.idle_seconds or 0.0,
+        )
 
     @property
     def cells(self) -> tuple[LoadedCell, ...]:
@@ -283,7 +296,9 @@ class DemandMix:
         inverse_x, inverse_a = self.access.weights / rates, self.access.weights / default
         gradient = (parts / seconds_x) @ inverse_x / new_total
         if self.waiting is not None:
-            default_gradient = (parts / seconds_a) @ inverse_a / new_total
+            # The time of a whole queue depends on the default's time for each of its accesses.
+            of_queue = np.bincount(self.queues, parts) / np.bincount(self.queues, self.accesses * seconds_a)
+            default_gradient = (self.accesses * of_queue[self.queues]) @ inverse_a / new_total
         else:
             default_gradient = (waiting / seconds_a) @ inverse_a / total
         return Mixture(
@@ -340,7 +355,42 @@ class DemandMix:
 
     def _waiting(self, seconds_a: Floats) -> Floats:
         """Return the waiting time per demand under the default, in seconds, shape (D,)."""
-        return self.accesses * seconds_a if self.waiting is None else self.waiting
+        seconds = self.accesses * seconds_a
+        return seconds if self.waiting is None else divided_in_queues(self.waiting, seconds, self.queues)
+
+
+def queues_of(demands: DemandColumns, owners: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return which demands were outstanding together: numbers from 0, rising with the workload, shape (D,).
+
+    A queue has the demands of one workload with two or more accesses outstanding, by depth (2, 3 to 4, 5 to 8, and
+    so on, as in profiles) and by whether the application waits for them. Any other demand is a queue of its own:
+    an access that is outstanding alone waits for itself only.
+
+    Args:
+        demands: of one or several workloads, D of them.
+        owners: the workload of each demand, rising, shape (D,).
+    """
+    levels = np.ceil(np.log2(np.maximum(np.round(demands.depth), 1)))
+    shared = levels > 0  # false where the depth is unknown
+    numbers = np.arange(len(owners)) + 2 * _MOST_LEVELS
+    joint = 2 * np.where(shared, np.minimum(levels, _MOST_LEVELS - 1), 0).astype(np.intp)
+    keys = np.where(shared, joint + (demands.sync == BACKGROUND), numbers)
+    _, queues = np.unique(owners * (numbers[-1] + 1) + keys, return_inverse=True)
+    return np.asarray(queues.reshape(-1), dtype=np.intp)
+
+
+def divided_in_queues(waiting: Floats, seconds: Floats, queues: NDArray[np.intp]) -> Floats:
+    """Divide the waiting time of each queue by the time that its demands take, shape (D,).
+
+    A trace divides every instant evenly among the accesses that are outstanding. So 4K and 128K that are
+    outstanding together have the same waiting time each, though the large access occupies the storage for longer.
+
+    Args:
+        waiting: in the trace, seconds, shape (D,).
+        seconds: accesses x time per access on the storage of the trace, shape (D,).
+        queues: see ``queues_of``, shape (D,).
+    """
+    return np.asarray(seconds * (np.bincount(queues, waiting) / np.bincount(queues, seconds))[queues])
 
 
 def waiting_with_flushes(demands: DemandColumns, owners: NDArray[np.intp], flush_seconds: Floats) -> Floats:

@@ -16,8 +16,8 @@ from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
-from cephfit.mapper.access_weights import AccessWeights, flushed_share
-from cephfit.mapper.mixture import MIXERS, DemandMix, added_as_rates, added_as_time, used_cells
+from cephfit.mapper.access_weights import AccessWeights, DemandColumns, flushed_share
+from cephfit.mapper.mixture import MIXERS, DemandMix, added_as_rates, added_as_time, queues_of, used_cells
 from cephfit.mapper.model_error import ModelError
 
 # Counts, default's IOPS and the configuration's IOPS of four cells.
@@ -309,19 +309,78 @@ def test_writes_in_the_background_hide_in_idle_time_until_they_outgrow_it() -> N
     assert relative(busy, randwrite=2.0) == pytest.approx(200), "without idle time the writes are the bottleneck"
 
 
+def served_in_turn(sizes: list[float], costs: dict[float, float]) -> tuple[list[float], float]:
+    """One server, all accesses issued at once and served in the order of the list.
+
+    Returns the waiting time of each access, every instant divided evenly among those outstanding, and the total.
+    """
+    waiting, moment = [0.0] * len(sizes), 0.0
+    for served, nbytes in enumerate(sizes):
+        moment += costs[nbytes]
+        for later in range(served, len(sizes)):
+            waiting[later] += costs[nbytes] / (len(sizes) - served)
+    return waiting, moment
+
+
+@given(order=st.permutations([4 * K] * 12 + [128 * K] * 8), small=st.floats(0.1, 10), large=st.floats(0.1, 10))
+def test_accesses_outstanding_together_wait_for_each_other(order: list[float], small: float, large: float) -> None:
+    """A queue of small and large writes takes what a server that is simulated takes, under any configuration."""
+    before, after = {4 * K: 0.001, 128 * K: 0.01}, {4 * K: 0.001 / small, 128 * K: 0.01 / large}
+    waiting, total = served_in_turn(order, before)
+    demands = [
+        replace(
+            demand(nbytes, Pattern.RANDWRITE, depth=17.0),
+            accesses=order.count(nbytes),
+            waiting_seconds=sum(w for w, n in zip(waiting, order, strict=True) if n == nbytes),
+        )
+        for nbytes in before
+    ]
+    profile = replace(workload(), demands=tuple(demands), idle_seconds=0.0)
+    cells = [LoadedCell(nbytes, Pattern.RANDWRITE, 16) for nbytes in before]
+    of = DemandMix.of(profile, demands, cells, by_waiting=True, where="here")
+    default, rates = (np.array([1 / costs[n] for n in before]) for costs in (before, after))
+    found = of.added(default, rates)
+    assert found.relative == pytest.approx(100 * total / served_in_turn(order, after)[1])
+    assert found.weights == pytest.approx([0.012 / 0.092, 0.08 / 0.092])
+
+
+def test_only_accesses_with_neighbours_share_a_queue() -> None:
+    demands = [
+        demand(depth=1.0),
+        demand(depth=1.2, pattern=Pattern.READ),
+        demand(depth=5.0),
+        demand(depth=8.4, pattern=Pattern.WRITE),
+        demand(depth=8.6, pattern=Pattern.WRITE),
+        demand(depth=5.0, pattern=Pattern.WRITE, is_sync=False),
+        demand(depth=None),
+        demand(depth=None),
+        demand(depth=5.0),
+    ]
+    queues = queues_of(DemandColumns.of(demands), np.array([0] * 8 + [1])).tolist()
+    assert queues[2] == queues[3]
+    assert len(set(queues)) == 8
+    assert queues[8] == 7, "of another workload"
+
+
 @given(
     waiting=st.lists(st.floats(0.01, 10), min_size=4, max_size=4),
+    depths=st.lists(st.sampled_from([1.0, 9.0]), min_size=4, max_size=4),
     idle=st.floats(0, 20),
     factors=st.lists(st.floats(0.05, 20), min_size=4, max_size=4),
     background=st.booleans(),
     by_waiting=st.booleans(),
 )
 def test_points_add_up_and_gradients_are_the_derivatives(
-    waiting: list[float], idle: float, factors: list[float], background: bool, by_waiting: bool
+    waiting: list[float],
+    depths: list[float],
+    idle: float,
+    factors: list[float],
+    background: bool,
+    by_waiting: bool,
 ) -> None:
     demands = [
-        demand(pattern=pattern, waiting=seconds, is_sync=not (background and pattern.op is Op.WRITE))
-        for pattern, seconds in zip(Pattern, waiting, strict=True)
+        demand(pattern=pattern, depth=depth, waiting=seconds, is_sync=not (background and pattern.op is Op.WRITE))
+        for pattern, depth, seconds in zip(Pattern, depths, waiting, strict=True)
     ]
     of = mix(demands, idle=idle, by_waiting=by_waiting)
     default, rates = np.full(4, 100.0), 100.0 * np.array(factors)
@@ -339,6 +398,13 @@ def test_points_add_up_and_gradients_are_the_derivatives(
         down = -np.log(of.added(default, moved).relative / found.relative) / step
         low, high = sorted((up, down))  # they differ where the background is about to outgrow the idle time
         assert low - 1e-4 <= found.gradient[i] <= high + 1e-4
+        other = default.copy()
+        other[i] *= np.exp(step)
+        up = -np.log(of.added(other, rates).relative / found.relative) / step
+        other[i] *= np.exp(-2 * step)
+        down = np.log(of.added(other, rates).relative / found.relative) / step
+        low, high = sorted((up, down))
+        assert low - 1e-4 <= found.default_gradient[i] <= high + 1e-4
 
 
 def measured(factors: dict[str, float], *, noise: float = 0.01) -> Baselines:
