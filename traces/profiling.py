@@ -129,7 +129,8 @@ def profile_files(
         scheduler: Where the files are read, as in ``counted_recordings.counted_shares``; it does not
             change the profile.
         demands: Also count demands, waiting time, alignment and commits. Each file is then read as a whole, by one
-            core and one thread that counts.
+            core and one thread that counts. If no ``action`` is given and the block layer merged or split
+            accesses, the files are read again for the demands and commits of what it issued to the disk.
         progress: Receives the number of bytes read.
 
     Raises:
@@ -148,7 +149,8 @@ def profile_files(
         options,
         with_demands=demands,
     )
-    return _profiles(paths, request, scheduler, progress or NullProgress())[0]
+    shown = progress or NullProgress()
+    return _with_issued_demands(_profiles(paths, request, scheduler, shown), paths, request, scheduler, shown)[0]
 
 
 def profiles_by_disk(
@@ -180,7 +182,8 @@ def profiles_by_disk(
         each=True,
         with_demands=demands,
     )
-    return _profiles(paths, request, None, progress or NullProgress())
+    shown = progress or NullProgress()
+    return _with_issued_demands(_profiles(paths, request, None, shown), paths, request, None, shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,63 @@ class _Request:
     with_demands: bool = False
     why_apart: str = ""
     restarted: tuple[Path, ...] = ()
+
+
+_MERGED = 0.01
+"""Smallest share by which the numbers of queued and of issued accesses differ for both to be counted."""
+_MISSING = 0.1
+"""Largest share of the queued bytes that issued accesses may lack; more means that the trace lacks such events."""
+_FROM_A_PIPE = (
+    "demands are those of queued accesses, which the block layer merged or split before the disk: a pipe cannot "
+    "be read again for the issued ones; store the trace in a file"
+)
+
+
+def _with_issued_demands(
+    found: list[Profile], paths: Sequence[Path], request: _Request, scheduler: str | None, progress: Progress
+) -> list[Profile]:
+    """Take demands and commits from the accesses that were issued to the disk, if these are not those queued.
+
+    The storage serves what the block layer issues. That is fewer and larger accesses than an application queued,
+    if it merges them. A user who names an action has everything of that one.
+    """
+    events = found[0].description.get("events", {})
+    n_queued, n_issued = (events.get(action.value, 0) for action in (Action.QUEUE, Action.ISSUE))
+    is_as_queued = abs(n_queued - n_issued) <= _MERGED * n_queued
+    is_whole = n_issued and events.get(Action.COMPLETE.value)
+    if not (request.with_demands and request.counted.is_open and n_queued and is_whole) or is_as_queued:
+        return found
+    if not are_rereadable(recordings_of(paths)):
+        return [_noted(profile, _FROM_A_PIPE) for profile in found]
+    again = replace(request, counted=CountedAction.of_request(Action.ISSUE), full=False)
+    try:
+        issued = {tuple(p.description["disks"]): p for p in _profiles(paths, again, scheduler, progress)}
+    except InputError:  # such as a requested disk that only passes its accesses on: nothing is issued to it
+        return found
+    own = next(iter(issued.values())) if len(found) == 1 and len(issued) == 1 else None
+    return [_of_issued(profile, issued.get(tuple(profile.description["disks"]), own)) for profile in found]
+
+
+def _of_issued(profile: Profile, issued: Profile | None) -> Profile:
+    """Return a profile with the demands and commits of ``issued``, if that has all accesses, times and flushes."""
+    if issued is None or not issued.demands or (issued.idle_seconds is None) != (profile.idle_seconds is None):
+        return profile
+    if profile.commits and profile.commits.flushes and not (issued.commits and issued.commits.flushes):
+        return profile
+    nbytes, queued = (sum(p.description["nbytes"].values()) for p in (issued, profile))
+    if nbytes < (1 - _MISSING) * queued:
+        return profile
+    return replace(
+        profile,
+        demands=issued.demands,
+        idle_seconds=issued.idle_seconds,
+        commits=issued.commits,
+        description={**profile.description, "demands_action": Action.ISSUE.value},
+    )
+
+
+def _noted(profile: Profile, note: str) -> Profile:
+    return replace(profile, description={**profile.description, "notes": [*profile.description["notes"], note]})
 
 
 def _profiles(

@@ -1,7 +1,9 @@
 """Demands: waiting time, depth, alignment and commits, by hand and against a definition that needs no order."""
 
 import itertools
+import os
 import random
+import threading
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -21,7 +23,8 @@ from cephfit.core.values.access import FUA, PREFLUSH, SYNC, AccessBatch, Flushes
 from cephfit.core.values.cells import SIZE_BIN_EDGES, Op, Pattern
 from cephfit.core.values.demand import Commits
 from cephfit.core.values.profile import Profile
-from cephfit.traces import profile_files
+from cephfit.core.values.supply import WorkloadDemand
+from cephfit.traces import profile_files, profiles_by_disk, profiling
 from cephfit.traces.counting import demand_counts
 from cephfit.traces.counting.demand_counts import DemandCounting, WorkloadDemands, demands_of
 from cephfit.traces.counting.demand_loops import SIZE_CLASSES, WINDOW
@@ -491,3 +494,75 @@ def test_a_flush_of_vscsistats_is_a_commit_of_unknown_waiting(tmp_path: Path) ->
 def test_a_profile_with_demands_is_read_back(tmp_path: Path) -> None:
     found = profile_files([write(tmp_path / "t", flush_events())], demands=True)
     assert Profile.loads(found.dumps()).to_json() == found.to_json()
+
+
+def merged_events(n: int = 40, *, issued: int | None = None) -> list[Event]:
+    """Pairs of adjacent writes of 4 KiB that are queued together, merged, and issued as one of 8 KiB.
+
+    Each pair is queued at 10 ms x i, issued 2 ms later, and served in 4 ms. Only the first ``issued`` are issued.
+    """
+    events = []
+    for i in range(n):
+        at, sector = 10 * MS * i, 10_000 * i
+        events += [Event(at + k, sector + 8 * k, category=made.WRITE) for k in range(2)]
+        events += [Event(at + 2, sector + 8, category=made.WRITE, what=made.M)]
+        if issued is None or i < issued:
+            events += [
+                Event(at + delay * MS, sector, 8192, category=made.WRITE, what=what)
+                for delay, what in ((2, made.D), (6, made.C))
+            ]
+    return events
+
+
+def test_demands_are_of_what_the_block_layer_issued_where_it_merged_accesses(tmp_path: Path) -> None:
+    trace = write(tmp_path / "t", merged_events())
+    found = profile_files([trace], demands=True)
+    assert (found.n_accesses, found.accesses[Op.WRITE]["4K"]) == (80, 80), "the application's view"
+    assert [(d.nbytes, d.accesses, d.depth) for d in found.demands or ()] == [(8192, 40, 1)], "the storage's view"
+    assert waited(found) == pytest.approx(40 * 0.004)
+    assert found.idle_seconds == pytest.approx(39 * 0.006)
+    assert found.description["demands_action"] == "D"
+    issued = profile_files([trace], demands=True, action=Action.ISSUE)
+    assert (found.demands, found.commits) == (issued.demands, issued.commits)
+    (each,) = profiles_by_disk([trace], demands=True)
+    assert each.demands == found.demands
+
+
+def test_the_demand_per_second_is_of_issued_accesses(tmp_path: Path) -> None:
+    found = WorkloadDemand.of(profile_files([write(tmp_path / "t", merged_events(200))], demands=True))
+    assert found is not None
+    assert found.accesses_per_s == pytest.approx(100, rel=0.01)
+    assert found.busiest_second == pytest.approx(100, rel=0.02)
+    assert found.nbytes_per_s == pytest.approx(819_200, rel=0.01)
+
+
+def test_a_named_action_has_its_own_demands(tmp_path: Path) -> None:
+    found = profile_files([write(tmp_path / "t", merged_events())], demands=True, action=Action.QUEUE)
+    assert [(d.nbytes, d.accesses) for d in found.demands or ()] == [(4096, 80)] or len(found.demands or ()) == 2
+    assert sum(d.accesses for d in found.demands or ()) == 80
+    assert "demands_action" not in found.description
+
+
+def test_accesses_that_nothing_merged_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = write(tmp_path / "t", made.mixed_workload(50))
+    with monkeypatch.context() as patched:
+        patched.setattr(profiling, "_of_issued", lambda *_: pytest.fail("read again"))
+        found = profile_files([trace], demands=True)
+    assert found.demands == profile_files([trace], demands=True, action=Action.QUEUE).demands
+
+
+def test_a_trace_that_lacks_issued_accesses_keeps_the_queued_ones(tmp_path: Path) -> None:
+    found = profile_files([write(tmp_path / "t", merged_events(issued=30))], demands=True)
+    assert sum(d.accesses for d in found.demands or ()) == 80
+    assert "demands_action" not in found.description
+
+
+def test_a_pipe_cannot_be_read_again_and_the_profile_says_so(tmp_path: Path) -> None:
+    content = write(tmp_path / "t", merged_events()).read_bytes()
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,))
+    writer.start()
+    found = profile_files([tmp_path / "pipe"], demands=True)
+    writer.join()
+    assert sum(d.accesses for d in found.demands or ()) == 80
+    assert any("a pipe cannot be read again" in note for note in found.description["notes"])

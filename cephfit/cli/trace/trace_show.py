@@ -86,6 +86,8 @@ def _print_counted(about: Mapping[str, Any]) -> None:
     parts = [f"action {_ACTIONS[action]}"] if isinstance(action, str) and action in _ACTIONS else []
     if parts and (why := about.get("why_action")):
         parts[0] += f": {why}"
+    if parts and (of_demands := about.get("demands_action")) in _ACTIONS:
+        parts.append(f"for waiting times and commits action {_ACTIONS[of_demands]}")
     if isinstance(disks, Mapping) and disks:
         more = about.get("n_disks")
         n = more if isinstance(more, int) else len(disks)

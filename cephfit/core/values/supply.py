@@ -79,12 +79,16 @@ class WorkloadDemand:
         if seconds is None or not profile.n_accesses:
             return None
         of_ops = [_positive(n) or 0.0 for n in nbytes.values()]
+        # The storage serves what demands count, which may be fewer and larger accesses than were queued.
+        n_served = math.fsum(d.accesses for d in profile.demands) if profile.demands else profile.n_accesses
+        second, minute = (_positive(busiest.get(name)) for name in ("second", "minute"))
+        merged = n_served / profile.n_accesses
         return cls(
             seconds=seconds,
-            accesses_per_s=profile.n_accesses / seconds,
+            accesses_per_s=n_served / seconds,
             nbytes_per_s=math.fsum(of_ops) / seconds if any(of_ops) else None,
-            busiest_second=_positive(busiest.get("second")),
-            busiest_minute=_positive(busiest.get("minute")),
+            busiest_second=None if second is None else merged * second,
+            busiest_minute=None if minute is None else merged * minute,
             outstanding=mean_outstanding(profile),
             busy_share=busy / traced if busy is not None and traced else None,
         )
