@@ -16,17 +16,17 @@ from click.testing import CliRunner, Result
 from queue_samples import queue_samples, sustainable
 from scipy.optimize import brentq
 
+from cephfit.cli.fleets.capacity_command import parse_growth
+from cephfit.cli.fleets.capacity_text import month_after, plain_figure, summary_of
 from cephfit.cli.main import cephfit
-from cephfit.cli.predict.capacity_command import parse_growth
-from cephfit.cli.predict.capacity_text import month_after, plain_figure, summary_of
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Pattern
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.run import Run
 from cephfit.core.values.supply import Estimate
 from cephfit.mapper.load_curve import Limit
-from cephfit.operations.capacity_fleet import BANDWIDTH, IOPS, PlanInput, PoolCapacity
-from cephfit.operations.capacity_plan import months_until_full
+from cephfit.operations.fleets.capacity_fleet import BANDWIDTH, IOPS, PlanInput, PoolCapacity
+from cephfit.operations.fleets.capacity_plan import months_until_full
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.targets.simulated_storage import Access, iops

@@ -14,7 +14,7 @@ from cephfit.cli.main import cephfit
 from cephfit.cli.options.common_options import cluster_options
 from cephfit.cli.options.config_file import OPTIONS, read_config
 from cephfit.core.errors import InputError
-from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.measuring.cluster_options import ClusterOptions
 
 FILE = """
 store: results/all.sqlite

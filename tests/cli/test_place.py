@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cephfit.cli.check import verify_command
+from cephfit.cli.fleets import place_command
 from cephfit.cli.main import cephfit
 from cephfit.cli.predict import map_command as map_command
-from cephfit.cli.predict import place_command, verify_command
 from cephfit.cli.sweep.sweep_commands import command as sweep
 from cephfit.core.errors import InputError
 

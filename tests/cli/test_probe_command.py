@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from cephfit.cli.predict.probe_command import command as probe
+from cephfit.cli.check.probe_command import command as probe
 from cephfit.cli.sweep.sweep_commands import command as sweep
 from cephfit.core.errors import CephfitError, InputError
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.profile import Profile
 from cephfit.lab.workloads.fio_clone import FioClone
-from cephfit.operations.evaluation_set import read_store
-from cephfit.operations.target_choice import open_target
-from cephfit.operations.workload_runs import clone_trial
+from cephfit.operations.assessment.evaluation_set import read_store
+from cephfit.operations.measuring.target_choice import open_target
+from cephfit.operations.measuring.workload_runs import clone_trial
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.targets.simulated_workload import seconds_of

@@ -14,7 +14,7 @@ import pytest
 
 from cephfit.cli.sweep.concurrent_targets import _listen, _PipeProgress
 from cephfit.core.protocols import NullProgress, Progress
-from cephfit.operations.progress_display import progress_display, progress_displays
+from cephfit.operations.measuring.progress_display import progress_display, progress_displays
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 FIRST, SECOND = "lab:first", "lab:second"

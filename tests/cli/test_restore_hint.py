@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from cephfit.cli.main import cephfit
 from cephfit.cli.sweep import sweep_text
 from cephfit.core.errors import ClusterError
-from cephfit.operations import target_choice
+from cephfit.operations.measuring import target_choice
 
 SPACED = "/tmp/my keys/cephfit.keyring"
 OPTIONS = (

@@ -10,8 +10,9 @@ from click.testing import CliRunner, Result
 from tiny_sweep import SWEEP
 
 from cephfit import __version__
+from cephfit.cli.check import verify_command
+from cephfit.cli.fleets import place_command
 from cephfit.cli.predict import map_command as map_command
-from cephfit.cli.predict import place_command, verify_command
 from cephfit.cli.reports import report_command
 from cephfit.cli.sweep.sweep_commands import command as sweep
 from cephfit.core.errors import InputError

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from cephfit.cli.sweep import shared_volume_command
 from cephfit.cli.sweep.shared_volume_command import command
 from cephfit.core.errors import InputError
-from cephfit.operations.shared_volume import missing_file_systems
+from cephfit.operations.measuring.shared_volume import missing_file_systems
 from cephfit.results.statistics.sharing_cost import ClientFigures, SharingRun, sharing_costs
 
 

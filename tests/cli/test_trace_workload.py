@@ -15,7 +15,7 @@ from cephfit.cli.options import workload_choice
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Applied, Client, Health
 from cephfit.core.values.sample import State, WorkloadSample
-from cephfit.operations import target_choice
+from cephfit.operations.measuring import target_choice
 from cephfit.sweep import verification
 from cephfit.traces.capturing import capture
 from cephfit.traces.capturing.capture import CaptureReport

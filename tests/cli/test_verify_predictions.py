@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 from tiny_sweep import SWEEP
 
+from cephfit.cli.check.assess_command import command as assess
+from cephfit.cli.check.verify_command import command as verify
 from cephfit.cli.predict import map_command as map_command
-from cephfit.cli.predict.assess_command import command as assess
-from cephfit.cli.predict.verify_command import command as verify
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.profile import Profile

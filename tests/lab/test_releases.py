@@ -21,7 +21,7 @@ from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_target import LabTarget
 from cephfit.lab.osds.osd_layout import require_store
 from cephfit.lab.registry import Record, labs_root
-from cephfit.operations.recommended import version_of
+from cephfit.operations.predictions.recommended import version_of
 from cephfit.results.store.sample_store import Store
 
 REEF = CephVersion("18.2.7", "reef")

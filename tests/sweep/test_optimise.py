@@ -11,7 +11,7 @@ from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.run import TRIALS_DOCUMENT, Run
 from cephfit.core.values.sample import State
 from cephfit.mapper import predictor
-from cephfit.operations.run_status import run_summary
+from cephfit.operations.measuring.run_status import run_summary
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep

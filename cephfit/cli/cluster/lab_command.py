@@ -10,7 +10,7 @@ import click
 from cephfit.cli.options.common_options import Finite
 from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.units import MIB, format_seconds
-from cephfit.operations.progress_display import progress_display
+from cephfit.operations.measuring.progress_display import progress_display
 
 if TYPE_CHECKING:
     from cephfit.lab.lab_spec import DiskLimits

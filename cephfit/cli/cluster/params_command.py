@@ -11,7 +11,7 @@ from cephfit.cli.options.completers import components, options_of_ceph, releases
 from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, written_whole
 from cephfit.core.values.configuration import as_yaml
-from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.measuring.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from cephfit.ceph.options.option import Option
@@ -225,7 +225,7 @@ def _known(target_text: str | None, release: str | None, cluster: ClusterOptions
 
 def _ask(target_text: str, cluster: ClusterOptions) -> "tuple[str, tuple[Option, ...]]":
     from cephfit.core.errors import InputError
-    from cephfit.operations.target_choice import open_target
+    from cephfit.operations.measuring.target_choice import open_target
     from cephfit.targets.abilities import HasCatalogue
 
     target = open_target(target_text, for_change=False, cluster=cluster)

@@ -8,7 +8,7 @@ import click
 from cephfit.cli.options.common_options import apply_option, connection_options, daemon_options, target_option
 from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.units import MIB, format_nbytes
-from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.measuring.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -228,7 +228,7 @@ def remove(
 
 def _open(target_text: str, cluster: ClusterOptions, *, for_change: bool) -> "CephTarget":
     from cephfit.core.errors import InputError
-    from cephfit.operations.target_choice import open_target
+    from cephfit.operations.measuring.target_choice import open_target
     from cephfit.targets.ceph.ceph_target import CephTarget
 
     target = open_target(target_text, for_change=for_change, cluster=cluster, leave=for_change)

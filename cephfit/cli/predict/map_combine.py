@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.mapper.joint_prediction import CombinedGain
-    from cephfit.operations.objective_answers import Ranked
+    from cephfit.operations.predictions.objective_answers import Ranked
     from cephfit.sweep.combination import Combinations
     from cephfit.sweep.sweep_plan import Sweep
 

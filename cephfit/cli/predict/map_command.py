@@ -23,7 +23,7 @@ from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
-from cephfit.operations.objective_answers import Ranked
+from cephfit.operations.predictions.objective_answers import Ranked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -215,8 +215,8 @@ def command(
     from cephfit.mapper.distant_workload import predicted_at_distance
     from cephfit.mapper.sensitivity import sensitivity_of
     from cephfit.mapper.supply import supply_or_reason
-    from cephfit.operations.client_counts import ranked_for_clients
-    from cephfit.operations.recommended import echo_use, if_applicable
+    from cephfit.operations.predictions.client_counts import ranked_for_clients
+    from cephfit.operations.predictions.recommended import echo_use, if_applicable
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
 
@@ -357,7 +357,7 @@ def _learned(location: str, model: str, confidence: float) -> Predictor:
     Raises:
         UsageError: the model cannot be corrected.
     """
-    from cephfit.cli.predict.assess_command import read_evaluation
+    from cephfit.cli.check.assess_command import read_evaluation
     from cephfit.mapper.learned_correction import LearnedPredictor, lessons_from
 
     if not model_called(model).adds_time:

@@ -17,7 +17,7 @@ from cephfit.core.values.cells import Cell
 if TYPE_CHECKING:
     from cephfit.core.values.profile import Profile
     from cephfit.mapper.next_measurement import Candidate, NextMeasurement
-    from cephfit.operations.objective_answers import Ranked
+    from cephfit.operations.predictions.objective_answers import Ranked
     from cephfit.sweep.sweep_plan import Sweep
 
 _SHOWN = 5

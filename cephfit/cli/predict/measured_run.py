@@ -66,7 +66,7 @@ class MeasuredRun:
     @classmethod
     def of(cls, location: str, run_id: str | None) -> MeasuredRun | None:
         """Return the run; None for a CSV file."""
-        from cephfit.operations.run_status import known_of
+        from cephfit.operations.measuring.run_status import known_of
         from cephfit.results.store.sample_store import Store
         from cephfit.results.tables.baseline_csv import is_store
 

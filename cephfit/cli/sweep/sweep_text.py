@@ -14,8 +14,8 @@ from cephfit.core.values.file_operations import FileSet
 from cephfit.core.values.measurement import MICRO, StepTimes
 from cephfit.core.values.run import SIMULATED, Run
 from cephfit.core.values.sample import State
-from cephfit.operations.run_status import known_of
-from cephfit.operations.sweep_measurement import Request, measured
+from cephfit.operations.measuring.run_status import known_of
+from cephfit.operations.measuring.sweep_measurement import Request, measured
 from cephfit.results.statistics.loads import sync_in_words
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.rounds import ASSUMED_SCATTER, expected_saving, scatter_of

@@ -19,8 +19,8 @@ from cephfit.cli.options.common_options import (
 from cephfit.cli.options.workload_choice import workload_option
 from cephfit.cli.terminal.output import json_option, print_json, sigterm_as_interrupt
 from cephfit.cli.trace.trace_input import trace_place
-from cephfit.operations.cluster_options import ClusterOptions
-from cephfit.operations.progress_display import progress_display
+from cephfit.operations.measuring.cluster_options import ClusterOptions
+from cephfit.operations.measuring.progress_display import progress_display
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ def command(
     from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration
     from cephfit.core.values.measurement import CacheCondition
     from cephfit.core.values.sample import State
-    from cephfit.operations.target_choice import open_target
+    from cephfit.operations.measuring.target_choice import open_target
     from cephfit.sweep.verification import run_once
     from cephfit.targets.abilities import BelongsToRun, MayKeepCaches, RunsGuestJobs
     from cephfit.traces.capturing.capture import capturing

@@ -9,7 +9,7 @@ import pytest
 
 from cephfit.core.values.cells import Pattern
 from cephfit.measure.imported_outputs.output_reader import FileHints, ImportedResult
-from cephfit.operations.imported_files import reader_called, reader_of
+from cephfit.operations.imports.imported_files import reader_called, reader_of
 
 SAMPLES = Path(os.environ.get("CEPHFIT_SAMPLES", "/nowhere")) / "fio"
 

@@ -28,7 +28,7 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome
-from cephfit.operations.cluster_options import is_existing_cluster
+from cephfit.operations.measuring.cluster_options import is_existing_cluster
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.targets.openstack.openstack_ceph import (
     OpenStackWithCeph,
