@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from cephfit.cli.main import cephfit
 from cephfit.core.errors import InputError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = (ROOT / "docs" / "how-to-pools.md").read_text()
 SWEEP, IMAGES = re.findall(r"^```yaml\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
 COMMANDS = re.findall(r"^cephfit (.*)$", DOCUMENT, re.MULTILINE)

@@ -21,7 +21,7 @@ configurations:
 measurement: {clients: 1, volume_size: 32M, repeats: 2, run_seconds: 1, seed: 7}
 """
 TARGET = "sim:noise=0.06"
-CSV = Path(__file__).resolve().parents[2] / "docs" / "examples"
+CSV = Path(__file__).resolve().parents[3] / "docs" / "examples"
 
 
 def call(*arguments: str, code: int = 0) -> Result:

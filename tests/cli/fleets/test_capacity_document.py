@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from cephfit.cli.main import cephfit
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "how-to-capacity.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "how-to-capacity.md"
 COMMAND = re.compile(r"^(?: {4}|\$ )?(cephfit (?:[^\n\\]|\\\n)*)\n(.*)", re.MULTILINE)
 """A command, also over several lines, and the line after it."""
 

@@ -20,7 +20,7 @@ from cephfit.mapper.access_weights import interpolated_time
 from cephfit.results import open_baselines
 from cephfit.results.store.sample_store import Store
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = (ROOT / "docs" / "how-to-import.md").read_text()
 (MAPPING,) = re.findall(r"^```yaml\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
 COMMANDS = re.findall(r"^cephfit (.*)$", DOCUMENT, re.MULTILINE)
