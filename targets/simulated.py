@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from cephfit import __version__
+from cephfit.ceph.crush.data_placement import LAYOUT, RuleLayout
 from cephfit.ceph.options.option_catalogue import nearest_option
 from cephfit.ceph.options.option_history import histories, history_of, is_gone
-from cephfit.ceph.pools.rule_layout import LAYOUT, RuleLayout
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Applied, Client, Health, Target
 from cephfit.core.units import NS_PER_S

@@ -27,11 +27,10 @@ from cephfit.core.profile_files import read_profile
 from cephfit.core.values.configuration import Configuration
 from cephfit.operations.measuring.cluster_options import ClusterOptions
 from cephfit.operations.measuring.target_choice import open_target
-from cephfit.sweep.declaration.file_pools import read_pool_file
+from cephfit.sweep.declaration.file_settings import read_pool_file
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, read_sweep
+from cephfit.targets.ceph.change_scopes import OnlyPool, WholeCluster
 from cephfit.targets.ceph.existing_cluster import restarting_program
-from cephfit.targets.ceph.only_pool import OnlyPool
-from cephfit.targets.ceph.whole_cluster import WholeCluster
 from cephfit.targets.simulated import simulated_target
 
 

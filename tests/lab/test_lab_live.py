@@ -21,7 +21,7 @@ from cephfit.lab import machine, processes, registry
 from cephfit.lab.bootstrap import crush_map_text
 from cephfit.lab.cluster import Lab
 from cephfit.lab.devices import disks, image_export
-from cephfit.lab.devices.mounts import mounts
+from cephfit.lab.devices.disks import mounts
 from cephfit.lab.devices.throttle import find_throttle
 from cephfit.lab.lab_spec import DiskLimits, LabSpec
 from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec

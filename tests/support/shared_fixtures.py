@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from loop_devices import loop_devices
 
-from cephfit.lab.devices.disks import loops_of
-from cephfit.lab.devices.mounts import mounts
+from cephfit.lab.devices.disks import loops_of, mounts
 from cephfit.lab.processes import command_line, is_marked, mentions
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep

@@ -304,7 +304,7 @@ def _counts(text: str | None, profiles: Sequence[Profile]) -> tuple[dict[str, in
     first, _, cloud = text.partition(":")
     if first == _OPENSTACK and "=" not in text:
         from cephfit.cli.options.common_options import connected
-        from cephfit.cloud.capacity.server_counts import count_servers
+        from cephfit.cloud.capacity.cloud_facts import count_servers
 
         counted = count_servers(connected(cloud), names)
         return dict(counted.by_class), [counted.sentence]

@@ -259,8 +259,8 @@ def pool_spaces(
     if not is_store(location):
         named = once("--placement", [parse_placement(text, set(measured)) for text in placements])
         return {name: named.get(name) for name in measured} if named or not only_pools else {}
+    from cephfit.ceph.crush.data_placement import RuleLayout
     from cephfit.ceph.pools.pool_plan import only_pool_settings, same_pool, space_of
-    from cephfit.ceph.pools.rule_layout import RuleLayout
     from cephfit.operations.measuring.run_status import known_of
     from cephfit.results.store.sample_store import Store
 

@@ -18,7 +18,7 @@ from cephfit.operations.measuring.shared_volume import SharingPlan, SharingResul
 from cephfit.operations.measuring.target_choice import require_openstack
 
 if TYPE_CHECKING:
-    from cephfit.targets.openstack.shared_volume_target import SharedVolumeTarget
+    from cephfit.targets.openstack.openstack_target import SharedVolumeTarget
 
 _WHY_NOT = {
     LockWay.EXCLUSIVE: "Cinder removes the feature exclusive-lock from the images of multi-attach volumes",
@@ -90,7 +90,7 @@ def _guests(target_text: str, progress: Progress) -> "Iterator[SharedVolumeTarge
     """Open the cloud, and delete what was created in it at the end."""
     require_openstack(f"--target {target_text}")
     from cephfit.cloud.cloud_choice import parse_choice
-    from cephfit.targets.openstack.shared_volume_target import SharedVolumeTarget
+    from cephfit.targets.openstack.openstack_target import SharedVolumeTarget
 
     choice = parse_choice(target_text)
     if choice.ceph or choice.lab:

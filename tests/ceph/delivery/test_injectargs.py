@@ -17,7 +17,7 @@ from rest_server import rest_api
 
 from cephfit.ceph.admin.answers import Level, capabilities
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.ceph.delivery.injected_options import fault_of_injection
+from cephfit.ceph.delivery.daemon_values import fault_of_injection
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery, has_store, parse_delivery
 from cephfit.core.errors import InputError
 from cephfit.core.units import MIB

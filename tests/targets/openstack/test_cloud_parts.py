@@ -19,7 +19,7 @@ from cephfit.cloud.capacity import cloud_preflight
 from cephfit.cloud.cloud_choice import parse_choice
 from cephfit.cloud.cloud_connection import connect
 from cephfit.cloud.guests import guest_jobs
-from cephfit.cloud.guests.guest_placement import Place, PlacedEngine, places_of
+from cephfit.cloud.guests.guests import Place, PlacedEngine, places_of
 from cephfit.cloud.stacks import Node
 from cephfit.cloud.volume_types import Qos, volumes_found
 from cephfit.core.errors import ClusterError, InputError
