@@ -21,9 +21,10 @@ from cephfit.core.errors import CephfitError, HostError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import Progress
 from cephfit.core.target_lock import TargetLock
-from cephfit.lab import bootstrap, processes, registry
+from cephfit.lab import registry
 from cephfit.lab.backends.lab_backend import require_servers
-from cephfit.lab.ceph_programs import CephPrograms, CephVersion, ensure_root
+from cephfit.lab.daemons import bootstrap, processes
+from cephfit.lab.daemons.ceph_programs import CephPrograms, CephVersion, ensure_root
 from cephfit.lab.devices import disks
 from cephfit.lab.devices.disks import (
     abandon,

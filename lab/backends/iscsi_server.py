@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from cephfit.ceph.environment.scopes import ISCSI
-from cephfit.lab import processes
 from cephfit.lab.backends.lab_server import LabServer, why_not_answering
+from cephfit.lab.daemons import processes
 from cephfit.lab.machine import run
 
 _PORTAL = "127.0.0.1:3260"

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from cephfit.ceph.environment.scopes import PROTOCOL_OPTIONS
 from cephfit.core.errors import CephfitError, ClusterError, HostError, LackingError
-from cephfit.lab import processes
+from cephfit.lab.daemons import processes
 from cephfit.lab.devices.disks import Mount, device_number, mounts
 from cephfit.lab.machine import find_program, run
 from cephfit.targets.abilities import Traffic, traffic_of

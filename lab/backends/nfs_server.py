@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from cephfit.ceph.environment.scopes import NFS
 from cephfit.lab.backends.lab_server import LabServer, why_not_answering
-from cephfit.lab.bootstrap import render
+from cephfit.lab.daemons.bootstrap import render
 from cephfit.lab.machine import run
 from cephfit.targets.backends.nfs_files import NfsFiles
 

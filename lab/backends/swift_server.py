@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from cephfit.ceph.environment.scopes import PROTOCOL_OPTIONS, SWIFT
 from cephfit.lab.backends.lab_server import LabServer, why_not_answering
-from cephfit.lab.bootstrap import render
+from cephfit.lab.daemons.bootstrap import render
 from cephfit.lab.machine import run
 from cephfit.targets.backends.swift_target import SwiftAccount, SwiftAddress, policy_of
 

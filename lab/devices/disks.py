@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cephfit.core.errors import HostError
+from cephfit.lab.daemons.processes import mentions
 from cephfit.lab.machine import run
-from cephfit.lab.processes import mentions
 
 _SYS_BLOCK = Path("/sys/block")
 _QUEUE = {"scheduler": "none", "nr_requests": "128", "read_ahead_kb": "128"}

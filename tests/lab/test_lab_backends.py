@@ -13,8 +13,9 @@ from target_contract import DEFAULT
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Target
 from cephfit.core.units import MIB
-from cephfit.lab import lab_lifecycle, processes
+from cephfit.lab import lab_lifecycle
 from cephfit.lab.cluster import Lab
+from cephfit.lab.daemons import processes
 from cephfit.lab.lab_spec import LabSpec, parse_backends
 from cephfit.operations.measuring.target_choice import open_target
 

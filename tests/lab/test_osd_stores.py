@@ -158,7 +158,7 @@ def test_restore_after_a_kill_while_osds_are_recreated(lab_cluster: Lab, seconds
 
 @pytest.mark.slow
 def test_a_lab_on_filestore_is_started_again_after_a_power_cut(tmp_path: Path) -> None:
-    from cephfit.lab import processes
+    from cephfit.lab.daemons import processes
     from cephfit.lab.devices import disks
     from cephfit.lab.devices.disks import unmount_under
     from cephfit.lab.lab_spec import LabSpec

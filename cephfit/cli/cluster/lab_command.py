@@ -83,8 +83,8 @@ def up(
 ) -> None:
     """Create a lab; returns when all PGs are active+clean and, with --openstack, all services are ready."""
     from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
-    from cephfit.lab.ceph_programs import chosen_release
     from cephfit.lab.cluster import Lab
+    from cephfit.lab.daemons.ceph_programs import chosen_release
     from cephfit.lab.lab_spec import LabSpec, parse_backends
 
     started = time.monotonic()
@@ -262,7 +262,7 @@ def down(name: str, folder: Path | None, as_json: bool) -> None:
 def clean(release: str | None, as_json: bool) -> None:
     """Delete the Ceph releases that `lab up --release` installed in the cache folder."""
     from cephfit.core.units import about
-    from cephfit.lab.ceph_programs import remove_roots
+    from cephfit.lab.daemons.ceph_programs import remove_roots
 
     freed = remove_roots(release)
     if as_json:

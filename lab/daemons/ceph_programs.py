@@ -19,8 +19,8 @@ from cephfit.core.errors import HostError, InputError
 from cephfit.core.protocols import Progress
 from cephfit.core.units import GIB, about
 from cephfit.lab import registry
+from cephfit.lab.daemons.processes import MARK
 from cephfit.lab.machine import require_free_disk, require_programs, run
-from cephfit.lab.processes import MARK
 
 _ENTER = """
 set -e

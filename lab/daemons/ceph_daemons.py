@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from cephfit.core.errors import ClusterError, HostError
-from cephfit.lab import processes
-from cephfit.lab.ceph_programs import CephPrograms
+from cephfit.lab.daemons import processes
+from cephfit.lab.daemons.ceph_programs import CephPrograms
 
 
 def new_key() -> str:

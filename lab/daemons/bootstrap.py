@@ -16,8 +16,8 @@ from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.mclock import CAPACITY, FIRST_WITH_MCLOCK
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Progress
-from cephfit.lab.ceph_daemons import MGR, MON, keyring_entry, new_key, osd_name, write_secret
-from cephfit.lab.ceph_programs import CephPrograms, CephVersion
+from cephfit.lab.daemons.ceph_daemons import MGR, MON, keyring_entry, new_key, osd_name, write_secret
+from cephfit.lab.daemons.ceph_programs import CephPrograms, CephVersion
 from cephfit.lab.devices.throttle import Throttle
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.osds.osd_creation import OsdMaker
