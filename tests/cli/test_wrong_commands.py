@@ -16,7 +16,7 @@ from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.cli import demo
 from cephfit.cli.cluster import lab_command
 from cephfit.cli.cluster.restore_command import restoring
-from cephfit.cli.fleets.place_command import parse_placement, parse_prices
+from cephfit.cli.fleets.pool_costs import parse_placement, parse_prices
 from cephfit.cli.main import cephfit
 from cephfit.cli.reports import report_command
 from cephfit.cli.terminal.written_files import write_whole, written_whole

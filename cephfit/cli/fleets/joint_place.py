@@ -157,7 +157,7 @@ def placed_jointly(
         InputError: a figure that a limit needs is not known, or the limits cannot be kept.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
-    from cephfit.cli.fleets.place_command import refuse_unknown_costs
+    from cephfit.cli.fleets.pool_costs import refuse_unknown_costs
     from cephfit.core.errors import InputError
     from cephfit.mapper.joint_placement import place_jointly
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.fleets.pool_options import joint_options, once
+from cephfit.cli.fleets.pool_costs import parse_prices, pool_spaces, refuse_unknown_costs
+from cephfit.cli.fleets.pool_options import joint_options
 from cephfit.cli.options.common_options import (
     Finite,
     baselines_option,
@@ -24,9 +25,14 @@ from cephfit.cli.terminal.output import json_option, print_json, print_table, ra
 if TYPE_CHECKING:
     from cephfit.ceph.pools.pool_plan import Space
     from cephfit.cli.fleets.joint_place import Candidate
-    from cephfit.core.values.image_types import ImageChange
+    from cephfit.cli.fleets.pool_options import Capacities
+    from cephfit.core.protocols import Predictor
+    from cephfit.core.values.baseline import Baselines
+    from cephfit.core.values.image_types import ImageChange, ImageRule
+    from cephfit.core.values.profile import Profile
     from cephfit.core.values.supply import SupplySet
     from cephfit.mapper.pool_choice import PoolChoice
+    from cephfit.operations.predictions.recommended import Recommended
 
 
 @click.command("place", short_help="Recommend a pool for each workload.")
@@ -99,25 +105,10 @@ def command(
 
     The exit code is 2 if no pool certainly reaches --at-least, or if the workloads do not fit.
     """
-    from cephfit.ceph.pools.pool_plan import cost_of
-    from cephfit.cli.fleets.joint_place import Candidate, named_notes, placed_jointly, print_jointly
-    from cephfit.cli.fleets.pool_options import (
-        declared_types,
-        image_changes,
-        parse_capacities,
-        parse_types,
-        read_rules,
-    )
-    from cephfit.core.errors import InputError
-    from cephfit.core.values.fit import fit_of
+    from cephfit.cli.fleets.pool_options import declared_types, parse_capacities, parse_types, read_rules
     from cephfit.mapper import predictor
-    from cephfit.mapper.contrasts import worse_than
-    from cephfit.mapper.pool_choice import PoolStatus, choose_pool
-    from cephfit.mapper.supply import supply_or_reason
-    from cephfit.operations.predictions.recommended import echo_use, if_applicable
     from cephfit.results import open_baselines
-    from cephfit.results.report.formatting import level
-    from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
+    from cephfit.results.report.run_notes import run_document
 
     model_predictor = predictor(model, confidence=confidence, with_error=True)
     measured = run_document(location, run_id)
@@ -129,92 +120,207 @@ def command(
     names = [profile.name for profile, _ in profiles]
     pools = list(spaces or baselines.configurations)
     given = parse_capacities(capacities, fill, budget, volumes, split=split, pools=pools, workloads=names)
-    types = {**declared_types(location, run_id), **parse_types(type_names, pools)}
-    rules = read_rules(properties_file, names) if properties_file is not None else ()
-    candidates = []
-    for profile, count in profiles:
-        with may_be_unfinished(measured):
-            predictions = model_predictor.predict(profile, baselines)
-        behind = worse_than(model_predictor, profile, baselines, predictions)
-        candidates.append(Candidate(profile, count, predictions, behind))
-    document = {
-        "model": model,
-        "confidence": confidence,
-        "at_least": at_least,
-        "prices": by_class,
-        "measured": measured,
-    }
-    if given.are_given:
-        answer = placed_jointly(candidates, baselines, spaces, by_class, given, at_least)
-        chosen = {name: list(its) for name, its in answer.placement.machines.items()}
-        changes = image_changes(rules, chosen, types)
-        if as_json:
-            print_json({**document, "joint": answer.to_json(types), **_changes_json(changes)})
-            return
-        print_jointly(answer, types)
-        _print_changes(changes)
-        for note in (*run_notes(measured), *named_notes(candidates)):
-            click.echo(f"Note: {note}")
-        return
-    choices: list[tuple[Candidate, PoolChoice, SupplySet]] = []
-    for c in candidates:
-        rivals = spaces or {p.configuration: None for p in c.predictions.predictions}
-        costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
-        choice = choose_pool(c.predictions, costs, c.slower, at_least=at_least)
-        if prices or (spaces and at_least is not None):
-            good = (PoolStatus.CHOSEN, PoolStatus.AS_GOOD)
-            refuse_unknown_costs(
-                [one.configuration for one in choice.candidates if one.status in good and one.cost is None], spaces
-            )
-        supply = supply_or_reason(c.profile, baselines, confidence=confidence).for_machines(c.count)
-        choices.append((c, choice, supply))
-    changes = image_changes(
-        rules, {choice.profile: [choice.chosen] for _, choice, _ in choices if choice.chosen}, types
+    request = _Request(
+        location=location,
+        run_id=run_id,
+        model=model,
+        confidence=confidence,
+        at_least=at_least,
+        prices=by_class,
+        has_prices=bool(prices),
+        measured=measured,
+        baselines=baselines,
+        spaces=spaces,
+        types={**declared_types(location, run_id), **parse_types(type_names, pools)},
+        rules=read_rules(properties_file, names) if properties_file is not None else (),
     )
-    # Looked up once for each pool: every look-up opens the store.
-    uses = {name: if_applicable(name, location, run_id) for name in {choice.chosen for _, choice, _ in choices}}
+    candidates = [_candidate(request, model_predictor, profile, count) for profile, count in profiles]
+    if given.are_given:
+        _place_together(request, candidates, given, as_json=as_json)
+    else:
+        _place_each(request, candidates, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What was asked, and what the store has for the answer.
+
+    Attributes:
+        location: of the baselines.
+        run_id: of the run in a store.
+        model: name of the predictor.
+        confidence: of the intervals.
+        at_least: required performance; None without a requirement.
+        prices: of a byte by device class.
+        has_prices: whether the user gave any.
+        measured: document about the run.
+        baselines: of the run.
+        spaces: by configuration that is a pool; None if its space is unknown.
+        types: volume type by pool.
+        rules: which images belong to which workload.
+    """
+
+    location: str
+    run_id: str | None
+    model: str
+    confidence: float
+    at_least: float | None
+    prices: Mapping[str, float]
+    has_prices: bool
+    measured: Mapping[str, Any]
+    baselines: Baselines
+    spaces: dict[str, Space | None]
+    types: Mapping[str, str]
+    rules: Sequence[ImageRule]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the part of the document that every answer has."""
+        return {
+            "model": self.model,
+            "confidence": self.confidence,
+            "at_least": self.at_least,
+            "prices": self.prices,
+            "measured": self.measured,
+        }
+
+
+def _candidate(request: _Request, predictor: Predictor, profile: Profile, count: int) -> Candidate:
+    """Predict the pools for one workload."""
+    from cephfit.cli.fleets.joint_place import Candidate
+    from cephfit.mapper.contrasts import worse_than
+    from cephfit.results.report.run_notes import may_be_unfinished
+
+    with may_be_unfinished(request.measured):
+        predictions = predictor.predict(profile, request.baselines)
+    return Candidate(profile, count, predictions, worse_than(predictor, profile, request.baselines, predictions))
+
+
+def _place_together(
+    request: _Request, candidates: Sequence[Candidate], capacities: Capacities, *, as_json: bool
+) -> None:
+    """Place all workloads within the capacities of the pools, and print the answer."""
+    from cephfit.cli.fleets.joint_place import named_notes, placed_jointly, print_jointly
+    from cephfit.cli.fleets.pool_options import image_changes
+    from cephfit.results.report.run_notes import run_notes
+
+    answer = placed_jointly(
+        candidates, request.baselines, request.spaces, request.prices, capacities, request.at_least
+    )
+    chosen = {name: list(its) for name, its in answer.placement.machines.items()}
+    changes = image_changes(request.rules, chosen, request.types)
     if as_json:
-        print_json(
-            {
-                **document,
-                "placements": [
-                    {
-                        **choice.to_json(),
-                        "machines": c.count,
-                        **_space_json(choice, spaces),
-                        **supply.to_json(),
-                        "fit": fit_of(supply, only=choice.chosen).to_json(),
-                        "volume_type": types.get(choice.chosen),
-                        "notes": list(c.predictions.notes),
-                        "use": use.to_json() if (use := uses[choice.chosen]) else None,
-                    }
-                    for c, choice, supply in choices
-                ],
-                **_changes_json(changes),
-            }
+        print_json({**request.to_json(), "joint": answer.to_json(request.types), **_changes_json(changes)})
+        return
+    print_jointly(answer, request.types)
+    _print_changes(changes)
+    for note in (*run_notes(request.measured), *named_notes(candidates)):
+        click.echo(f"Note: {note}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The pool of one workload, and what the pools serve of it."""
+
+    candidate: Candidate
+    choice: PoolChoice
+    supply: SupplySet
+
+
+def _choose(request: _Request, candidate: Candidate) -> _Chosen:
+    """Choose the pool for one workload, whatever the others take.
+
+    Raises:
+        InputError: costs decide, and one of them is unknown.
+    """
+    from cephfit.ceph.pools.pool_plan import cost_of
+    from cephfit.mapper.pool_choice import PoolStatus, choose_pool
+    from cephfit.mapper.supply import supply_or_reason
+
+    spaces = request.spaces
+    rivals = spaces or {p.configuration: None for p in candidate.predictions.predictions}
+    costs = {name: cost_of(space, request.prices) if space else None for name, space in rivals.items()}
+    choice = choose_pool(candidate.predictions, costs, candidate.slower, at_least=request.at_least)
+    if request.has_prices or (spaces and request.at_least is not None):
+        good = (PoolStatus.CHOSEN, PoolStatus.AS_GOOD)
+        refuse_unknown_costs(
+            [one.configuration for one in choice.candidates if one.status in good and one.cost is None], spaces
         )
-        if any(not choice.chosen for _, choice, _ in choices):
+    supply = supply_or_reason(candidate.profile, request.baselines, confidence=request.confidence)
+    return _Chosen(candidate, choice, supply.for_machines(candidate.count))
+
+
+def _place_each(request: _Request, candidates: Sequence[Candidate], *, as_json: bool) -> None:
+    """Choose a pool for each workload by itself, and print the answers.
+
+    Raises:
+        InputError: no pool certainly reaches the required performance.
+    """
+    from cephfit.cli.fleets.pool_options import image_changes
+    from cephfit.core.errors import InputError
+    from cephfit.operations.predictions.recommended import if_applicable
+
+    answers = [_choose(request, candidate) for candidate in candidates]
+    choices = [answer.choice for answer in answers]
+    chosen = {choice.profile: [choice.chosen] for choice in choices if choice.chosen}
+    changes = image_changes(request.rules, chosen, request.types)
+    # Looked up once for each pool: every look-up opens the store.
+    uses = {name: if_applicable(name, request.location, request.run_id) for name in {c.chosen for c in choices}}
+    lacking = [choice.profile for choice in choices if not choice.chosen]
+    if as_json:
+        placements = [_chosen_json(request, answer, uses[answer.choice.chosen]) for answer in answers]
+        print_json({**request.to_json(), "placements": placements, **_changes_json(changes)})
+        if lacking:
             click.get_current_context().exit(2)
         return
-    for warning in run_notes(measured):
-        click.echo(warning)
-    for c, choice, supply in choices:
-        _print(choice, spaces, c.predictions.notes, supply, types, priced=bool(prices))
-    _print_changes(changes)
-    for name in dict.fromkeys(choice.chosen for _, choice, _ in choices):
-        if (use := uses[name]) is not None:
-            echo_use(use, click.echo)
-    click.echo(
-        f"{level(confidence)} intervals, joint over all configurations; the default pool = 100; "
-        f"model {model}. Fast enough holds at this level, and so does slower, over all pairs of pools. The "
-        "default may therefore be as good as a pool whose interval is above 100."
-    )
-    if lacking := [choice.profile for _, choice, _ in choices if not choice.chosen]:
+    _print_each(request, answers, changes, uses)
+    if lacking:
         raise InputError(
-            f"no pool certainly reaches {at_least:g} for {', '.join(lacking)}",
+            f"no pool certainly reaches {request.at_least:g} for {', '.join(lacking)}",
             where="--at-least",
             remedy="lower the requirement, measure a faster pool, or measure more rounds for narrower intervals",
         )
+
+
+def _chosen_json(request: _Request, chosen: _Chosen, use: Recommended | None) -> dict[str, object]:
+    from cephfit.core.values.fit import fit_of
+
+    choice, supply = chosen.choice, chosen.supply
+    space = request.spaces.get(choice.chosen)
+    return {
+        **choice.to_json(),
+        "machines": chosen.candidate.count,
+        "bytes_on_disks_per_byte": dict(space) if space else None,
+        **supply.to_json(),
+        "fit": fit_of(supply, only=choice.chosen).to_json(),
+        "volume_type": request.types.get(choice.chosen),
+        "notes": list(chosen.candidate.predictions.notes),
+        "use": use.to_json() if use else None,
+    }
+
+
+def _print_each(
+    request: _Request,
+    answers: Sequence[_Chosen],
+    changes: Sequence[ImageChange],
+    uses: Mapping[str, Recommended | None],
+) -> None:
+    from cephfit.operations.predictions.recommended import echo_use
+    from cephfit.results.report.formatting import level
+    from cephfit.results.report.run_notes import run_notes
+
+    for warning in run_notes(request.measured):
+        click.echo(warning)
+    for answer in answers:
+        _print(answer, request)
+    _print_changes(changes)
+    for name in dict.fromkeys(answer.choice.chosen for answer in answers):
+        if (use := uses[name]) is not None:
+            echo_use(use, click.echo)
+    click.echo(
+        f"{level(request.confidence)} intervals, joint over all configurations; the default pool = 100; "
+        f"model {request.model}. Fast enough holds at this level, and so does slower, over all pairs of pools. "
+        "The default may therefore be as good as a pool whose interval is above 100."
+    )
 
 
 def _changes_json(changes: Sequence[ImageChange]) -> dict[str, object]:
@@ -234,173 +340,15 @@ def _print_changes(changes: Sequence[ImageChange]) -> None:
     click.echo()
 
 
-def pool_spaces(
-    location: str,
-    run_id: str | None,
-    placements: tuple[str, ...],
-    measured: Sequence[str],
-    *,
-    only_pools: bool = True,
-) -> dict[str, Space | None]:
-    """Return the configurations and the space that data takes in the pool of each; None where it is not known.
-
-    The space comes from ``--placement``, else from the sweep, else from the layout of the cluster in the facts of
-    the run.
-
-    Args:
-        location: of a store or a CSV file; the latter has no settings.
-        run_id: of the run in a store.
-        placements: values of ``--placement``.
-        measured: names of the configurations that were measured.
-        only_pools: only those that differ by pool and images; empty for a CSV file without ``placements``.
-    """
-    from cephfit.results.tables.baseline_csv import is_store
-
-    if not is_store(location):
-        named = once("--placement", [parse_placement(text, set(measured)) for text in placements])
-        return {name: named.get(name) for name in measured} if named or not only_pools else {}
-    from cephfit.ceph.crush.data_placement import RuleLayout
-    from cephfit.ceph.pools.pool_plan import only_pool_settings, same_pool, space_of
-    from cephfit.operations.measuring.run_status import known_of
-    from cephfit.results.store.sample_store import Store
-
-    with Store.open(location) as store:
-        run = store.run(run_id)
-        sweep = known_of(store, run).sweep
-    if run.is_imported:  # as for a CSV file: its configurations have no settings
-        named = once("--placement", [parse_placement(text, set(measured)) for text in placements])
-        return {name: named.get(name) for name in measured}
-    first = same_pool(sweep.configurations)
-    rivals = [
-        c for c in sweep.configurations if not only_pools or (only_pool_settings(c) and first[c.name] == c.name)
-    ]
-    given = once("--placement", [parse_placement(text, {c.name for c in rivals}) for text in placements])
-    measured_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
-    layout = RuleLayout.from_facts(run.facts)
-    return {c.name: given.get(c.name) or space_of(c, measured_nbytes, layout) for c in rivals}
-
-
-def refuse_unknown_costs(names: Sequence[str], spaces: Mapping[str, Space | None]) -> None:
-    """Refuse pools without a cost, because one of unknown cost is neither cheaper nor dearer than another.
-
-    Args:
-        names: pools without a cost; nothing happens without any.
-        spaces: of all pools.
-
-    Raises:
-        InputError: asks for the layout of a pool, or for the price of a device class.
-    """
-    from cephfit.core.errors import InputError
-
-    unknown = [name for name in names if spaces.get(name) is None]
-    if unknown:
-        which = " ".join(f"--placement {name}=CLASS:COPIES" for name in unknown)
-        raise InputError(
-            f"the device class and copies of {', '.join(unknown)} are not known, so costs cannot be compared",
-            where="cost",
-            remedy=f"give {which}, such as {unknown[0]}=hdd:3",
-        )
-    if names:
-        every = {name: space for name in names if (space := spaces.get(name))}
-        raise InputError(
-            f"the costs of {', '.join(every)} are not known: a device class has no price",
-            where="--price",
-            remedy=f"give a price for each of {', '.join(sorted({c for space in every.values() for c in space}))}",
-        )
-
-
-def parse_placement(text: str, known: set[str]) -> tuple[str, Space]:
-    """Parse ``--placement``: the configuration, and the bytes on disks per byte of data.
-
-    Args:
-        text: ``CONFIGURATION=CLASS:COPIES``.
-        known: configurations with a pool.
-
-    Raises:
-        InputError: it has another form, or names an unknown configuration.
-    """
-    from cephfit.core.errors import InputError
-
-    name, _, rest = text.partition("=")
-    device_class, _, copies = rest.partition(":")
-    try:
-        share = float(copies)
-    except ValueError:
-        share = math.nan
-    if name not in known and 0 < share < math.inf:
-        raise InputError(
-            f"there is no configuration {name!r} with a pool",
-            where="--placement",
-            remedy=f"there are {', '.join(sorted(known))}",
-        )
-    if name not in known or not device_class or not 0 < share < math.inf:
-        raise InputError(
-            f"{text!r} is not CONFIGURATION=CLASS:COPIES",
-            where="--placement",
-            remedy=f"write it like {min(known)}=hdd:3",
-        )
-    return name, {device_class: share}
-
-
-def parse_prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[str, float]:
-    """Return the price of a byte by device class; 1 for each if no price is given.
-
-    Args:
-        prices: each ``CLASS=NUMBER``.
-        spaces: by configuration; None if unknown.
-
-    Raises:
-        InputError: one has another form, or names a class without a pool.
-    """
-    from cephfit.core.errors import InputError
-
-    if not prices:
-        return {name: 1.0 for space in spaces.values() if space for name in space}
-    found: list[tuple[str, float]] = []
-    classes = sorted({name for space in spaces.values() if space for name in space})
-    for text in prices:
-        name, _, number = text.partition("=")
-        try:
-            price = float(number)
-        except ValueError:
-            price = math.nan
-        if not name or not 0 <= price < math.inf:
-            raise InputError(
-                f"{text!r} is not CLASS=NUMBER with a number of zero or more",
-                where="--price",
-                remedy="write it like ssd=4",
-            )
-        if classes and name not in classes:
-            raise InputError(
-                f"no pool is on device class {name!r}",
-                where="--price",
-                remedy=f"there are {', '.join(classes)}",
-            )
-        found.append((name, price))
-    return once("--price", found)
-
-
-def _space_json(choice: PoolChoice, spaces: dict[str, Space | None]) -> dict[str, object]:
-    space = spaces.get(choice.chosen)
-    return {"bytes_on_disks_per_byte": dict(space) if space else None}
-
-
-def _print(
-    choice: PoolChoice,
-    spaces: dict[str, Space | None],
-    notes: Sequence[str],
-    supply: SupplySet,
-    types: Mapping[str, str],
-    *,
-    priced: bool,
-) -> None:
+def _print(answer: _Chosen, request: _Request) -> None:
     from cephfit.core.values.fit import fit_of
 
+    choice, supply = answer.choice, answer.supply
     click.echo(f"{choice.profile}: {choice.chosen or 'no pool'}, {choice.why}")
     click.echo(f"  {fit_of(supply, only=choice.chosen).text}")
     rows = []
     for c in choice.candidates:
-        space = spaces.get(c.configuration)
+        space = request.spaces.get(c.configuration)
         rows.append(
             (
                 c.configuration,
@@ -412,13 +360,13 @@ def _print(
                 c.status.value,
             )
         )
-    what = "price of a byte" if priced else "bytes on disks"
+    what = "price of a byte" if request.has_prices else "bytes on disks"
     indented = [(f"  {row[0]}", *row[1:]) for row in rows]
     head = ("  pool", "relative", "interval", "serves per second", "headroom", "takes", what, "")
     print_table(head, indented, right=(1, 2, 3, 4, 6))
-    if choice.chosen in types:
-        click.echo(f"  Volume type: {types[choice.chosen]}")
-    for note in notes:
+    if choice.chosen in request.types:
+        click.echo(f"  Volume type: {request.types[choice.chosen]}")
+    for note in answer.candidate.predictions.notes:
         click.echo(f"  Note: {note}")
     click.echo()
 

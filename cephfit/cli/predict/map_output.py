@@ -189,7 +189,7 @@ def by_cost_of_pools(ranked: Ranked, wanted: Wanted) -> Judged:
         InputError: a layout or a price is unknown.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
-    from cephfit.cli.fleets.place_command import parse_prices, pool_spaces, refuse_unknown_costs
+    from cephfit.cli.fleets.pool_costs import parse_prices, pool_spaces, refuse_unknown_costs
     from cephfit.mapper import predictor
     from cephfit.mapper.objectives import by_cost
 
