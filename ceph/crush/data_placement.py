@@ -1,6 +1,6 @@
 """Placement of a pool's data: declared (devices, failure domain, separate primaries), or by the pool's CRUSH rule.
 
-A target records the device classes of rules, and the cluster's defaults for pools, in the facts of a run, so that the
+A target records the device classes of rules, and the cluster's defaults for pools, in the facts of a run. So the
 price of the default pool is known afterwards.
 """
 

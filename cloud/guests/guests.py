@@ -1,6 +1,6 @@
-"""Guests: the script of their start, their status and console, their compute hosts, and waiting until they can be measured.
+"""Guests: the script of their start, status, console and compute hosts, and waiting until they can be measured.
 
-The compute host is kept with every sample. Its counters come from Nova's server diagnostics, as an independent count
+The compute host is kept with every sample. Its counters come from Nova's server diagnostics: an independent count
 for fio's figures.
 """
 

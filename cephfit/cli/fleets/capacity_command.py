@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,7 @@ import click
 
 from cephfit.cli.options.common_options import Finite, baselines_option, confidence_option, run_option
 from cephfit.cli.terminal.output import json_option, print_json
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
+from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
 
 if TYPE_CHECKING:
     from cephfit.core.values.load_level import MeasuredLevels
@@ -116,14 +115,7 @@ def command(
 
     Exit code: 0 if the fleet fits, 1 if it does not (or --warn-below, --within), 2 for wrong input.
     """
-    from cephfit.cli.fleets.capacity_text import (
-        CSV_COLUMNS,
-        csv_rows,
-        limit_text,
-        pool_notes,
-        print_plan,
-        summary_of,
-    )
+    from cephfit.cli.fleets.capacity_text import pool_notes, print_plan, summary_of, write_page, write_table
     from cephfit.mapper.load_curve import Limit
     from cephfit.operations.fleets.capacity_fleet import PlanInput
     from cephfit.operations.fleets.capacity_plan import plan_pools
@@ -156,22 +148,9 @@ def command(
         counted = [*counted, f"--growth {growth} names no period: taken as per month"]
     notes = [*counted, *run_notes(measured), *pool_notes(found)]
     if csv_file is not None:
-        from cephfit.results.tables.csv_text import csv_text
-
-        write_whole(csv_file, csv_text(CSV_COLUMNS, csv_rows(found, today)), what="the table")
+        write_table(csv_file, found, today)
     if report_file is not None:
-        from cephfit.operations.fleets.capacity_page import capacity_html
-
-        page = capacity_html(
-            found,
-            asked,
-            summary=summary,
-            limit=limit_text(asked),
-            notes=notes,
-            source=location,
-            made_ns=time.time_ns(),
-        )
-        write_whole(report_file, page, what="the page")
+        write_page(report_file, found, asked, summary=summary, notes=notes, source=location)
     if as_json:
         print_json(
             {

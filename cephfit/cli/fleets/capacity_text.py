@@ -1,13 +1,16 @@
-"""Text and CSV of `cephfit capacity`."""
+"""Text, table and page of `cephfit capacity`."""
 
 import math
+import time
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 
 import click
 
 from cephfit.cli.terminal.output import print_table
+from cephfit.cli.terminal.written_files import write_whole
 from cephfit.core.values.supply import Estimate
 from cephfit.operations.fleets.capacity_fleet import IOPS, PlanInput, PoolCapacity
 from cephfit.results.report.formatting import compact, level
@@ -214,3 +217,34 @@ def csv_rows(found: Sequence[PoolCapacity], today: date) -> list[tuple[object, .
             of_pool = (fits, pool.scarcest, *ends(pool.least), *months)
             rows.append((*own, share, str(pool.is_bound).lower(), *ends(c.more), *ends(c.vms_alone), *of_pool))
     return rows
+
+
+def write_table(file: Path, found: Sequence[PoolCapacity], today: date) -> None:
+    """Write the figures of all pools as CSV."""
+    from cephfit.results.tables.csv_text import csv_text
+
+    write_whole(file, csv_text(CSV_COLUMNS, csv_rows(found, today)), what="the table")
+
+
+def write_page(
+    file: Path,
+    found: Sequence[PoolCapacity],
+    asked: PlanInput,
+    *,
+    summary: str,
+    notes: Sequence[str],
+    source: str,
+) -> None:
+    """Write the answer and the figures of all pools as HTML."""
+    from cephfit.operations.fleets.capacity_page import capacity_html
+
+    page = capacity_html(
+        found,
+        asked,
+        summary=summary,
+        limit=limit_text(asked),
+        notes=notes,
+        source=source,
+        made_ns=time.time_ns(),
+    )
+    write_whole(file, page, what="the page")

@@ -167,7 +167,7 @@ class _Request:
     at_least: float | None
     prices: Mapping[str, float]
     has_prices: bool
-    measured: Mapping[str, Any]
+    measured: dict[str, Any]
     baselines: Baselines
     spaces: dict[str, Space | None]
     types: Mapping[str, str]

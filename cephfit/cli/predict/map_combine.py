@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.predict.measured_run import MeasuredRun
+from cephfit.cli.predict.map_prediction import MeasuredRun
 from cephfit.cli.terminal.output import print_json, print_table
 from cephfit.core.errors import InputError
 from cephfit.core.units import format_seconds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.predict.measured_run import MeasuredRun, example_file
+from cephfit.cli.predict.map_prediction import MeasuredRun, example_file
 from cephfit.cli.terminal.output import print_json, print_table
 from cephfit.core.units import format_seconds
 from cephfit.core.values.cells import Cell

@@ -78,7 +78,7 @@ def test_a_clear_answer_needs_no_measurement(tmp_path: Path) -> None:
 def test_the_written_round_runs_and_joins_the_first_run(tmp_path: Path) -> None:
     """One cell carries the workload, and there is no probe on a local folder; only rounds are left."""
     from cephfit.cli.predict.map_next import _sweep
-    from cephfit.cli.predict.measured_run import MeasuredRun, baselines_with
+    from cephfit.cli.predict.map_prediction import MeasuredRun, baselines_with
     from cephfit.core.profile_files import read_profile
     from cephfit.core.values.cells import Cell
     from cephfit.mapper.next_measurement import Candidate, Kind
@@ -115,7 +115,7 @@ def test_the_written_round_runs_and_joins_the_first_run(tmp_path: Path) -> None:
 
 
 def test_runs_of_other_clusters_or_settings_are_not_joined(store: Path, tmp_path: Path) -> None:
-    from cephfit.cli.predict.measured_run import baselines_with
+    from cephfit.cli.predict.map_prediction import baselines_with
 
     first = newest(store)
     other = tmp_path / "other.yaml"

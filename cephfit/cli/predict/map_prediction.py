@@ -1,18 +1,23 @@
-"""The run behind a prediction: its sweep, its baselines with those of further runs, and its target."""
+"""Predictions of `cephfit map`, and the run behind them: its sweep, target, and baselines with further runs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cephfit.core.errors import InputError
+from cephfit.operations.predictions.objective_answers import Ranked
 
 if TYPE_CHECKING:
+    from cephfit.core.protocols import Predictor
     from cephfit.core.values.baseline import Baselines
+    from cephfit.core.values.prediction import PredictionSet
+    from cephfit.core.values.profile import Profile
     from cephfit.core.values.run import Run
+    from cephfit.mapper.distance import Distance
     from cephfit.sweep.sweep_plan import Sweep
 
 
@@ -94,3 +99,81 @@ class MeasuredRun:
 def example_file(output: Path | None) -> str:
     """Return the name of the sweep file in the commands that are shown."""
     return str(output) if output is not None else "next.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Where the baselines come from.
+
+    Attributes:
+        location: a store or a CSV file.
+        run_id: of the run in a store.
+        load: whose baselines are used.
+        further_runs: whose rounds are added.
+    """
+
+    location: str
+    run_id: str | None
+    load: str
+    further_runs: tuple[str, ...]
+
+    def baselines(self) -> Baselines:
+        """Read the baselines; raises as ``baselines_with``."""
+        return baselines_with(self.location, self.run_id, self.further_runs, self.load)
+
+    def question(self, profile: Profile, baselines: Baselines, load: str, model: str, confidence: float) -> Ranked:
+        """Return what is asked of the baselines."""
+        return Ranked(profile, baselines, self.location, self.run_id, load, model, confidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Predictions, and what they were predicted from.
+
+    Attributes:
+        profile: at the distance that was asked for.
+        baselines: at that distance, for that number of clients.
+        predictions: of all configurations.
+        document: of the predictions.
+        load: of the run under which they may be saved; None if they belong to none.
+        preface: what the reader must know first.
+    """
+
+    profile: Profile
+    baselines: Baselines
+    predictions: PredictionSet
+    document: Mapping[str, Any]
+    load: str | None
+    preface: str = ""
+
+
+def predict(
+    predictor: Predictor,
+    profile: Profile,
+    measurement: Measurement,
+    clients: int | None,
+    distance: Distance | None,
+) -> Predicted:
+    """Predict as measured, for another number of clients, or for storage that is farther away."""
+    from cephfit.mapper.contrasts import ranked
+    from cephfit.mapper.distant_workload import predicted_at_distance
+    from cephfit.operations.predictions.client_counts import ranked_for_clients
+
+    if clients is not None:
+        answer = ranked_for_clients(
+            predictor, profile, measurement.location, measurement.run_id, measurement.load, clients
+        )
+        return Predicted(profile, answer.baselines, answer.predictions, answer.to_json(), answer.load)
+    baselines = measurement.baselines()
+    if distance is None:
+        predictions = ranked(predictor, profile, baselines)
+        return Predicted(profile, baselines, predictions, predictions.to_json(), measurement.load)
+    distant = predicted_at_distance(predictor, profile, baselines, distance)
+    return Predicted(
+        distant.profile,
+        distant.distant.baselines,
+        distant.predictions,
+        distant.to_json(),
+        load=None,
+        preface=distant.sentence(),
+    )
