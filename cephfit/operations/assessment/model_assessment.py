@@ -56,6 +56,8 @@ FIGURES = (
 )
 """The figures of a table, in its order: attribute of ``ModelAccuracy``, and heading."""
 
+_Answer = tuple[EvaluatedWorkload, VerifiedPrediction]
+
 
 def figure_text(accuracy: ModelAccuracy, figure: str) -> str:
     """Format a figure of a model; ``-`` if it is unknown."""
@@ -227,8 +229,41 @@ def assess_models(
         InputError: nothing can be assessed; it is the first reason. There is no such model. Too few workloads or
             configurations are there to leave one out.
     """
-    answers: dict[str, list[tuple[EvaluatedWorkload, VerifiedPrediction]]] = {name: [] for name in models}
-    refused: dict[str, InputError] = {str(error): error for error in evaluation.refused}
+    answers, refused = _predict_all(evaluation, models, confidence)
+    if not any(answers.values()):
+        raise _nothing_assessed(evaluation, refused)
+    found: list[VerifiedPrediction] = []
+    errors: dict[str, ModelError] = {}
+    error_parts: dict[str, ErrorParts] = {}
+    for name, pairs in answers.items():
+        own_answers = _judged(name, pairs, confidence, leave_out)
+        found += own_answers
+        counted = own_answers if name == LEARNED else tuple(answer for _, answer in pairs)
+        if parts := error_parts_of([one for one, _ in pairs], counted):
+            error_parts[name] = parts
+        try:
+            errors[name] = error_of(residuals_of(counted))
+        except InputError:
+            continue  # too few ratios; the figures show how many there are
+    fullest = max(answers.values(), key=len)
+    floor = noise_floor_of([one for one, _ in fullest], [v for _, v in fullest])
+    notes = [SIMULATED] if any(v.is_simulated for v in found) else []
+    notes += _substituted(found)
+    notes += [
+        f"{name} was assessed on {len(pairs)} of {len(fullest)} workloads: compare its figures with care"
+        for name, pairs in answers.items()
+        if 0 < len(pairs) < len(fullest)
+    ]
+    notes += [f"not assessed: {' '.join(text.split())}" for text in refused]
+    return ModelAssessment(tuple(found), confidence, leave_out, floor, errors, error_parts, tuple(notes))
+
+
+def _predict_all(
+    evaluation: EvaluationSet, models: Sequence[str], confidence: float
+) -> tuple[dict[str, list[_Answer]], dict[str, InputError]]:
+    """Predict every workload by each model; return the answers by model, and by its text what was refused."""
+    answers: dict[str, list[_Answer]] = {name: [] for name in models}
+    refused = {str(error): error for error in evaluation.refused}
     # What is learned corrects the first model, whose answers are what it is left out from.
     predictors = {name: assessed_predictor(MODELS[0] if name == LEARNED else name, confidence) for name in models}
     needed = [name for name in models if name not in TRIVIAL] or models
@@ -244,48 +279,33 @@ def assess_models(
         if any(name in own for name in needed):  # trivial predictors alone are compared with nothing
             for name, found_by in own.items():
                 answers[name].append((one, found_by))
-    if not any(answers.values()):
-        if refused:
-            raise next(iter(refused.values()))
-        raise InputError(
-            "no run was verified",
-            where=evaluation.source,
-            remedy="run real workloads on all configurations of the sweep with `cephfit verify --configurations`, "
-            "or (in Python) give values in measured=",
-        )
-    found: list[VerifiedPrediction] = []
-    errors: dict[str, ModelError] = {}
-    error_parts: dict[str, ErrorParts] = {}
-    for name, pairs in answers.items():
-        workloads, own_answers = [one for one, _ in pairs], tuple(v for _, v in pairs)
-        if name == LEARNED and pairs:
-            what = leave_out or LeaveOut.WORKLOADS
-            own_answers = held_out(
-                workloads, name, own_answers, what, lessons_without(workloads, confidence, what)
-            )
-            found += own_answers
-        elif leave_out is not None and pairs:
-            without = errors_without(name, own_answers, confidence, leave_out)
-            found += held_out(workloads, name, own_answers, leave_out, without)
-        else:
-            found += own_answers
-        if parts := error_parts_of(workloads, own_answers):
-            error_parts[name] = parts
-        try:
-            errors[name] = error_of(residuals_of(own_answers))
-        except InputError:
-            continue  # too few ratios; the figures show how many there are
-    fullest = max(answers.values(), key=len)
-    floor = noise_floor_of([one for one, _ in fullest], [v for _, v in fullest])
-    notes = [SIMULATED] if any(v.is_simulated for v in found) else []
-    notes += _substituted(found)
-    notes += [
-        f"{name} was assessed on {len(pairs)} of {len(fullest)} workloads: compare its figures with care"
-        for name, pairs in answers.items()
-        if 0 < len(pairs) < len(fullest)
-    ]
-    notes += [f"not assessed: {' '.join(text.split())}" for text in refused]
-    return ModelAssessment(tuple(found), confidence, leave_out, floor, errors, error_parts, tuple(notes))
+    return answers, refused
+
+
+def _nothing_assessed(evaluation: EvaluationSet, refused: Mapping[str, InputError]) -> InputError:
+    if refused:
+        return next(iter(refused.values()))
+    return InputError(
+        "no run was verified",
+        where=evaluation.source,
+        remedy="run real workloads on all configurations of the sweep with `cephfit verify --configurations`, "
+        "or (in Python) give values in measured=",
+    )
+
+
+def _judged(
+    name: str, pairs: Sequence[_Answer], confidence: float, leave_out: LeaveOut | None
+) -> tuple[VerifiedPrediction, ...]:
+    """Return a model's answers, each with what it learned from the others only, where that was asked for."""
+    workloads, own = [one for one, _ in pairs], tuple(answer for _, answer in pairs)
+    if not pairs:
+        return own
+    if name == LEARNED:
+        what = leave_out or LeaveOut.WORKLOADS
+        return held_out(workloads, name, own, what, lessons_without(workloads, confidence, what))
+    if leave_out is not None:
+        return held_out(workloads, name, own, leave_out, errors_without(name, own, confidence, leave_out))
+    return own
 
 
 def _substituted(found: Sequence[VerifiedPrediction]) -> list[str]:
