@@ -41,20 +41,6 @@ from cephfit.targets.abilities import (
 from cephfit.targets.simulated_storage import CLASSES_OF_RULES, DEFAULT_COPIES, Access, effect_of, iops
 
 
-def true_iops(
-    configuration: Configuration,
-    cell: Cell,
-    *,
-    n_clients: int,
-    iodepth: float,
-    align_nbytes: int = 0,
-    sync: str = "",
-) -> float:
-    """Return the true steady IOPS of one of ``n_clients`` equal clients in a cell."""
-    access = Access(cell.size.benchmark_nbytes, cell.pattern, iodepth, align_nbytes, sync)
-    return iops(configuration, access, n_clients=n_clients)
-
-
 def run_ns(seconds: float) -> int:
     """Return seconds as whole ns."""
     return round(seconds * NS_PER_S)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from ends_of_programs import EndOfProgramError, StopsAfter
+from simulated_truth import true_iops
 
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.cells import Cell
@@ -21,7 +22,7 @@ from cephfit.sweep.execution.schedule import full_plan
 from cephfit.sweep.goal import Goal, even_profile
 from cephfit.sweep.optimiser import proposals, rounds_by_name, trials_from_json, values_of, with_trials
 from cephfit.sweep.sweep_plan import Sweep
-from cephfit.targets.simulated import SimulatedTarget, Simulation, true_iops
+from cephfit.targets.simulated import SimulatedTarget, Simulation
 
 pytest.importorskip("optuna")
 

@@ -273,8 +273,3 @@ def output_readers() -> Sequence[OutputReader]:
     fio can write several formats into one file; the first that fits is read, and it has all jobs.
     """
     return (FioJsonReader(), FioTextReader(), FioTerseReader(), RadosBenchReader(), RbdBenchReader())
-
-
-def reader_of(text: str) -> OutputReader | None:
-    """Return the reader for the content of a file; None if it has no known format."""
-    return next((reader for reader in output_readers() if reader.sniff(text)), None)

@@ -13,9 +13,9 @@ import pytest
 from cluster_state import state_of
 from conf_examples import ceph
 from existing_cluster_lab import choice_of, make_key, open_existing_cluster
+from key_capabilities import Level, capabilities
 from rest_server import rest_api
 
-from cephfit.ceph.admin.answers import Level, capabilities
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.delivery.daemon_values import fault_of_injection
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery, has_store, parse_delivery
