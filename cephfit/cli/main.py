@@ -106,7 +106,7 @@ _SECTIONS = {
     },
     "This program": {
         "config": ("cephfit.cli.cluster.config_command", "The configuration file and the environment: show."),
-        "completion": ("cephfit.cli.completion", "Print the shell completion script."),
+        "completion": ("cephfit.cli.options.completers", "Print the shell completion script."),
     },
 }
 """The sections of the help: command to (module, help line). A module is imported when its command runs, so that
@@ -247,7 +247,7 @@ def _complete(arguments: Sequence[str] | None) -> None:
     Raises:
         SystemExit: always.
     """
-    from cephfit.cli.completion import teach
+    from cephfit.cli.options.completers import teach
 
     teach()
     try:

@@ -20,8 +20,7 @@ from cephfit.core.variance import LARGEST_LOG, PRIOR_DF
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.summary_statistics import pooled_spread
 from cephfit.sweep.execution.racing import Contest, Look
-from cephfit.sweep.goal import Goal, cell_profile, even_profile
-from cephfit.sweep.sweep_plan import Plan, RaceFor, Sweep, plan_of
+from cephfit.sweep.sweep_plan import Goal, Plan, RaceFor, Sweep, cell_profile, even_profile, plan_of
 
 
 def half_widths(baselines: Baselines, confidence: float) -> Mapping[tuple[str, Cell], float]:

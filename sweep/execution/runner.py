@@ -40,8 +40,7 @@ from cephfit.sweep.execution.preflight import (
 )
 from cephfit.sweep.execution.run_progress import TOOK_EFFECT, RunProgress
 from cephfit.sweep.execution.schedule import full_plan, rounds_of
-from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
-from cephfit.sweep.sweep_plan import Sweep, io_seed, run_seconds
+from cephfit.sweep.sweep_plan import GOAL, Goal, Sweep, check_goal, io_seed, needs_goal, run_seconds
 from cephfit.targets.abilities import BelongsToRun, ScalesClients
 
 HEALTH_LIMIT_SECONDS = 300.0

@@ -38,9 +38,14 @@ from cephfit.core.waiting import wait_until_clear
 from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollector
 from cephfit.measure.validity.disturbances import ForeignIoInPool, MapWatch, Mark
 from cephfit.targets import abilities
-from cephfit.targets.ceph.applied_values import APPLIED_FILE, AppliedValues
 from cephfit.targets.ceph.change_scopes import OnlyPool, WholeCluster
-from cephfit.targets.ceph.cluster_changes import ClusterChanges, Forecast, FreeCapacity
+from cephfit.targets.ceph.cluster_changes import (
+    APPLIED_FILE,
+    AppliedValues,
+    ClusterChanges,
+    Forecast,
+    FreeCapacity,
+)
 from cephfit.targets.ceph.permanent_configuration import PermanentConfiguration
 from cephfit.targets.ceph.volume_clients import VolumeClients
 from cephfit.targets.ceph.volume_clients import fill as fill_volumes

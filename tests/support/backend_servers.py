@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from cephfit.lab.backends.lab_backend import SERVERS
+from cephfit.lab.backends.lab_backend import SERVERS, SwiftServer
 from cephfit.lab.backends.lab_server import LabServer, ServerNetwork
-from cephfit.lab.backends.swift_server import SwiftServer
 from cephfit.lab.daemons import processes
 from cephfit.lab.devices.fuse_devices import NbdDevices
 from cephfit.targets.backends.backend_target import BackendTarget

@@ -34,8 +34,7 @@ from cephfit.sweep.execution.rounds import (
 )
 from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.runner import run_sweep
-from cephfit.sweep.goal import Goal, cell_profile, even_profile
-from cephfit.sweep.sweep_plan import Decide, Stopping, Sweep, plan_of
+from cephfit.sweep.sweep_plan import Decide, Goal, Stopping, Sweep, cell_profile, even_profile, plan_of
 from cephfit.targets.simulated import SimulatedTarget, Simulation
 
 RACE = """\

@@ -21,8 +21,7 @@ from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.rounds import ASSUMED_SCATTER, expected_saving, scatter_of
 from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.schedule import full_plan
-from cephfit.sweep.goal import Goal
-from cephfit.sweep.sweep_plan import Sweep, expected_seconds, n_planned_samples
+from cephfit.sweep.sweep_plan import Goal, Sweep, expected_seconds, n_planned_samples
 
 
 def expected_stopping(sweep: Sweep, goal: Goal, store: str | None) -> dict[str, Any] | None:

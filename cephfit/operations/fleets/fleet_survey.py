@@ -135,7 +135,7 @@ def _unexplained(where: str, own: float, total: float) -> str:
 
 
 def _live(text: str, options: ClusterOptions, times: SurveyTimes, progress: Progress) -> FleetLoad:
-    from cephfit.ceph.image_counters import LONGEST_INTERVAL_SECONDS, PERIOD_SECONDS, readings
+    from cephfit.ceph.volumes import LONGEST_INTERVAL_SECONDS, PERIOD_SECONDS, readings
 
     seconds = times.seconds or DEFAULT_SECONDS
     interval = min(times.interval_seconds or _LIVE_INTERVAL_SECONDS, seconds)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cephfit.core.protocols import Predictor, Progress
     from cephfit.core.values.run import Run
     from cephfit.results.store.sample_store import Store
-    from cephfit.sweep.goal import Goal
+    from cephfit.sweep.sweep_plan import Goal
 
 
 _Concluded = TypeVar("_Concluded")
@@ -131,7 +131,7 @@ def goal_of(profile_file: Path | None, model: str | None, *, resume: Run | None 
     from cephfit.core.profile_files import read_profile
     from cephfit.core.values.profile import Profile
     from cephfit.mapper import MODELS, predictor
-    from cephfit.sweep.goal import GOAL, Goal
+    from cephfit.sweep.sweep_plan import GOAL, Goal
 
     begun: Mapping[str, Any] = (resume.facts.get(GOAL) if resume is not None else None) or {}
     name = model or str(begun.get("model", MODELS[0]))

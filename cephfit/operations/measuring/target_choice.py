@@ -289,7 +289,7 @@ def backend_target(text: str, *, for_change: bool) -> Target:
     """
     from platformdirs import user_state_path
 
-    from cephfit.lab.backends.swift_server import SwiftServer
+    from cephfit.lab.backends.lab_backend import SwiftServer
     from cephfit.lab.cluster import Lab
     from cephfit.lab.devices.fuse_devices import NbdDevices
     from cephfit.lab.machine import require_root
