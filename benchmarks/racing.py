@@ -34,8 +34,7 @@ from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.sweep.declaration.sweep_file import read_sweep
 from cephfit.sweep.execution.rounds import Decided, begin, decide, saved_runs
-from cephfit.sweep.goal import Goal, cell_profile
-from cephfit.sweep.sweep_plan import RaceFor, Stopping, Sweep, plan_of
+from cephfit.sweep.sweep_plan import Goal, RaceFor, Stopping, Sweep, cell_profile, plan_of
 
 HERE = Path(__file__).resolve().parent
 RECORDED = HERE / "data" / "lab_nine_repeats.csv"

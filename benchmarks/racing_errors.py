@@ -32,8 +32,7 @@ from cephfit.mapper import predictor
 from cephfit.mapper.mixture import MIXERS, used_cells
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.execution.rounds import begin, decide, saved_runs
-from cephfit.sweep.goal import Goal
-from cephfit.sweep.sweep_plan import Sweep, plan_of
+from cephfit.sweep.sweep_plan import Goal, Sweep, plan_of
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))

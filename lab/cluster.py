@@ -11,9 +11,9 @@ from cephfit.core.errors import CephfitError, HostError, InputError
 from cephfit.core.protocols import NullProgress, Progress
 from cephfit.lab import lab_lifecycle, registry
 from cephfit.lab.backends.lab_server import LabServer
-from cephfit.lab.bootstrap import make_first_pool
-from cephfit.lab.ceph_daemons import MGR, MON, osd_name
-from cephfit.lab.ceph_programs import CephVersion, ensure_root
+from cephfit.lab.daemons.bootstrap import make_first_pool
+from cephfit.lab.daemons.ceph_daemons import MGR, MON, osd_name
+from cephfit.lab.daemons.ceph_programs import CephVersion, ensure_root
 from cephfit.lab.devices.disks import device_number
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_lifecycle import make_lab, open_cloud, remove_lab

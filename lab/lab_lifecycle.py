@@ -21,12 +21,21 @@ from cephfit.core.errors import CephfitError, HostError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import Progress
 from cephfit.core.target_lock import TargetLock
-from cephfit.lab import bootstrap, processes, registry
+from cephfit.lab import registry
 from cephfit.lab.backends.lab_backend import require_servers
-from cephfit.lab.ceph_programs import CephPrograms, CephVersion, ensure_root
+from cephfit.lab.daemons import bootstrap, processes
+from cephfit.lab.daemons.ceph_programs import CephPrograms, CephVersion, ensure_root
 from cephfit.lab.devices import disks
-from cephfit.lab.devices.disks import abandon, detach_loop, device_number, is_attached, loops_of
-from cephfit.lab.devices.mounts import is_mounted_elsewhere, mounts, unmount_under
+from cephfit.lab.devices.disks import (
+    abandon,
+    detach_loop,
+    device_number,
+    is_attached,
+    is_mounted_elsewhere,
+    loops_of,
+    mounts,
+    unmount_under,
+)
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.machine import require_aio, require_free_disk, require_programs

@@ -9,7 +9,7 @@ from typing import Any
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.errors import CephfitError
 from cephfit.core.optional_modules import optional_module
-from cephfit.lab.ceph_daemons import DaemonState
+from cephfit.lab.daemons.ceph_daemons import DaemonState
 from cephfit.lab.lab_spec import DiskLimits
 from cephfit.lab.openstack.services import CloudStatus
 

@@ -23,11 +23,11 @@ from cephfit.core.protocols import CephAdmin, Progress
 from cephfit.core.target_lock import TargetLock
 from cephfit.core.units import about
 from cephfit.core.values.configuration import Configuration, Partition
-from cephfit.lab.ceph_daemons import osd_name
 from cephfit.lab.cluster import Lab
+from cephfit.lab.daemons.ceph_daemons import osd_name
+from cephfit.lab.daemons.processes import owned
 from cephfit.lab.devices.image_export import ImageDevices
 from cephfit.lab.osds.osd_layout import filesystem_at, require_store
-from cephfit.lab.processes import owned
 from cephfit.targets.abilities import TrafficCounter, traffic_of
 from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.ceph.cluster_changes import FREE_UP

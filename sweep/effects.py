@@ -23,7 +23,7 @@ from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.core.values.sample import OWN_LOAD, Sample
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.sweep.factorial_design import Design, DesignKind
-from cephfit.sweep.goal import Goal
+from cephfit.sweep.sweep_plan import Goal
 
 _POOL_UNLESS = 0.25
 """Significance level of the test before pooling. The variance between rows that the factors do not explain is

@@ -24,8 +24,7 @@ from cephfit.sweep.factorial_design import (
     sentence,
     shortened,
 )
-from cephfit.sweep.goal import Goal
-from cephfit.sweep.sweep_plan import Sweep
+from cephfit.sweep.sweep_plan import Goal, Sweep
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

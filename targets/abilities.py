@@ -5,7 +5,7 @@ instantiated while it lacks one of their methods. The protocols are in the order
 Types of other rooms are imported for type checkers only, so a target loads nothing for them.
 
 Two protocols serve only a cloud target's own engine and are defined next to it: ``engine.CountsIo`` and
-``guest_placement.KnowsPlaces``.
+``guests.KnowsPlaces``.
 """
 
 from __future__ import annotations

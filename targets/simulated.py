@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from cephfit import __version__
+from cephfit.ceph.crush.data_placement import LAYOUT, RuleLayout
 from cephfit.ceph.options.option_catalogue import nearest_option
 from cephfit.ceph.options.option_history import histories, history_of, is_gone
-from cephfit.ceph.pools.rule_layout import LAYOUT, RuleLayout
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Applied, Client, Health, Target
 from cephfit.core.units import NS_PER_S
@@ -39,20 +39,6 @@ from cephfit.targets.abilities import (
     WarnsOfSettings,
 )
 from cephfit.targets.simulated_storage import CLASSES_OF_RULES, DEFAULT_COPIES, Access, effect_of, iops
-
-
-def true_iops(
-    configuration: Configuration,
-    cell: Cell,
-    *,
-    n_clients: int,
-    iodepth: float,
-    align_nbytes: int = 0,
-    sync: str = "",
-) -> float:
-    """Return the true steady IOPS of one of ``n_clients`` equal clients in a cell."""
-    access = Access(cell.size.benchmark_nbytes, cell.pattern, iodepth, align_nbytes, sync)
-    return iops(configuration, access, n_clients=n_clients)
 
 
 def run_ns(seconds: float) -> int:

@@ -12,8 +12,7 @@ What takes longer than that adds to the run. So T under the default is foregroun
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from cephfit.core.errors import ClusterError, InputError
@@ -26,7 +25,7 @@ from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import PROBE_PREFIX
 from cephfit.core.values.workload_clone import PASSES_PER_SECOND
 from cephfit.targets.simulated import SimulatedTarget
-from cephfit.targets.simulated_storage import LAB, Access, iops
+from cephfit.targets.simulated_storage import Access, iops
 
 _BLOCK_NBYTES = 512
 _UNALIGNED_NBYTES = 4 * KIB
@@ -167,17 +166,3 @@ class SimulatedClone(SimulatedWorkload):
         value, evidence = super().run(client, seconds, seed=seed)
         n = self._profile.n_accesses
         return value / n, {**evidence, "true_rate": evidence["true_rate"] / n}
-
-
-def with_waiting_times(profile: Profile, configuration: Configuration = _DEFAULT) -> Profile:
-    """Return a profile whose demands have the true waiting times under a configuration: what its trace would show.
-
-    The waiting time of flushes is separate from that of writes, as in traces.
-    """
-    demands: Sequence[Demand] = [
-        replace(d, waiting_seconds=d.accesses / iops(configuration, access_of(d))) for d in demands_of(profile)
-    ]
-    commits = profile.commits
-    if commits is not None:
-        commits = replace(commits, flush_waiting_seconds=commits.flushes * LAB.flush)
-    return replace(profile, demands=tuple(demands), commits=commits)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from cephfit.core.errors import CephfitError, HostError
 from cephfit.lab.backends.lab_backend import require_servers
-from cephfit.lab.ceph_programs import SUITES, chosen_release, roots_folder
+from cephfit.lab.daemons.ceph_programs import SUITES, chosen_release, roots_folder
 from cephfit.lab.lab_spec import BACKENDS, LabSpec
 from cephfit.lab.machine import find_program
 from cephfit.lab.openstack.components import require_packages
@@ -194,8 +194,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     folder = config.stash.get(_FOLDER, None)
     if folder is None:
         return
-    from cephfit.lab import processes, registry
+    from cephfit.lab import registry
     from cephfit.lab.cluster import Lab
+    from cephfit.lab.daemons import processes
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     state, left = folder / "state", []

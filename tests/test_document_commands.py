@@ -27,9 +27,9 @@ OMITTED = "..."
 """In the outputs of the tutorial: any text."""
 ELSEWHERE = {
     "docs/tutorial.md": "tests/test_document_commands.py",
-    "docs/how-to-capacity.md": "tests/cli/test_capacity_document.py",
-    "docs/how-to-import.md": "tests/cli/test_import.py",
-    "docs/how-to-pools.md": "tests/cli/test_how_to_pools.py",
+    "docs/how-to-capacity.md": "tests/cli/fleets/test_capacity_document.py",
+    "docs/how-to-import.md": "tests/cli/sweep/test_import.py",
+    "docs/how-to-pools.md": "tests/cli/cluster/test_how_to_pools.py",
     "docs/how-to-serve.md": "tests/server/test_how_to_serve.py",
     "docs/evidence.md": "tests/mapper/test_evaluation_data.py",
 }
@@ -46,11 +46,11 @@ NEEDS_MORE = {
     r"sweep run micro": "the simulation has no files: tests/measure/micro",
     r"report .*operations.html": "needs runs of the engine micro: tests/results/test_operations.py",
     r"shared-volume\b": "needs a cluster: tests/measure/shared_volume",
-    r"compare .*upgrade.html": "needs runs of several releases: tests/cli/test_compare_upgrade.py",
+    r"compare .*upgrade.html": "needs runs of several releases: tests/cli/reports/test_compare_upgrade.py",
     r"compare$": "needs the sweep on several back ends",
-    r"sweep run next.yaml": "needs an open answer: tests/cli/test_map_further.py",
-    r"map .* --with-run NEW": "needs the run before: tests/cli/test_map_further.py",
-    r"sweep (plan|run) combined.yaml": "needs two improvements: tests/cli/test_map_further.py",
+    r"sweep run next.yaml": "needs an open answer: tests/cli/predict/test_map_further.py",
+    r"map .* --with-run NEW": "needs the run before: tests/cli/predict/test_map_further.py",
+    r"sweep (plan|run) combined.yaml": "needs two improvements: tests/cli/predict/test_map_further.py",
 }
 """Commands that do not run here, with the reason."""
 OF_A_LAB = ("back-ends", "case-filesystems", "case-schedulers", "client-distance", "meyer2017-filestore", "mclock")

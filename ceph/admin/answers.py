@@ -1,7 +1,6 @@
-"""Answers, errors and capabilities that every ``CephAdmin`` shares, and differences of releases before Nautilus.
+"""Answers and errors that every ``CephAdmin`` shares, and differences of releases before Nautilus.
 
-The module parses Ceph's answers, builds the errors of refused commands, and lists the cephx capabilities that a
-client's key needs at least.
+The module parses Ceph's answers, and builds the errors of refused commands with the capability that a key lacks.
 
 Releases before Nautilus (14.2) differ in shapes of answers, names of arguments, and features. Source: Ceph's
 sources of 12.2 and 13.2 (MonCommands.h, MonMap.cc, PGMap.cc). Not tested on clusters of that age.
@@ -11,7 +10,6 @@ import errno
 import json
 import os
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -20,42 +18,12 @@ from cephfit.core.protocols import CephAdmin
 
 LOCK_PREFIX = "cephfit/lock/"
 """Prefix of a cluster's lock in the monitors' key-value store."""
-_LOCK = (
+LOCK_CAPABILITY = (
     f'allow command "config-key dump" with key={LOCK_PREFIX}, '
     f'allow command "config-key set" with key prefix {LOCK_PREFIX}, '
     f'allow command "config-key rm" with key prefix {LOCK_PREFIX}'
 )
 """The monitors open their key-value store to ``allow *`` only; it may hold keys of encrypted disks."""
-
-
-class Level(StrEnum):
-    """What cephfit does on a cluster."""
-
-    READ = "read"
-    """Show options, plans and previews."""
-    ONLY_POOL = "only-pool"
-    """Sweep within one existing pool: images, clients' options."""
-    FULL = "full"
-    """Sweep options of daemons and pools that cephfit creates."""
-
-
-def capabilities(level: Level, *, pool: str = "") -> Mapping[str, str]:
-    """Return the capabilities per daemon type.
-
-    Args:
-        level: what cephfit does.
-        pool: of ``ONLY_POOL``.
-    """
-    if level is Level.READ:
-        return {"mon": "allow r", "mgr": "allow r"}
-    if level is Level.ONLY_POOL:
-        return {
-            "mon": f"allow r, profile rbd, {_LOCK}",
-            "mgr": "allow r, profile rbd",
-            "osd": f"profile rbd pool={pool}",
-        }
-    # OSDs accept commands (reading values, dropping caches) only from keys with full access.
-    return {"mon": f"allow rw, profile rbd, {_LOCK}", "mgr": "allow rw", "osd": "allow *"}
 
 
 def needed_for(whom: str, prefix: str) -> str:
@@ -71,7 +39,7 @@ def needed_for(whom: str, prefix: str) -> str:
     if whom != kind:
         return f"{kind} 'allow *'"
     if prefix.startswith("config-key"):
-        return f"mon '{_LOCK}'"
+        return f"mon '{LOCK_CAPABILITY}'"
     if prefix.startswith(_SERVED_BY_THE_MANAGER):
         return f"mgr 'allow {'rw' if prefix.startswith('orch daemon') else 'r'}'"
     return "mon 'allow r'" if prefix.startswith(_READING) else "mon 'allow rw'"

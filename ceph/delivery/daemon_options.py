@@ -7,9 +7,14 @@ from typing import Any
 from cephfit.ceph.admin.daemons import AdminSockets, Daemon, concerned, running_daemons, strongest
 from cephfit.ceph.delivery.central_config import CephSettings, stored_settings
 from cephfit.ceph.delivery.conf_files import Change, ConfFiles, escaped
-from cephfit.ceph.delivery.daemon_values import DaemonValues, ReadBack, stronger_source
-from cephfit.ceph.delivery.injected_options import InjectedSettings, fault_of_injection
-from cephfit.ceph.delivery.injected_options import Place as InjectedPlace
+from cephfit.ceph.delivery.daemon_values import (
+    DaemonValues,
+    InjectedSettings,
+    ReadBack,
+    fault_of_injection,
+    stronger_source,
+)
+from cephfit.ceph.delivery.daemon_values import Place as InjectedPlace
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery, has_store
 from cephfit.ceph.delivery.osd_daemons import RestartsDue
 from cephfit.ceph.hosts.host_access import Hosts

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cephfit.ceph.hosts.host import Host
-from cephfit.ceph.hosts.local_host import LocalHost
+from cephfit.ceph.hosts.host import Host, LocalHost
 from cephfit.ceph.hosts.ssh_host import SshHost
 from cephfit.core.errors import LackingError
 

@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cephfit.ceph.hosts.host import SEARCH_PATH, Finished, HostRefusedError
-from cephfit.ceph.hosts.local_host import no_such_program
+from cephfit.ceph.hosts.host import SEARCH_PATH, Finished, HostRefusedError, no_such_program
 from cephfit.core.errors import HostError, LackingError
 from cephfit.core.optional_modules import optional_module
 

@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from cephfit.ceph.crush.data_placement import Placement, placement_of
+from cephfit.ceph.crush.data_placement import Placement, RuleLayout, placement_of
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.ceph.pools.pool_keys import CACHE_MODES, CLASSES, PLAIN_KEYS, TIER_KEYS
-from cephfit.ceph.pools.rule_layout import RuleLayout
 from cephfit.core.errors import InputError
 from cephfit.core.units import parse_nbytes
 from cephfit.core.values.configuration import Configuration, Partition, Setting

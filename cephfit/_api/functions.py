@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from cephfit.core.protocols import Progress
     from cephfit.core.values.prediction import ManyPredictions
     from cephfit.core.values.supply import SupplySet
-    from cephfit.operations.cluster_options import ClusterOptions
-    from cephfit.operations.evaluation_set import EvaluationSet
+    from cephfit.operations.assessment.evaluation_set import EvaluationSet
+    from cephfit.operations.measuring.cluster_options import ClusterOptions
 
 PathOrUrl = str | os.PathLike[str]
 _ENTERED = "measured"
@@ -307,8 +307,8 @@ def assess(
     """
     from cephfit._api.accuracy_values import Accuracy
     from cephfit.mapper.model_evaluation import LeaveOut
-    from cephfit.operations.evaluation_set import read_folder, read_store
-    from cephfit.operations.model_assessment import ASSESSED, assess_models
+    from cephfit.operations.assessment.evaluation_set import read_folder, read_store
+    from cephfit.operations.assessment.model_assessment import ASSESSED, assess_models
 
     if leave_out is not None:
         _one_of(leave_out, [what.value for what in LeaveOut], "leave_out")
@@ -351,7 +351,7 @@ def _entered(
     runs: Sequence[Run],
     profiles: Sequence[Profile],
 ) -> EvaluationSet:
-    from cephfit.operations.evaluation_set import EvaluationSet, of_run, run_baselines
+    from cephfit.operations.assessment.evaluation_set import EvaluationSet, of_run, run_baselines
 
     if len(runs) != 1 or len(profiles) != 1:
         raise InputError(
@@ -420,7 +420,7 @@ def run_sweep(
         StoreError: the store cannot be used.
     """
     from cephfit.mapper import predictor
-    from cephfit.operations.sweep_measurement import Request, measured
+    from cephfit.operations.measuring.sweep_measurement import Request, measured
 
     if model is not None:
         predictor(model)  # refuse a wrong name before the target is opened
@@ -445,7 +445,7 @@ _SPELLED = {"id": "client_id", "ssh_host": "ssh_hosts"}
 
 
 def _cluster_options(given: Mapping[str, Any]) -> ClusterOptions:
-    from cephfit.operations.cluster_options import ClusterOptions
+    from cephfit.operations.measuring.cluster_options import ClusterOptions
 
     field_of = {name: name for name in ClusterOptions.__slots__ if name not in _SPELLED.values()} | _SPELLED
     options: dict[str, Any] = {}
@@ -482,6 +482,6 @@ def _one_of(value: str, known: Sequence[str], argument: str) -> None:
 
 def _progress(shown: bool) -> AbstractContextManager[Progress]:
     from cephfit.core.protocols import NullProgress
-    from cephfit.operations.progress_display import progress_display
+    from cephfit.operations.measuring.progress_display import progress_display
 
     return progress_display() if shown else nullcontext(NullProgress())

@@ -42,32 +42,32 @@ _SECTIONS = {
             "Workload traces: capture, workload, profile, show, plot, compare, convert, jobs, replay.",
         ),
         "survey": (
-            "cephfit.cli.predict.survey_command",
+            "cephfit.cli.fleets.survey_command",
             "Show what all images of a cluster ask for, and which to trace.",
         ),
     },
     "Predict and decide": {
         "map": ("cephfit.cli.predict.map_command", "Predict every configuration for a workload profile."),
         "probe": (
-            "cephfit.cli.predict.probe_command",
+            "cephfit.cli.check.probe_command",
             "Run a clone of the workload where the prediction is close.",
         ),
         "balance": ("cephfit.cli.predict.balance_command", "Find one configuration for several workloads."),
         "advise": ("cephfit.cli.predict.advise_command", "Advice in words for workloads on a network."),
-        "place": ("cephfit.cli.predict.place_command", "Recommend one of the measured pools for each workload."),
+        "place": ("cephfit.cli.fleets.place_command", "Recommend one of the measured pools for each workload."),
         "capacity": (
-            "cephfit.cli.predict.capacity_command",
+            "cephfit.cli.fleets.capacity_command",
             "Does a fleet fit, how many more VMs do, and when is a pool full.",
         ),
     },
     "Check predictions": {
         "verify": (
-            "cephfit.cli.predict.verify_command",
+            "cephfit.cli.check.verify_command",
             "Run a real workload and compare it with the prediction.",
         ),
-        "evaluate": ("cephfit.cli.predict.evaluate_command", "Run several real workloads on every configuration."),
+        "evaluate": ("cephfit.cli.check.evaluate_command", "Run several real workloads on every configuration."),
         "assess": (
-            "cephfit.cli.predict.assess_command",
+            "cephfit.cli.check.assess_command",
             "Show how good predictions are, from workloads that were really run.",
         ),
     },
@@ -106,7 +106,7 @@ _SECTIONS = {
     },
     "This program": {
         "config": ("cephfit.cli.cluster.config_command", "The configuration file and the environment: show."),
-        "completion": ("cephfit.cli.completion", "Print the shell completion script."),
+        "completion": ("cephfit.cli.options.completers", "Print the shell completion script."),
     },
 }
 """The sections of the help: command to (module, help line). A module is imported when its command runs, so that
@@ -247,7 +247,7 @@ def _complete(arguments: Sequence[str] | None) -> None:
     Raises:
         SystemExit: always.
     """
-    from cephfit.cli.completion import teach
+    from cephfit.cli.options.completers import teach
 
     teach()
     try:

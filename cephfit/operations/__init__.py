@@ -1,1 +1,1 @@
-"""Operations that the command line and the Python API share: open a target, measure a sweep, show progress."""
+"""Operations that the command line, the web page and the Python API share, in folders by subject."""

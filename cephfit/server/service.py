@@ -14,7 +14,7 @@ from cephfit.core.units import MIB, NS_PER_MS
 from cephfit.core.values.cells import Op
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Sample, State
-from cephfit.operations.run_status import run_description, run_summary
+from cephfit.operations.measuring.run_status import run_description, run_summary
 from cephfit.results.store.sample_store import Store
 from cephfit.server.refused_error import RefusedError
 from cephfit.server.upload import receive

@@ -12,8 +12,8 @@ from cephfit.core.values.supply import SupplySet
 from cephfit.mapper import predictor
 from cephfit.mapper.contrasts import ranked
 from cephfit.mapper.supply import supply_or_reason
-from cephfit.operations.objective_answers import Answers, Ranked, Wanted
-from cephfit.operations.recommended import if_applicable
+from cephfit.operations.predictions.objective_answers import Answers, Ranked, Wanted
+from cephfit.operations.predictions.recommended import if_applicable
 from cephfit.results import open_baselines
 from cephfit.results.report.render import environment
 from cephfit.results.report.report_figures import cell_weights_of, ranking_of

@@ -17,9 +17,8 @@ from typing import Any, ClassVar
 
 from cephfit.ceph.environment.scopes import PROTOCOL_OPTIONS
 from cephfit.core.errors import CephfitError, ClusterError, HostError, LackingError
-from cephfit.lab import processes
-from cephfit.lab.devices.disks import device_number
-from cephfit.lab.devices.mounts import Mount, mounts
+from cephfit.lab.daemons import processes
+from cephfit.lab.devices.disks import Mount, device_number, mounts
 from cephfit.lab.machine import find_program, run
 from cephfit.targets.abilities import Traffic, traffic_of
 from cephfit.targets.backends.storage_server import StorageServer

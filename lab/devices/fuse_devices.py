@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.core.errors import ClusterError, HostError
-from cephfit.lab import processes
-from cephfit.lab.devices.disks import attach_loop, detach_loop, device_number, loops_of
-from cephfit.lab.devices.mounts import unmount_under
+from cephfit.lab.daemons import processes
+from cephfit.lab.devices.disks import attach_loop, detach_loop, device_number, loops_of, unmount_under
 from cephfit.lab.devices.throttle import clear_forgotten_limit
 from cephfit.lab.machine import find_program, require_programs, require_root, run
 from cephfit.targets.backends.storage_server import NbdServer

@@ -36,7 +36,7 @@ from urllib.parse import quote
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.volumes import Volume
 from cephfit.core.errors import CephfitError, ClusterError, HostError
-from cephfit.lab import processes
+from cephfit.lab.daemons import processes
 from cephfit.lab.devices.disks import device_nbytes
 from cephfit.lab.devices.fuse_devices import NODE, QemuExport
 from cephfit.lab.machine import find_program, require_root, run

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cephfit.core.errors import HostError
-from cephfit.lab.devices.mounts import mounts
+from cephfit.lab.devices.disks import mounts
 from cephfit.lab.lab_spec import DiskLimits
 
 GROUPS_PREFIX = "cephfit-"

@@ -18,7 +18,7 @@ from typing import Any
 
 from cephfit.ceph.environment.network_emulation import Emulation
 from cephfit.core.errors import ClusterError, HostError
-from cephfit.lab import processes
+from cephfit.lab.daemons import processes
 from cephfit.lab.machine import find_program, require_programs
 from cephfit.lab.network.packet_relay import APPLIED, PID, SETTINGS, PathValues
 from cephfit.lab.network.path_probe import PINGS, PathFigures, measured

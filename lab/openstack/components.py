@@ -11,7 +11,7 @@ import jinja2
 from cephfit import templates
 from cephfit.core.errors import HostError
 from cephfit.core.optional_modules import optional_module
-from cephfit.lab.ceph_daemons import write_secret
+from cephfit.lab.daemons.ceph_daemons import write_secret
 from cephfit.lab.machine import find_program
 from cephfit.lab.openstack.layout import Layout
 from cephfit.lab.openstack.services import Service

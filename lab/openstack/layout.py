@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import GIB
-from cephfit.lab.ceph_daemons import write_secret
+from cephfit.lab.daemons.ceph_daemons import write_secret
 
 SCHEMA_VERSION = 1
 

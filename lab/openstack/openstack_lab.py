@@ -13,8 +13,9 @@ from cephfit.cloud.image import guest_image
 from cephfit.cloud.image.guest_image import GuestImage
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
-from cephfit.lab import processes, registry
-from cephfit.lab.ceph_daemons import write_secret
+from cephfit.lab import registry
+from cephfit.lab.daemons import processes
+from cephfit.lab.daemons.ceph_daemons import write_secret
 from cephfit.lab.openstack import cloud_resources, components, infrastructure, network
 from cephfit.lab.openstack.components import COMPONENTS, Component, shadow_programs
 from cephfit.lab.openstack.infrastructure import ceph_key_file

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from cephfit.ceph.environment.osd_store import FILE_SYSTEMS
 from cephfit.core.errors import ClusterError, HostError
-from cephfit.lab import processes
-from cephfit.lab.ceph_daemons import DaemonState
-from cephfit.lab.devices.mounts import mounts
+from cephfit.lab.daemons import processes
+from cephfit.lab.daemons.ceph_daemons import DaemonState
+from cephfit.lab.devices.disks import mounts
 from cephfit.lab.machine import find_program, run
 from cephfit.lab.openstack.layout import Layout
 

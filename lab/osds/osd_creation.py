@@ -14,8 +14,8 @@ from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.units import GIB, MIB
-from cephfit.lab.ceph_daemons import Daemons, keyring_entry, new_key, osd_name, write_secret
-from cephfit.lab.ceph_programs import CephPrograms, CephVersion
+from cephfit.lab.daemons.ceph_daemons import Daemons, keyring_entry, new_key, osd_name, write_secret
+from cephfit.lab.daemons.ceph_programs import CephPrograms, CephVersion
 from cephfit.lab.devices import disks
 from cephfit.lab.devices.throttle import Throttle
 from cephfit.lab.lab_spec import BACKEND_CLASS, LabSpec

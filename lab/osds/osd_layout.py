@@ -11,8 +11,8 @@ from pathlib import Path
 
 from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore, why_no_filestore
 from cephfit.core.errors import HostError
-from cephfit.lab.ceph_programs import CephVersion
-from cephfit.lab.devices.mounts import is_mounted_elsewhere, mounts, unmount_under
+from cephfit.lab.daemons.ceph_programs import CephVersion
+from cephfit.lab.devices.disks import is_mounted_elsewhere, mounts, unmount_under
 from cephfit.lab.machine import require_programs, run
 
 _MKFS: Mapping[str, tuple[str, ...]] = {

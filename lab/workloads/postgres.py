@@ -13,9 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from cephfit.core.errors import ClusterError, HostError, LackingError
-from cephfit.lab import processes
-from cephfit.lab.devices.disks import device_number
-from cephfit.lab.devices.mounts import mounts, unmount_device
+from cephfit.lab.daemons import processes
+from cephfit.lab.devices.disks import device_number, mounts, unmount_device
 from cephfit.lab.devices.throttle import GROUPS_PREFIX
 from cephfit.lab.machine import PACKAGES, find_program, require_programs, require_root, run
 

@@ -10,8 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from cephfit.ceph.hosts.host import Host, checked
-from cephfit.ceph.hosts.local_host import LocalHost
+from cephfit.ceph.hosts.host import Host, LocalHost, checked
 from cephfit.core.errors import HostError
 from cephfit.core.units import LBN_NBYTES
 from cephfit.core.values.sample import NOT_OF_STORAGE, CpuLayer

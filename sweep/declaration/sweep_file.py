@@ -16,8 +16,14 @@ from cephfit.core.values.measurement import MICRO, Measurement
 from cephfit.core.yaml_lines import Located, nearest, read_yaml
 from cephfit.sweep.declaration.file_design import read_designs
 from cephfit.sweep.declaration.file_measurement import read_measurement
-from cephfit.sweep.declaration.file_pools import expand_uses, read_pools
-from cephfit.sweep.declaration.file_settings import NAME, USE, fault_of_configuration, read_configurations
+from cephfit.sweep.declaration.file_settings import (
+    NAME,
+    USE,
+    expand_uses,
+    fault_of_configuration,
+    read_configurations,
+    read_pools,
+)
 from cephfit.sweep.sweep_plan import Decide, RaceFor, Stopping, Sweep
 
 _WORDS = ("race", "decide", "margin_percent", "within_percent", "minimum", "confidence")

@@ -20,8 +20,7 @@ from cephfit.measure.engine import Engine
 from cephfit.measure.fio.fio_local import FioEngine
 from cephfit.results.report.run_notes import keep_continuation
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.goal import GOAL
-from cephfit.sweep.sweep_plan import Sweep
+from cephfit.sweep.sweep_plan import GOAL, Sweep
 from cephfit.targets.abilities import (
     BringsEngine,
     ChecksSweep,

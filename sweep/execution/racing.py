@@ -14,8 +14,7 @@ from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.prediction import Prediction, PredictionSet
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.profile import Profile
-from cephfit.sweep.goal import Goal
-from cephfit.sweep.sweep_plan import Decide, Stopping
+from cephfit.sweep.sweep_plan import Decide, Goal, Stopping
 
 FUTILE = 0.02
 """A configuration leaves the race when all repeats would show it ahead with less than this probability."""

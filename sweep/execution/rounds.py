@@ -5,7 +5,7 @@ of these n rounds, whatever else the store holds. So a sweep that continues afte
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,13 +15,12 @@ from scipy.special import stdtrit
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
-from cephfit.core.values.sample import OWN_LOAD, Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.core.variance import LARGEST_LOG, PRIOR_DF
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.summary_statistics import pooled_spread
 from cephfit.sweep.execution.racing import Contest, Look
-from cephfit.sweep.goal import Goal, cell_profile, even_profile
-from cephfit.sweep.sweep_plan import Plan, RaceFor, Sweep, plan_of
+from cephfit.sweep.sweep_plan import Goal, Plan, RaceFor, Sweep, cell_profile, even_profile, plan_of
 
 
 def half_widths(baselines: Baselines, confidence: float) -> Mapping[tuple[str, Cell], float]:
@@ -108,22 +107,6 @@ def stops_of(document: Mapping[str, Any] | None) -> dict[Place, int]:
         for row in (document or {}).get("stopped", ())
         for cell in row["cells"]
     }
-
-
-def decisions(sweep: Sweep, samples: Iterable[Sample], goal: Goal | None, *, rounds: int) -> Iterator[Decided]:
-    """Yield the decisions after each of the first ``rounds`` rounds, in order.
-
-    Raises:
-        InputError: no prediction is possible for the goal's profile.
-    """
-    stopping = sweep.stopping
-    if stopping is None:
-        return
-    kept = [s for s in samples if s.key.load == OWN_LOAD]
-    decided = begin(sweep, goal)
-    for measured in range(stopping.minimum, min(rounds, sweep.measurement.repeats - 1) + 1):
-        decided = decide(decided, sweep, kept, goal, measured=measured)
-        yield decided
 
 
 def begin(sweep: Sweep, goal: Goal | None) -> Decided:

@@ -10,7 +10,6 @@ from cephfit.core.values.run import STOPPING_DOCUMENT, TRIALS_DOCUMENT
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.rounds import Decided, begin, decide, saving_document
 from cephfit.sweep.factorial_design import Search
-from cephfit.sweep.goal import Goal
 from cephfit.sweep.optimiser import (
     Trial,
     batch_rounds,
@@ -21,7 +20,7 @@ from cephfit.sweep.optimiser import (
     values_of,
     with_trials,
 )
-from cephfit.sweep.sweep_plan import Plan, Sweep, plan_of
+from cephfit.sweep.sweep_plan import Goal, Plan, Sweep, plan_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from cephfit.ceph.admin.daemons import running_daemons
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.ceph_health import CephHealth
 from cephfit.ceph.cluster_adapters import ClusterAdapters
+from cephfit.ceph.crush.data_placement import LAYOUT, read_layout
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.hosts.host import HostRefusedError
 from cephfit.ceph.mclock import MCLOCK, mclock_facts
@@ -24,7 +25,6 @@ from cephfit.ceph.pools.declared_pools import DeclaredPools
 from cephfit.ceph.pools.osd_capacity import MEMORY_TARGET, memory_targets
 from cephfit.ceph.pools.pool_plan import POOL_PREFIX
 from cephfit.ceph.pools.pool_readback import PoolPortrait, survey
-from cephfit.ceph.pools.rule_layout import LAYOUT, read_layout
 from cephfit.ceph.volumes import Volume, Volumes, image_name
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import ClusterError, InputError
@@ -38,13 +38,17 @@ from cephfit.core.waiting import wait_until_clear
 from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollector
 from cephfit.measure.validity.disturbances import ForeignIoInPool, MapWatch, Mark
 from cephfit.targets import abilities
-from cephfit.targets.ceph.applied_values import APPLIED_FILE, AppliedValues
-from cephfit.targets.ceph.cluster_changes import ClusterChanges, Forecast, FreeCapacity
-from cephfit.targets.ceph.only_pool import OnlyPool
+from cephfit.targets.ceph.change_scopes import OnlyPool, WholeCluster
+from cephfit.targets.ceph.cluster_changes import (
+    APPLIED_FILE,
+    AppliedValues,
+    ClusterChanges,
+    Forecast,
+    FreeCapacity,
+)
 from cephfit.targets.ceph.permanent_configuration import PermanentConfiguration
 from cephfit.targets.ceph.volume_clients import VolumeClients
 from cephfit.targets.ceph.volume_clients import fill as fill_volumes
-from cephfit.targets.ceph.whole_cluster import WholeCluster
 
 _CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 _OSD_FACTS = (

@@ -25,9 +25,9 @@ from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import CephAdmin, Health
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.preview import Difference, Undoing
-from cephfit.targets.ceph.applied_values import AppliedValues
+from cephfit.targets.ceph.change_scopes import WholeCluster
+from cephfit.targets.ceph.cluster_changes import AppliedValues
 from cephfit.targets.ceph.cluster_preview import CurrentValues, option_differences
-from cephfit.targets.ceph.whole_cluster import WholeCluster
 
 _TAKEN_BACK_AFTER_SECONDS = 10.0
 """A change makes PGs peer again for some seconds; a problem that lasts longer is one."""

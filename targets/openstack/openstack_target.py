@@ -1,22 +1,24 @@
-"""OpenStack as a target: many virtual machines, each with its own Cinder volume."""
+"""OpenStack as a target: many virtual machines, each with its own Cinder volume, or all with one."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from cephfit.cloud import cinder_volumes, volume_types
 from cephfit.cloud.capacity import cloud_preflight
-from cephfit.cloud.capacity.cloud_forecast import CloudForecast, facts_of, wanted_of
+from cephfit.cloud.capacity.cloud_facts import CloudForecast, facts_of, wanted_of
 from cephfit.cloud.capacity.free_capacity import CinderPool, cinder_pools
 from cephfit.cloud.cleanup.cloud_cleanup import CreatedResources
 from cephfit.cloud.cleanup.ownership import stack_name
-from cephfit.cloud.cloud_choice import CloudChoice, state_folder
+from cephfit.cloud.cloud_choice import CloudChoice, require_whole, state_folder
 from cephfit.cloud.cloud_connection import connect
 from cephfit.cloud.guests import guests
 from cephfit.cloud.guests.guest_jobs import Answers
-from cephfit.cloud.guests.guest_placement import KnowsPlaces, Place, PlacedEngine, ServerDiagnostics, places_of
-from cephfit.cloud.guests.guest_transport import GuestTransport, reached_from
+from cephfit.cloud.guests.guest_transport import SERVER, GuestTransport, reached_from
+from cephfit.cloud.guests.guests import KnowsPlaces, Place, PlacedEngine, ServerDiagnostics, places_of
+from cephfit.cloud.shared_attachments import attach_to_all, require_multiattach
 from cephfit.cloud.stacks import Node, Stacks
 from cephfit.cloud.volume_types import VolumeKind, volumes_found
 from cephfit.core.errors import ClusterError, InputError
@@ -355,3 +357,44 @@ class OpenStackTarget(
     def _must_be_for_change(self) -> None:
         if self._lock is None:
             raise ClusterError("this target was opened for reading only", where=self.name)
+
+
+class SharedVolumeTarget(OpenStackTarget):
+    """An ``OpenStackTarget`` with one volume of a multi-attach type, attached to every guest.
+
+    Args:
+        choice: see OpenStackTarget. Its guests have a network, on which their fio servers are reached.
+        progress: shows long steps.
+
+    Raises:
+        InputError: the volume type is not multi-attach, or the guests have no network.
+        ClusterError: see OpenStackTarget.
+    """
+
+    def __init__(self, choice: CloudChoice, *, progress: Progress | None = None) -> None:
+        require_whole(choice)
+        if not choice.network or choice.results not in ("", SERVER):
+            raise InputError(
+                "guests with a shared volume are measured by their fio servers, which this machine must reach",
+                where="--target openstack",
+                remedy="add network=NAME to the target, and omit results=",
+            )
+        super().__init__(replace(choice, results=SERVER), progress=progress)
+        try:
+            require_multiattach(self._cloud, choice.volume_type)
+        except BaseException:
+            self.close()
+            raise
+
+    def _stack_of(self, kind: VolumeKind, gib: int) -> str:
+        return f"{super()._stack_of(kind, gib)}-shared"
+
+    def _parameters(self, volume_type: str, gib: int, count: int) -> dict[str, Any]:
+        return {**super()._parameters(volume_type, gib, count), "shared": True}
+
+    def _before_use(self, nodes: Sequence[Node]) -> None:
+        self._progress.note(f"attaching volume {nodes[0].volume} to {len(nodes)} servers")
+        attach_to_all(self._cloud, nodes[0].volume, [node.server for node in nodes])
+
+    def _nodes_to_fill(self) -> Sequence[Node]:
+        return self._nodes[:1]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cephfit.ceph.admin.answers import RefusedError
-from cephfit.ceph.image_counters import readings
+from cephfit.ceph.volumes import readings
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.values.image_io import FleetLoad, ImageName, load_between
 

@@ -16,8 +16,8 @@ from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.cli import demo
 from cephfit.cli.cluster import lab_command
 from cephfit.cli.cluster.restore_command import restoring
+from cephfit.cli.fleets.pool_costs import parse_placement, parse_prices
 from cephfit.cli.main import cephfit
-from cephfit.cli.predict.place_command import parse_placement, parse_prices
 from cephfit.cli.reports import report_command
 from cephfit.cli.terminal.written_files import write_whole, written_whole
 from cephfit.cloud.image import guest_image, initramfs
@@ -25,13 +25,12 @@ from cephfit.core.errors import ClusterError, HostError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.profile_files import read_profile
 from cephfit.core.values.configuration import Configuration
-from cephfit.operations.cluster_options import ClusterOptions
-from cephfit.operations.target_choice import open_target
-from cephfit.sweep.declaration.file_pools import read_pool_file
+from cephfit.operations.measuring.cluster_options import ClusterOptions
+from cephfit.operations.measuring.target_choice import open_target
+from cephfit.sweep.declaration.file_settings import read_pool_file
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, read_sweep
+from cephfit.targets.ceph.change_scopes import OnlyPool, WholeCluster
 from cephfit.targets.ceph.existing_cluster import restarting_program
-from cephfit.targets.ceph.only_pool import OnlyPool
-from cephfit.targets.ceph.whole_cluster import WholeCluster
 from cephfit.targets.simulated import simulated_target
 
 

@@ -27,8 +27,8 @@ from cephfit.cloud.cleanup.ownership import NAME_PREFIX, RUN_KEY
 from cephfit.cloud.stacks import template_path
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress
-from cephfit.lab import processes
 from cephfit.lab.cluster import Lab
+from cephfit.lab.daemons import processes
 from cephfit.lab.openstack.cloud_resources import connect
 
 QUOTA = {"instances": 24, "ram": 12288}

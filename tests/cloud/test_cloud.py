@@ -19,7 +19,7 @@ from cephfit.cloud.cleanup.ownership import is_run_id, stack_name
 from cephfit.cloud.cloud_choice import CloudChoice, parse_choice, require_whole
 from cephfit.cloud.guests import guests
 from cephfit.cloud.guests.guest_jobs import SIGNAL, Handle, from_signal, readings_of, unpacked, user_data
-from cephfit.cloud.guests.guest_placement import moved_of
+from cephfit.cloud.guests.guests import moved_of
 from cephfit.cloud.stacks import Node, innermost, template_path
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.units import GIB

@@ -16,7 +16,7 @@ from recorded_cloud import played, player
 from test_cloud_recorded import error_of
 
 from cephfit.cloud.capacity import cloud_preflight, free_capacity
-from cephfit.cloud.capacity.cloud_forecast import CloudForecast
+from cephfit.cloud.capacity.cloud_facts import CloudForecast
 from cephfit.cloud.capacity.cloud_preflight import guests_that_fit
 from cephfit.cloud.capacity.free_capacity import (
     CinderPool,

@@ -18,7 +18,7 @@ from cephfit.cloud.cleanup.owned_resources import owned
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.cloud_connection import connect, persistently
 from cephfit.cloud.guests import guests
-from cephfit.cloud.guests.guest_placement import ServerDiagnostics, places_of
+from cephfit.cloud.guests.guests import ServerDiagnostics, places_of
 from cephfit.cloud.volume_types import qos_of_types
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import NullProgress

@@ -24,8 +24,8 @@ from cephfit.core.protocols import NullProgress
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import State
-from cephfit.lab import processes
 from cephfit.lab.cluster import Lab
+from cephfit.lab.daemons import processes
 from cephfit.lab.openstack import cloud_resources
 from cephfit.results.store.sample_store import Store
 from cephfit.targets.openstack.openstack_target import OpenStackTarget

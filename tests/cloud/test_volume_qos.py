@@ -17,7 +17,7 @@ from recorded_cloud import played, player
 from scripted_services import Services
 
 from cephfit.cloud import volume_types
-from cephfit.cloud.capacity.cloud_forecast import CloudForecast
+from cephfit.cloud.capacity.cloud_facts import CloudForecast
 from cephfit.cloud.cleanup import cloud_cleanup
 from cephfit.cloud.cleanup.owned_resources import Thing, owned
 from cephfit.cloud.cloud_choice import CloudChoice

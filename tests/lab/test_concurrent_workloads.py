@@ -15,8 +15,8 @@ from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import State
-from cephfit.lab import processes
-from cephfit.lab.devices.mounts import mounts
+from cephfit.lab.daemons import processes
+from cephfit.lab.devices.disks import mounts
 from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec
 from cephfit.lab.workloads.postgres import MemoryGroup
 from cephfit.lab.workloads.program_workload import ProgramWorkload

@@ -13,10 +13,11 @@ from target_contract import DEFAULT
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Target
 from cephfit.core.units import MIB
-from cephfit.lab import lab_lifecycle, processes
+from cephfit.lab import lab_lifecycle
 from cephfit.lab.cluster import Lab
+from cephfit.lab.daemons import processes
 from cephfit.lab.lab_spec import LabSpec, parse_backends
-from cephfit.operations.target_choice import open_target
+from cephfit.operations.measuring.target_choice import open_target
 
 
 def test_names_of_back_ends_are_read() -> None:
@@ -48,7 +49,7 @@ _SWEEP_AT_WORK = """
 import sys, time
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
-from cephfit.operations.target_choice import open_target
+from cephfit.operations.measuring.target_choice import open_target
 for text in sys.argv[1:]:
     target = open_target(text, for_change=True)
     target.apply(Configuration("A"), n_clients=1, volume_nbytes=32 * MIB)

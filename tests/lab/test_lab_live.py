@@ -17,11 +17,12 @@ from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import Client
 from cephfit.core.target_lock import TargetLock
-from cephfit.lab import machine, processes, registry
-from cephfit.lab.bootstrap import crush_map_text
+from cephfit.lab import machine, registry
 from cephfit.lab.cluster import Lab
+from cephfit.lab.daemons import processes
+from cephfit.lab.daemons.bootstrap import crush_map_text
 from cephfit.lab.devices import disks, image_export
-from cephfit.lab.devices.mounts import mounts
+from cephfit.lab.devices.disks import mounts
 from cephfit.lab.devices.throttle import find_throttle
 from cephfit.lab.lab_spec import DiskLimits, LabSpec
 from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec

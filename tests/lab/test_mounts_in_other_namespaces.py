@@ -10,7 +10,7 @@ from cephfit.core.errors import HostError
 from cephfit.core.units import MIB
 from cephfit.lab import lab_lifecycle
 from cephfit.lab.devices import disks
-from cephfit.lab.devices.mounts import is_mounted_elsewhere, mounts
+from cephfit.lab.devices.disks import is_mounted_elsewhere, mounts
 from cephfit.lab.lab_lifecycle import remove_all
 from cephfit.lab.osds.osd_layout import filesystem_at, lay_out, take_off
 

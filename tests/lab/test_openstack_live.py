@@ -24,8 +24,8 @@ from openstack.exceptions import BadRequestException
 from cephfit.cloud.guests import guest_jobs, guests
 from cephfit.cloud.image.image_upload import DEFAULT_NAME
 from cephfit.cloud.shared_attachments import attach_to_all
-from cephfit.lab import processes
 from cephfit.lab.cluster import Lab
+from cephfit.lab.daemons import processes
 from cephfit.lab.openstack import cloud_resources
 from cephfit.lab.openstack.cloud_resources import connect
 from cephfit.lab.openstack.layout import interface_names

@@ -16,7 +16,8 @@ import yaml
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
 from cephfit.core.errors import HostError, InputError
-from cephfit.lab import processes, registry
+from cephfit.lab import registry
+from cephfit.lab.daemons import processes
 from cephfit.lab.openstack import components, infrastructure, network
 from cephfit.lab.openstack.layout import PORT_NAMES, SECRET_NAMES, Layout, interface_names
 from cephfit.lab.openstack.openstack_lab import LabCloud

@@ -19,7 +19,7 @@ from cephfit.core.protocols import Applied
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.lab.cluster import Lab
-from cephfit.lab.devices.mounts import mounts
+from cephfit.lab.devices.disks import mounts
 from cephfit.lab.lab_target import LabTarget
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
@@ -158,9 +158,9 @@ def test_restore_after_a_kill_while_osds_are_recreated(lab_cluster: Lab, seconds
 
 @pytest.mark.slow
 def test_a_lab_on_filestore_is_started_again_after_a_power_cut(tmp_path: Path) -> None:
-    from cephfit.lab import processes
+    from cephfit.lab.daemons import processes
     from cephfit.lab.devices import disks
-    from cephfit.lab.devices.mounts import unmount_under
+    from cephfit.lab.devices.disks import unmount_under
     from cephfit.lab.lab_spec import LabSpec
 
     spec = LabSpec(

@@ -14,8 +14,8 @@ import pytest
 
 from cephfit.core.errors import ClusterError, InputError, LackingError
 from cephfit.core.protocols import Client
-from cephfit.lab import processes
 from cephfit.lab.cluster import Lab
+from cephfit.lab.daemons import processes
 from cephfit.lab.workloads import program_workload
 from cephfit.lab.workloads.program_workload import ProgramWorkload
 

@@ -11,8 +11,8 @@ import pytest
 
 from cephfit.core.errors import CephfitError, HostError
 from cephfit.lab import cluster, registry
-from cephfit.lab.ceph_daemons import DaemonState
 from cephfit.lab.cluster import Lab
+from cephfit.lab.daemons.ceph_daemons import DaemonState
 from cephfit.lab.devices.throttle import IoMaxThrottle
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_status import LabStatus, ask_health

@@ -17,8 +17,8 @@ from workload_contract import Harness, WorkloadContract
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Client
 from cephfit.core.units import MIB
-from cephfit.lab import processes
-from cephfit.lab.devices.mounts import mounts
+from cephfit.lab.daemons import processes
+from cephfit.lab.devices.disks import mounts
 from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec
 from cephfit.lab.workloads.postgres import MemoryGroup
 from cephfit.lab.workloads.program_workload import ProgramWorkload

@@ -7,8 +7,14 @@ import pytest
 
 from cephfit.mapper.model_error import ERRORS
 from cephfit.mapper.model_evaluation import LeaveOut
-from cephfit.operations.evaluation_set import read_folder
-from cephfit.operations.model_assessment import ASSESSED, FIGURES, ModelAssessment, assess_models, figure_text
+from cephfit.operations.assessment.evaluation_set import read_folder
+from cephfit.operations.assessment.model_assessment import (
+    ASSESSED,
+    FIGURES,
+    ModelAssessment,
+    assess_models,
+    figure_text,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = [figure for figure, _ in FIGURES]

@@ -14,8 +14,8 @@ from cephfit.mapper.accuracy import GOALS, ModelAccuracy
 from cephfit.mapper.model_error import ModelError
 from cephfit.mapper.model_evaluation import LeaveOut, assessed_predictor
 from cephfit.mapper.trivial_predictors import ALWAYS_DEFAULT, AVERAGE_CELL, NEAREST_CELL, TRIVIAL
-from cephfit.operations.evaluation_set import EvaluationSet
-from cephfit.operations.model_assessment import ModelAssessment, assess_models, goal_text
+from cephfit.operations.assessment.evaluation_set import EvaluationSet
+from cephfit.operations.assessment.model_assessment import ModelAssessment, assess_models, goal_text
 
 
 @pytest.fixture(autouse=True)

@@ -217,7 +217,7 @@ class TestGuestJobs(VolumesContract):
 class TestGuestsInTheirPlaces(ProgramContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> Harness:
-        from cephfit.cloud.guests.guest_placement import Place, PlacedEngine
+        from cephfit.cloud.guests.guests import Place, PlacedEngine
 
         class Places:
             def places(self) -> Mapping[str, Place]:

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from cephfit.lab import processes
-from cephfit.lab.backends.lab_backend import SERVERS
+from cephfit.lab.backends.lab_backend import SERVERS, SwiftServer
 from cephfit.lab.backends.lab_server import LabServer, ServerNetwork
-from cephfit.lab.backends.swift_server import SwiftServer
+from cephfit.lab.daemons import processes
 from cephfit.lab.devices.fuse_devices import NbdDevices
 from cephfit.targets.backends.backend_target import BackendTarget
 from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi

@@ -17,8 +17,8 @@ import fcntl
 import sys
 from pathlib import Path
 from cephfit.lab.cluster import Lab
-from cephfit.lab.ceph_daemons import Daemons
-from cephfit.lab.ceph_programs import CephPrograms
+from cephfit.lab.daemons.ceph_daemons import Daemons
+from cephfit.lab.daemons.ceph_programs import CephPrograms
 
 folder = Path({folder!r})
 name = "osd." + sys.argv[1]

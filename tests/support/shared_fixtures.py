@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from loop_devices import loop_devices
 
-from cephfit.lab.devices.disks import loops_of
-from cephfit.lab.devices.mounts import mounts
-from cephfit.lab.processes import command_line, is_marked, mentions
+from cephfit.lab.daemons.processes import command_line, is_marked, mentions
+from cephfit.lab.devices.disks import loops_of, mounts
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.sweep_plan import Sweep

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
+from simulated_truth import with_waiting_times
 
 from cephfit.core.units import GIB, KIB, format_nbytes
 from cephfit.core.values.baseline import Baseline, Baselines
@@ -19,7 +20,7 @@ from cephfit.core.values.measurement import CacheCondition, Measurement
 from cephfit.core.values.profile import Profile
 from cephfit.measure.engine import CellRun
 from cephfit.targets.simulated import SimulatedTarget, Simulation
-from cephfit.targets.simulated_workload import seconds_of, with_waiting_times
+from cephfit.targets.simulated_workload import seconds_of
 
 
 def _ceph(scope: str, **settings: str | int | bool) -> tuple[Setting, ...]:

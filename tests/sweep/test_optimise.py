@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from ends_of_programs import EndOfProgramError, StopsAfter
+from simulated_truth import true_iops
 
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.cells import Cell
@@ -11,17 +12,16 @@ from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.run import TRIALS_DOCUMENT, Run
 from cephfit.core.values.sample import State
 from cephfit.mapper import predictor
-from cephfit.operations.run_status import run_summary
+from cephfit.operations.measuring.run_status import run_summary
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.execution.schedule import full_plan
-from cephfit.sweep.goal import Goal, even_profile
 from cephfit.sweep.optimiser import proposals, rounds_by_name, trials_from_json, values_of, with_trials
-from cephfit.sweep.sweep_plan import Sweep
-from cephfit.targets.simulated import SimulatedTarget, Simulation, true_iops
+from cephfit.sweep.sweep_plan import Goal, Sweep, even_profile
+from cephfit.targets.simulated import SimulatedTarget, Simulation
 
 pytest.importorskip("optuna")
 

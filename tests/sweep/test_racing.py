@@ -1,20 +1,21 @@
 """Races of configurations, and precise cells: decisions, their times, and decisions after a kill."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from ends_of_programs import EndOfProgramError, StopsAfter
+from simulated_truth import true_iops
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress, Predictor
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import STOPPING_DOCUMENT, Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample import OWN_LOAD, Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.results.report.report_build import read_findings, report_of
 from cephfit.results.statistics.sample_baselines import baselines_of
@@ -23,9 +24,9 @@ from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.execution.racing import Contest, Look
 from cephfit.sweep.execution.rounds import (
     ASSUMED_SCATTER,
+    Decided,
     begin,
     decide,
-    decisions,
     expected_saving,
     saved_runs,
     simulated_samples,
@@ -33,9 +34,8 @@ from cephfit.sweep.execution.rounds import (
 )
 from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.runner import run_sweep
-from cephfit.sweep.goal import Goal, cell_profile, even_profile
-from cephfit.sweep.sweep_plan import Decide, Stopping, Sweep, plan_of
-from cephfit.targets.simulated import SimulatedTarget, Simulation, true_iops
+from cephfit.sweep.sweep_plan import Decide, Goal, Stopping, Sweep, cell_profile, even_profile, plan_of
+from cephfit.targets.simulated import SimulatedTarget, Simulation
 
 RACE = """\
 schema_version: 1
@@ -59,6 +59,18 @@ measurement:
 
 def time_predictor(confidence: float) -> Predictor:
     return predictor("time", confidence=confidence)
+
+
+def decisions(sweep: Sweep, samples: Iterable[Sample], goal: Goal | None, *, rounds: int) -> Iterator[Decided]:
+    """Yield the decisions after each of the first ``rounds`` rounds, in order, from the samples alone."""
+    stopping = sweep.stopping
+    if stopping is None:
+        return
+    kept = [s for s in samples if s.key.load == OWN_LOAD]
+    decided = begin(sweep, goal)
+    for measured in range(stopping.minimum, min(rounds, sweep.measurement.repeats - 1) + 1):
+        decided = decide(decided, sweep, kept, goal, measured=measured)
+        yield decided
 
 
 @pytest.fixture
@@ -277,5 +289,5 @@ def test_models_without_ratios_race_too(model: str, sweep: Sweep, store: Store) 
 
 def test_a_sweep_without_stopping_has_no_decisions(sweep: Sweep) -> None:
     full = replace(sweep, stopping=None)
-    assert list(decisions(full, [], None, rounds=9)) == []
+    assert begin(full, None) == Decided()
     assert decide(begin(sweep, None), sweep, [], None, measured=2).stopped == {}

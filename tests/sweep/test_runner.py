@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ends_of_programs import EndOfProgramError, StopsAfter
 from planned_samples import ok_keys, whole_plan
+from simulated_truth import true_iops
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.core.errors import ClusterError, HostError, InputError, StoreError
@@ -24,7 +25,7 @@ from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.execution.run_progress import RunProgress, times_of
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.sweep_plan import Sweep, run_seconds
-from cephfit.targets.simulated import SimulatedEngine, SimulatedTarget, Simulation, simulated_target, true_iops
+from cephfit.targets.simulated import SimulatedEngine, SimulatedTarget, Simulation, simulated_target
 
 
 def measure(sweep: Sweep, target: SimulatedTarget, store: Store, *, resume: Run | None = None) -> Run:

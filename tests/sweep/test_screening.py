@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from simulated_truth import true_iops
 
 from cephfit.cli.sweep.sweep_commands import command as sweep_command
 from cephfit.core.errors import InputError
@@ -22,8 +23,8 @@ from cephfit.sweep.declaration.sweep_file import parse_sweep, read_sweep
 from cephfit.sweep.effects import effects_of, effects_on_cells, effects_on_profile, screening_of
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.factorial_design import Design, DesignKind, Factor, Level, Row, row_names
-from cephfit.sweep.goal import Goal, even_profile
-from cephfit.targets.simulated import SimulatedTarget, Simulation, true_iops
+from cephfit.sweep.sweep_plan import Goal, even_profile
+from cephfit.targets.simulated import SimulatedTarget, Simulation
 
 RECORDED = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "lab_screening.yaml"
 

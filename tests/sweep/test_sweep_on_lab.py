@@ -15,8 +15,8 @@ from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.sample import Sample, State
-from cephfit.lab import processes
 from cephfit.lab.cluster import Lab
+from cephfit.lab.daemons import processes
 from cephfit.lab.devices import image_export
 from cephfit.lab.devices.disks import device_number
 from cephfit.lab.devices.image_export import KrbdExport

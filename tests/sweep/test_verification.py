@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.ceph.environment.kernel_values import HostLockedError
-from cephfit.cli.predict.verify_command import command
+from cephfit.cli.check.verify_command import command
 from cephfit.core.errors import CephfitError, ClusterError, HostError, InputError, LackingError
 from cephfit.core.protocols import Applied, Client, Health, NullProgress
 from cephfit.core.units import MIB

@@ -45,12 +45,12 @@ TARGETS = {
         *CLOUD,
         *("HasCatalogue", "HasTelemetry", "ReportsDisturbances", "WarnsOfSettings"),
     },
-    "targets.openstack.shared_volume_target.SharedVolumeTarget": CLOUD,
+    "targets.openstack.openstack_target.SharedVolumeTarget": CLOUD,
     "targets.simulated.SimulatedTarget": SIMULATION,
 }
 ENGINES: dict[str, set[str]] = {
     "cloud.guests.guest_transport.GuestJobEngine": set(),
-    "cloud.guests.guest_placement.PlacedEngine": set(),
+    "cloud.guests.guests.PlacedEngine": set(),
     "cloud.guests.guest_transport._ChosenEngine": set(),
     "measure.fio.fio_local.FioEngine": set(),
     "measure.fio.fio_remote.RemoteFioEngine": set(),

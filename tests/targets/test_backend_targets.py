@@ -15,8 +15,8 @@ from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.units import KIB, MIB
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.lab.backends.lab_server import LabServer
+from cephfit.lab.daemons.processes import command_line, kill, of_folder
 from cephfit.lab.devices.disks import loops_of
-from cephfit.lab.processes import command_line, kill, of_folder
 from cephfit.targets.backends.iscsi_target import parse_iscsi
 from cephfit.targets.backends.nfs_target import parse_nfs
 from cephfit.targets.backends.storage_server import ExistingServer

@@ -67,7 +67,7 @@ def test_a_cluster_below_a_cloud_is_released_when_its_connection_fails(
     pytest.importorskip("openstack", reason="needs the extra openstack")
     from cephfit.ceph.admin import rados_admin
     from cephfit.lab import cluster, lab_target, machine
-    from cephfit.operations import target_choice
+    from cephfit.operations.measuring import target_choice
     from cephfit.targets.openstack import openstack_ceph
 
     below = Connection()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from simulated_evaluation import CONFIGURATIONS, simulated_baselines, simulated_evaluation
+from simulated_truth import with_waiting_times
 
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Client
@@ -15,7 +16,7 @@ from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.profile import Profile
 from cephfit.targets.simulated import SimulatedTarget, Simulation
 from cephfit.targets.simulated_storage import Access, iops
-from cephfit.targets.simulated_workload import SimulatedWorkload, seconds_of, with_waiting_times
+from cephfit.targets.simulated_workload import SimulatedWorkload, seconds_of
 
 KNOWN = {c.name: c for c in CONFIGURATIONS}
 DEFAULT = KNOWN["A"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from simulated_truth import true_iops
 from target_contract import DEFAULT, Harness, TargetContract
 
 from cephfit.cli.main import cephfit
@@ -17,7 +18,7 @@ from cephfit.core.units import MIB
 from cephfit.core.values.cells import CELLS
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.targets.local import LocalTarget, identity_of, local_target
-from cephfit.targets.simulated import SimulatedTarget, simulated_target, true_iops
+from cephfit.targets.simulated import SimulatedTarget, simulated_target
 
 READAHEAD = Configuration("readahead", (Setting(Partition.GREATER, "client_disk", "read_ahead_kb", 64),))
 DEFERRED = Configuration("d", (Setting(Partition.CEPH, "osd", "bluestore_prefer_deferred_size_hdd", 0),))

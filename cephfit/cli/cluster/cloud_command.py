@@ -14,8 +14,8 @@ import click
 from cephfit.cli.options.common_options import apply_option, connected
 from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.errors import ClusterError, InputError
-from cephfit.operations.progress_display import progress_display
-from cephfit.operations.target_choice import require_openstack
+from cephfit.operations.measuring.progress_display import progress_display
+from cephfit.operations.measuring.target_choice import require_openstack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

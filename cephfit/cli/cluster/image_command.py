@@ -8,7 +8,7 @@ import click
 from cephfit.cli.options.common_options import connected
 from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json
 from cephfit.core.units import MIB, format_seconds
-from cephfit.operations.progress_display import progress_display
+from cephfit.operations.measuring.progress_display import progress_display
 
 
 @click.group(cls=SentenceGroup)

@@ -10,7 +10,7 @@ import click
 from cephfit.cli.options.common_options import Finite
 from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.units import MIB, format_seconds
-from cephfit.operations.progress_display import progress_display
+from cephfit.operations.measuring.progress_display import progress_display
 
 if TYPE_CHECKING:
     from cephfit.lab.lab_spec import DiskLimits
@@ -83,8 +83,8 @@ def up(
 ) -> None:
     """Create a lab; returns when all PGs are active+clean and, with --openstack, all services are ready."""
     from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
-    from cephfit.lab.ceph_programs import chosen_release
     from cephfit.lab.cluster import Lab
+    from cephfit.lab.daemons.ceph_programs import chosen_release
     from cephfit.lab.lab_spec import LabSpec, parse_backends
 
     started = time.monotonic()
@@ -262,7 +262,7 @@ def down(name: str, folder: Path | None, as_json: bool) -> None:
 def clean(release: str | None, as_json: bool) -> None:
     """Delete the Ceph releases that `lab up --release` installed in the cache folder."""
     from cephfit.core.units import about
-    from cephfit.lab.ceph_programs import remove_roots
+    from cephfit.lab.daemons.ceph_programs import remove_roots
 
     freed = remove_roots(release)
     if as_json:

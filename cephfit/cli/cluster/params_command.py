@@ -11,12 +11,12 @@ from cephfit.cli.options.completers import components, options_of_ceph, releases
 from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, written_whole
 from cephfit.core.values.configuration import as_yaml
-from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.measuring.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from cephfit.ceph.options.option import Option
     from cephfit.ceph.options.option_archive import KnownOptions
-    from cephfit.ceph.options.option_tree import Parameter
+    from cephfit.ceph.options.option_catalogue import Parameter
 
 _LEGEND = (
     "tags: restart = a change takes effect only after the daemon restarts, creation = only new OSDs or clusters\n"
@@ -58,7 +58,7 @@ def tree(
     component: str | None, target_text: str | None, release: str | None, cluster: ClusterOptions, as_json: bool
 ) -> None:
     """Show the tree: components with their counts, or the parameters of one COMPONENT by category."""
-    from cephfit.ceph.options.option_tree import COMPONENTS, tree_of
+    from cephfit.ceph.options.option_catalogue import COMPONENTS, tree_of
     from cephfit.core.errors import InputError
     from cephfit.core.yaml_lines import nearest
 
@@ -84,7 +84,7 @@ def search(
     words: tuple[str, ...], target_text: str | None, release: str | None, cluster: ClusterOptions, as_json: bool
 ) -> None:
     """Find the parameters whose name or description contains all the WORDS."""
-    from cephfit.ceph.options.option_tree import found_by, tree_of
+    from cephfit.ceph.options.option_catalogue import found_by, tree_of
 
     known = _known(target_text, release, cluster)
     parameters = tree_of(known.options)
@@ -103,8 +103,8 @@ def search(
 @json_option
 def show(name: str, target_text: str | None, release: str | None, cluster: ClusterOptions, as_json: bool) -> None:
     """Show all that is known about the option NAME, even if this release no longer has it."""
+    from cephfit.ceph.options.option_catalogue import tree_of
     from cephfit.ceph.options.option_history import history_of
-    from cephfit.ceph.options.option_tree import tree_of
 
     key = name.replace("-", "_").replace(" ", "_")
     known = _known(target_text, release, cluster)
@@ -225,7 +225,7 @@ def _known(target_text: str | None, release: str | None, cluster: ClusterOptions
 
 def _ask(target_text: str, cluster: ClusterOptions) -> "tuple[str, tuple[Option, ...]]":
     from cephfit.core.errors import InputError
-    from cephfit.operations.target_choice import open_target
+    from cephfit.operations.measuring.target_choice import open_target
     from cephfit.targets.abilities import HasCatalogue
 
     target = open_target(target_text, for_change=False, cluster=cluster)
@@ -259,7 +259,7 @@ def _document(parameter: "Parameter") -> dict[str, Any]:
 
 
 def _print_components(known: "KnownOptions", parameters: "Sequence[Parameter]") -> None:
-    from cephfit.ceph.options.option_tree import COMPONENTS
+    from cephfit.ceph.options.option_catalogue import COMPONENTS
 
     def row(title: str, some: "Sequence[Parameter]") -> list[str]:
         counts = [

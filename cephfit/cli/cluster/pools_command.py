@@ -8,7 +8,7 @@ import click
 from cephfit.cli.options.common_options import apply_option, connection_options, daemon_options, target_option
 from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.units import MIB, format_nbytes
-from cephfit.operations.cluster_options import ClusterOptions
+from cephfit.operations.measuring.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,7 +115,7 @@ def _show_plan(
     file: Path, target_text: str, adopt: tuple[str, ...], cluster: ClusterOptions, *, as_json: bool
 ) -> None:
     from cephfit.core.errors import ClusterError
-    from cephfit.sweep.declaration.file_pools import read_pool_file
+    from cephfit.sweep.declaration.file_settings import read_pool_file
 
     declared = read_pool_file(file)
     target = _open(target_text, cluster, for_change=False)
@@ -155,7 +155,7 @@ def apply(
     The pools stay: `cephfit restore` does not touch them or their data; `cephfit pools remove` removes them.
     The cluster must be healthy; afterwards every value, code and placement is read back.
     """
-    from cephfit.sweep.declaration.file_pools import read_pool_file
+    from cephfit.sweep.declaration.file_settings import read_pool_file
     from cephfit.sweep.execution.preflight import await_healthy
 
     if not apply:
@@ -201,7 +201,7 @@ def remove(
     This restores the CRUSH map. If it was changed by others meanwhile, only cephfit's parts are removed.
     """
     from cephfit.ceph.pools.pool_plan import POOL_PREFIX
-    from cephfit.sweep.declaration.file_pools import read_pool_file
+    from cephfit.sweep.declaration.file_settings import read_pool_file
     from cephfit.sweep.execution.preflight import await_healthy
 
     declared = read_pool_file(file, whatever_name=True)  # the journal records what `pools apply` created
@@ -228,7 +228,7 @@ def remove(
 
 def _open(target_text: str, cluster: ClusterOptions, *, for_change: bool) -> "CephTarget":
     from cephfit.core.errors import InputError
-    from cephfit.operations.target_choice import open_target
+    from cephfit.operations.measuring.target_choice import open_target
     from cephfit.targets.ceph.ceph_target import CephTarget
 
     target = open_target(target_text, for_change=for_change, cluster=cluster, leave=for_change)

@@ -12,8 +12,8 @@ import click
 from cephfit.cli.options.common_options import apply_option, cluster_options, target_option
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 from cephfit.core.units import format_seconds
-from cephfit.operations.cluster_options import ClusterOptions
-from cephfit.operations.progress_display import progress_display
+from cephfit.operations.measuring.cluster_options import ClusterOptions
+from cephfit.operations.measuring.progress_display import progress_display
 
 if TYPE_CHECKING:
     from cephfit.core.protocols import Target
@@ -49,8 +49,8 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, applied: boo
     time, as often as you like. On a cluster that cephfit did not create (`--target ceph`), it only lists what it
     would do, unless `--apply` is given. A configuration that `cephfit apply` completed stays without `--applied`.
     """
-    from cephfit.operations.cluster_options import is_existing_cluster
-    from cephfit.operations.target_choice import open_target
+    from cephfit.operations.measuring.cluster_options import is_existing_cluster
+    from cephfit.operations.measuring.target_choice import open_target
     from cephfit.targets.backends.backend_target import BackendTarget
     from cephfit.targets.local import LocalTarget
     from cephfit.targets.simulated import SimulatedTarget
@@ -104,7 +104,7 @@ def restoring(target_text: str, cluster: ClusterOptions) -> str:
         target_text: as in the command that changed the target.
         cluster: likewise, without the option to take over the lock, which is held since then.
     """
-    from cephfit.operations.cluster_options import is_existing_cluster
+    from cephfit.operations.measuring.cluster_options import is_existing_cluster
 
     words = ["cephfit", "restore", "--target", target_text]
     if is_existing_cluster(target_text):
@@ -154,7 +154,7 @@ def _say_nothing_known(name: str, *, as_json: bool) -> None:
 
 
 def _list(target_text: str, cluster: ClusterOptions, *, applied: bool, as_json: bool) -> None:
-    from cephfit.operations.target_choice import open_target
+    from cephfit.operations.measuring.target_choice import open_target
     from cephfit.targets.abilities import Previews
 
     target = open_target(target_text, for_change=False, cluster=cluster)

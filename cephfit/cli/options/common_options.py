@@ -17,8 +17,8 @@ from cephfit.cli.options.config_file import ADMINS, DEFAULT_STORE, Entry, config
 from cephfit.core.errors import InputError
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.mapper import MODELS
-from cephfit.operations.cluster_options import ClusterOptions, Presets, is_existing_cluster
-from cephfit.operations.target_choice import require_openstack
+from cephfit.operations.measuring.cluster_options import ClusterOptions, Presets, is_existing_cluster
+from cephfit.operations.measuring.target_choice import require_openstack
 
 if TYPE_CHECKING:
     from openstack.connection import Connection

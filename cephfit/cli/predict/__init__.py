@@ -1,1 +1,1 @@
-"""`cephfit map`, `place`, `verify` and `probe`: predictions, and runs that verify or refine them."""
+"""Commands that predict for one workload or several: `cephfit map`, `balance` and `advise`."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.predict.measured_run import MeasuredRun
+from cephfit.cli.predict.map_prediction import MeasuredRun
 from cephfit.cli.terminal.output import print_json, print_table
 from cephfit.core.errors import InputError
 from cephfit.core.units import format_seconds
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.mapper.joint_prediction import CombinedGain
-    from cephfit.operations.objective_answers import Ranked
+    from cephfit.operations.predictions.objective_answers import Ranked
     from cephfit.sweep.combination import Combinations
     from cephfit.sweep.sweep_plan import Sweep
 

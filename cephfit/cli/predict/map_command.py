@@ -23,7 +23,7 @@ from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
-from cephfit.operations.objective_answers import Ranked
+from cephfit.operations.predictions.objective_answers import Ranked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -204,19 +204,14 @@ def command(
     With --next or --combine it proposes what to measure next instead, and saves nothing. With --one-way-ms it
     predicts for storage that is farther away than where it was measured.
     """
-    from cephfit.cli.predict.map_combine import show_combinations
-    from cephfit.cli.predict.map_next import show_next
     from cephfit.cli.predict.map_output import print_predictions, print_sensitivity
-    from cephfit.cli.predict.measured_run import MeasuredRun, baselines_with
+    from cephfit.cli.predict.map_prediction import Measurement, predict
     from cephfit.core.profile_files import read_profile
     from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor
-    from cephfit.mapper.contrasts import ranked
-    from cephfit.mapper.distant_workload import predicted_at_distance
     from cephfit.mapper.sensitivity import sensitivity_of
     from cephfit.mapper.supply import supply_or_reason
-    from cephfit.operations.client_counts import ranked_for_clients
-    from cephfit.operations.recommended import echo_use, if_applicable
+    from cephfit.operations.predictions.recommended import echo_use, if_applicable
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
 
@@ -251,50 +246,34 @@ def command(
         _refuse_read_only(location)
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest now, even if another run begins meanwhile
+    measurement = Measurement(location, run_id, load, further_runs)
     with may_be_unfinished(measured):
-        if clients is None:
-            baselines = baselines_with(location, run_id, further_runs, load)
-            if next_step or combine:
-                asked = Ranked(profile, baselines, location, run_id, load, model, confidence)
-                its_run = MeasuredRun.of(location, run_id)
-                if combine:
-                    show_combinations(asked, its_run, output, as_json=as_json)
-                else:
-                    show_next(profile_file, asked, its_run, output, as_json=as_json)
-                return
-            if distance is None:
-                predictions = ranked(model_predictor, profile, baselines)
-                document = predictions.to_json()
-            else:
-                distant = predicted_at_distance(model_predictor, profile, baselines, distance)
-                predictions, document = distant.predictions, distant.to_json()
-                baselines, profile, save = distant.distant.baselines, distant.profile, False
-                if not as_json:
-                    click.echo(distant.sentence())
-        else:
-            answer = ranked_for_clients(model_predictor, profile, location, run_id, load, clients)
-            baselines, predictions, document = answer.baselines, answer.predictions, answer.to_json()
-            if answer.load is None and save:
-                raise click.UsageError("--save: predictions by the scaling law belong to no load of the run")
-            save, load = (False, load) if answer.load is None else (save, answer.load)
-        asked = Ranked(profile, baselines, location, run_id, load, model, confidence)
+        if next_step or combine:
+            asked = measurement.question(profile, measurement.baselines(), load, model, confidence)
+            _propose(asked, profile_file, output, combine=combine, as_json=as_json)
+            return
+        predicted = predict(model_predictor, profile, measurement, clients, distance)
+        if save and predicted.load is None:
+            raise click.UsageError("--save: predictions by the scaling law belong to no load of the run")
+        if predicted.preface and not as_json:
+            click.echo(predicted.preface)
+        profile, baselines, predictions = predicted.profile, predicted.baselines, predicted.predictions
+        asked = measurement.question(profile, baselines, predicted.load or load, model, confidence)
         answers = asked.answers(wanted, by_cost_of_pools)
     supply = supply_or_reason(profile, baselines, confidence=confidence).for_machines(clients or 1)
     varied = sensitivity_of(model_predictor, profile, baselines, predictions) if is_varied else None
-    saved = stored and save is not False and lessons is None
-    if saved and (not_saved := _save(location, run_id, load, profile, predictions)):
-        click.echo(
-            f"the prediction is not saved: {not_saved}; give `cephfit report` the profile with --profile", err=True
-        )
+    if stored and predicted.load is not None and save is not False and lessons is None:
+        _save(location, run_id, predicted.load, profile, predictions)
     use = if_applicable(predictions.best, location, run_id)
     if as_json:
-        document |= {
+        document = {
+            **predicted.document,
             "measured": measured,
             **supply.to_json(),
             "fit": fit_of(supply).to_json(),
             **answers.to_json(),
+            **({} if varied is None else {"sensitivity": varied.to_json()}),
         }
-        document |= {} if varied is None else {"sensitivity": varied.to_json()}
         print_json({**document, "use": use.to_json() if use else None})
         return
     print_answers(answers, confidence)
@@ -303,6 +282,19 @@ def command(
         print_sensitivity(varied)
     if use is not None:
         echo_use(use, click.echo, all_commands=all_commands)
+
+
+def _propose(asked: Ranked, profile_file: Path, output: Path | None, *, combine: bool, as_json: bool) -> None:
+    """Show what to measure next."""
+    from cephfit.cli.predict.map_combine import show_combinations
+    from cephfit.cli.predict.map_next import show_next
+    from cephfit.cli.predict.map_prediction import MeasuredRun
+
+    its_run = MeasuredRun.of(asked.location, asked.run_id)
+    if combine:
+        show_combinations(asked, its_run, output, as_json=as_json)
+    else:
+        show_next(profile_file, asked, its_run, output, as_json=as_json)
 
 
 _PROPOSALS = ("--next", "--combine")
@@ -357,7 +349,7 @@ def _learned(location: str, model: str, confidence: float) -> Predictor:
     Raises:
         UsageError: the model cannot be corrected.
     """
-    from cephfit.cli.predict.assess_command import read_evaluation
+    from cephfit.cli.check.assess_command import read_evaluation
     from cephfit.mapper.learned_correction import LearnedPredictor, lessons_from
 
     if not model_called(model).adds_time:
@@ -395,14 +387,15 @@ def _refuse_read_only(location: str) -> None:
     Store.open(location, writing=True).close()
 
 
-def _save(location: str, run_id: str | None, load: str, profile: Profile, predictions: PredictionSet) -> str:
-    """Save profile and predictions; return why not if the store is read-only, else an empty text."""
+def _save(location: str, run_id: str | None, load: str, profile: Profile, predictions: PredictionSet) -> None:
+    """Save profile and predictions; say so if they cannot be saved, because the store is read-only."""
     from cephfit.results.store.sample_store import Store, kind_of
 
     with Store.open(location) as store:
         if reason := store.why_read_only():
-            return reason
+            remedy = "give `cephfit report` the profile with --profile"
+            click.echo(f"the prediction is not saved: {reason}; {remedy}", err=True)
+            return
         run = store.run(run_id)
         store.put_document(run.run_id, kind_of(PROFILE_DOCUMENT, load), profile.to_json())
         store.put_document(run.run_id, kind_of(PREDICTIONS_DOCUMENT, load), predictions.to_json())
-    return ""

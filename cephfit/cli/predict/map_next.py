@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.predict.measured_run import MeasuredRun, example_file
+from cephfit.cli.predict.map_prediction import MeasuredRun, example_file
 from cephfit.cli.terminal.output import print_json, print_table
 from cephfit.core.units import format_seconds
 from cephfit.core.values.cells import Cell
@@ -17,7 +17,7 @@ from cephfit.core.values.cells import Cell
 if TYPE_CHECKING:
     from cephfit.core.values.profile import Profile
     from cephfit.mapper.next_measurement import Candidate, NextMeasurement
-    from cephfit.operations.objective_answers import Ranked
+    from cephfit.operations.predictions.objective_answers import Ranked
     from cephfit.sweep.sweep_plan import Sweep
 
 _SHOWN = 5

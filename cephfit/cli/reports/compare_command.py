@@ -104,7 +104,7 @@ def command(
     compared, 0 if not, and 2 for an error.
     """
     from cephfit.cli.reports.compare_upgrade import advice_lines, advice_of, is_page, page_needs, write_page
-    from cephfit.operations.evaluation_set import read_profiles
+    from cephfit.operations.assessment.evaluation_set import read_profiles
     from cephfit.results.store.sample_store import Store
 
     if output is not None:

@@ -74,7 +74,7 @@ def verdict_document(figures: TargetFigures) -> dict[str, Any]:
 
 def release_of(run: Run) -> str:
     """Return the release of Ceph that a run measured, as the end of a sentence; empty if it is unknown."""
-    from cephfit.operations.recommended import version_of
+    from cephfit.operations.predictions.recommended import version_of
 
     version = version_of(run.facts)
     return f", Ceph {version}" if version else ""
@@ -180,7 +180,7 @@ def document_of(
     runs: Sequence[Run], rows: Sequence[Row], served: Sequence[Served], notes: Sequence[str], load: str
 ) -> dict[str, Any]:
     """Return the comparison as JSON values."""
-    from cephfit.operations.recommended import version_of
+    from cephfit.operations.predictions.recommended import version_of
     from cephfit.results.statistics.summary_statistics import CONFIDENCE
 
     return {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.run import Run
-    from cephfit.operations.upgrade_advice import UpgradeAdvice
+    from cephfit.operations.upgrades.upgrade_advice import UpgradeAdvice
     from cephfit.results.statistics.comparison import Row
     from cephfit.results.store.sample_store import Store
 
@@ -88,7 +88,7 @@ def runs_to_compare(store: Store, run_ids: Sequence[str], targets: Sequence[str]
 
 def _newest(runs: Iterable[Run]) -> list[Run]:
     """Return the newest run of each target and release; runs come newest first."""
-    from cephfit.operations.recommended import version_of
+    from cephfit.operations.predictions.recommended import version_of
 
     found: dict[tuple[str, str], Run] = {}
     for run in runs:
@@ -147,7 +147,7 @@ def advice_of(
     Raises:
         InputError: advice is needed, and the runs are of one release.
     """
-    from cephfit.operations.upgrade_advice import advise_upgrade, versions_of
+    from cephfit.operations.upgrades.upgrade_advice import advise_upgrade, versions_of
 
     if not needed and len(versions_of(found.runs)) < 2:
         return None
@@ -157,7 +157,7 @@ def advice_of(
 
 def advice_lines(advice: UpgradeAdvice) -> list[str]:
     """Return the answer on an upgrade for people: workloads, cells that moved, real runs, new defaults."""
-    from cephfit.operations.upgrade_advice import answer_of, moved_cells, times, versions_of
+    from cephfit.operations.upgrades.upgrade_advice import answer_of, moved_cells, times, versions_of
 
     lines = []
     for outcome in advice.outcomes:
@@ -181,7 +181,7 @@ def advice_lines(advice: UpgradeAdvice) -> list[str]:
 def write_page(output: Path, advice: UpgradeAdvice, *, load: str, source: str, notes: Sequence[str]) -> None:
     """Write the page, and print where it is. Raises ``HostError`` if it cannot be written."""
     from cephfit.cli.terminal.written_files import write_whole
-    from cephfit.operations.upgrade_page import upgrade_html
+    from cephfit.operations.upgrades.upgrade_page import upgrade_html
 
     page = upgrade_html(advice, load=load, source=source, notes=notes, made_ns=time.time_ns())
     write_whole(output, page, what="the page")

@@ -39,7 +39,7 @@ def command() -> None:
 @json_option
 def list_runs(store: str, as_json: bool) -> None:
     """List the runs, newest first. All numbers except the last count samples, one per fio run and client."""
-    from cephfit.operations.run_status import run_summary
+    from cephfit.operations.measuring.run_status import run_summary
     from cephfit.results.report import formatting
     from cephfit.results.store.sample_store import Store
 
@@ -69,7 +69,7 @@ def list_runs(store: str, as_json: bool) -> None:
 @json_option
 def show(name: str, store: str, as_json: bool) -> None:
     """Show what a run was: cluster, versions, settings of its configurations, samples, saved documents."""
-    from cephfit.operations.run_status import run_description
+    from cephfit.operations.measuring.run_status import run_description
     from cephfit.results.store.sample_store import Store
 
     with Store.open(store) as opened:

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
 from cephfit.core.errors import CephfitError
-from cephfit.operations.sweep_measurement import Request
+from cephfit.operations.measuring.sweep_measurement import Request
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

@@ -12,13 +12,13 @@ from cephfit.cli.options.common_options import Finite, connection_options, neede
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
 from cephfit.core.units import format_nbytes, parse_nbytes
-from cephfit.operations.cluster_options import ClusterOptions
-from cephfit.operations.progress_display import progress_display
+from cephfit.operations.measuring.cluster_options import ClusterOptions
+from cephfit.operations.measuring.progress_display import progress_display
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cephfit.operations.shared_volume import SharingPlan, SharingResults
+    from cephfit.operations.measuring.shared_volume import SharingPlan, SharingResults
     from cephfit.results.statistics.scaling import Level
     from cephfit.results.statistics.sharing_cost import SharingCost
 
@@ -103,8 +103,8 @@ def command(
     """
     from cephfit.core.values.cells import Op
     from cephfit.measure.shared_volume.access_plan import LockWay
-    from cephfit.operations.shared_cloud_volume import is_cloud, measure_in_guests
-    from cephfit.operations.shared_volume import SharingPlan, measure_shared_volume, shared_volume_place
+    from cephfit.operations.measuring.shared_cloud_volume import is_cloud, measure_in_guests
+    from cephfit.operations.measuring.shared_volume import SharingPlan, measure_shared_volume, shared_volume_place
     from cephfit.results.statistics.sharing_cost import runs_csv, sharing_costs
 
     in_guests = is_cloud(target_text)

@@ -21,11 +21,11 @@ from cephfit.cli.options.completers import releases, stores, sweep_files, target
 from cephfit.cli.sweep.sweep_effects import command as effects
 from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.cli.terminal.written_files import OUTPUT_FILE
-from cephfit.operations.cluster_options import ClusterOptions
-from cephfit.operations.progress_display import progress_display, progress_displays
+from cephfit.operations.measuring.cluster_options import ClusterOptions
+from cephfit.operations.measuring.progress_display import progress_display, progress_displays
 
 if TYPE_CHECKING:
-    from cephfit.operations.sweep_measurement import Request
+    from cephfit.operations.measuring.sweep_measurement import Request
 
 
 @click.group(name="sweep", cls=SentenceGroup)
@@ -189,8 +189,8 @@ def run(
     """
     from cephfit.cli.sweep.sweep_planned import planned, show_dry_run
     from cephfit.cli.sweep.sweep_text import measure, print_status
-    from cephfit.operations.cluster_options import is_existing_cluster
-    from cephfit.operations.sweep_measurement import Request
+    from cephfit.operations.measuring.cluster_options import is_existing_cluster
+    from cephfit.operations.measuring.sweep_measurement import Request
 
     _refuse_twins(target_texts, cluster)
     foreign = [text for text in target_texts if is_existing_cluster(text)]
@@ -215,7 +215,7 @@ def run(
 
 def _refuse_twins(target_texts: Sequence[str], cluster: ClusterOptions) -> None:
     from cephfit.core.errors import InputError
-    from cephfit.operations.cluster_options import is_existing_cluster
+    from cephfit.operations.measuring.cluster_options import is_existing_cluster
 
     if len(set(target_texts)) < len(target_texts):
         raise InputError("a target is given twice", where="--target", remedy="give each target once")

@@ -9,7 +9,7 @@ import click
 
 from cephfit.cli.options.common_options import confidence_option, profile_options, run_option, store_option
 from cephfit.cli.terminal.output import json_option, print_json, print_table
-from cephfit.operations.sweep_measurement import goal_of
+from cephfit.operations.measuring.sweep_measurement import goal_of
 from cephfit.results.report.run_notes import run_notes
 
 if TYPE_CHECKING:

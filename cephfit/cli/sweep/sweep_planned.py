@@ -18,7 +18,7 @@ from cephfit.sweep.sweep_plan import Sweep
 
 if TYPE_CHECKING:
     from cephfit.core.values.measurement import Measurement
-    from cephfit.operations.cluster_options import ClusterOptions
+    from cephfit.operations.measuring.cluster_options import ClusterOptions
     from cephfit.sweep.proposal import Kind, Proposal
 
 
@@ -99,7 +99,7 @@ def planned(
     """
     from cephfit.cli.sweep.sweep_text import expected_stopping, plan_document
     from cephfit.core.values.measurement import ASSUMED_TIMES
-    from cephfit.operations.sweep_measurement import goal_of
+    from cephfit.operations.measuring.sweep_measurement import goal_of
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
     from cephfit.sweep.execution.preflight import fitted_to, without_effect_by
@@ -112,7 +112,7 @@ def planned(
     times = ASSUMED_TIMES
     omitted: Mapping[str, tuple[str, ...]] = {}
     if target_text is not None:
-        from cephfit.operations.target_choice import open_target
+        from cephfit.operations.measuring.target_choice import open_target
 
         target = open_target(target_text, for_change=False, ioengine=sweep.measurement.ioengine, cluster=cluster)
         try:

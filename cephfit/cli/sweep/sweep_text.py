@@ -14,15 +14,14 @@ from cephfit.core.values.file_operations import FileSet
 from cephfit.core.values.measurement import MICRO, StepTimes
 from cephfit.core.values.run import SIMULATED, Run
 from cephfit.core.values.sample import State
-from cephfit.operations.run_status import known_of
-from cephfit.operations.sweep_measurement import Request, measured
+from cephfit.operations.measuring.run_status import known_of
+from cephfit.operations.measuring.sweep_measurement import Request, measured
 from cephfit.results.statistics.loads import sync_in_words
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.rounds import ASSUMED_SCATTER, expected_saving, scatter_of
 from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.schedule import full_plan
-from cephfit.sweep.goal import Goal
-from cephfit.sweep.sweep_plan import Sweep, expected_seconds, n_planned_samples
+from cephfit.sweep.sweep_plan import Goal, Sweep, expected_seconds, n_planned_samples
 
 
 def expected_stopping(sweep: Sweep, goal: Goal, store: str | None) -> dict[str, Any] | None:

@@ -26,7 +26,7 @@ from cephfit.cli.trace.trace_input import (
 )
 from cephfit.cli.trace.trace_show import print_summary, rate_text
 from cephfit.core.units import format_nbytes, format_seconds
-from cephfit.operations.progress_display import progress_display
+from cephfit.operations.measuring.progress_display import progress_display
 from cephfit.traces.compiled import announce_slow_compilation
 from cephfit.traces.read_options import parts_hint, read_options
 

@@ -13,7 +13,7 @@ from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, w
 from cephfit.cli.trace.trace_input import TraceInput, TracePath, description_option, files_argument, trace_options
 from cephfit.cli.trace.trace_show import print_omitted_disks
 from cephfit.core.units import format_seconds
-from cephfit.operations.progress_display import progress_display
+from cephfit.operations.measuring.progress_display import progress_display
 
 if TYPE_CHECKING:
     from cephfit.traces.readers.fio_iolog import IologWritten

@@ -16,7 +16,7 @@ from cephfit.cli.trace.trace_input import TraceInput, description_option, files_
 from cephfit.core.units import format_nbytes, format_seconds
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
 from cephfit.core.values.profile import Profile
-from cephfit.operations.progress_display import progress_display
+from cephfit.operations.measuring.progress_display import progress_display
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +22,17 @@ from cephfit.cli.options.common_options import (
 from cephfit.cli.options.workload_choice import workload_option
 from cephfit.cli.terminal.output import json_option, print_json, sigterm_as_interrupt
 from cephfit.cli.trace.trace_input import trace_place
-from cephfit.operations.cluster_options import ClusterOptions
-from cephfit.operations.progress_display import progress_display
+from cephfit.operations.measuring.cluster_options import ClusterOptions
+from cephfit.operations.measuring.progress_display import progress_display
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cephfit.cloud.guests.guest_tracing import GuestTrace
+    from cephfit.core.protocols import Progress, Target
+    from cephfit.core.values.measurement import CacheCondition
     from cephfit.core.values.sample import WorkloadSample
+    from cephfit.sweep.verification import Trial
     from cephfit.targets.abilities import MayKeepCaches
     from cephfit.traces.capturing.capture import CaptureReport
 
@@ -86,86 +92,138 @@ def command(
 
     With `--clients N` the workload runs on N volumes or guests at once, and each is recorded in its own files.
     """
-    import secrets
-    from collections.abc import Iterator
-    from contextlib import contextmanager
-
-    from cephfit.cli.options.workload_choice import trial_of
     from cephfit.core.errors import ClusterError
-    from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration
     from cephfit.core.values.measurement import CacheCondition
     from cephfit.core.values.sample import State
-    from cephfit.operations.target_choice import open_target
-    from cephfit.sweep.verification import run_once
-    from cephfit.targets.abilities import BelongsToRun, MayKeepCaches, RunsGuestJobs
-    from cephfit.traces.capturing.capture import capturing
+    from cephfit.operations.measuring.target_choice import open_target
+    from cephfit.targets.abilities import MayKeepCaches, RunsGuestJobs
 
     n_clients = clients or 1
-    names = [f"c{i}" for i in range(n_clients)]
     _require_place_for(n_clients, output)
-    captured: list[CaptureReport] = []
-    of_guests: list[GuestTrace] = []
-
-    @contextmanager
-    def observe(device: Path) -> Iterator[None]:
-        with trace_place(output) as place, capturing(device, place) as report:
-            yield
-        captured.append(report)
-
+    traces = _Traces(output, tuple(f"c{i}" for i in range(n_clients)))
+    cache = CacheCondition(cache_text)
     with sigterm_as_interrupt(), progress_display() as progress:
         target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
         in_guests = isinstance(target, RunsGuestJobs)
         try:
-            cache = CacheCondition(cache_text)
             if cache is CacheCondition.COLD and isinstance(target, MayKeepCaches):
                 _require_droppable(target, target_text)
             if in_guests:
-                _guest_files(output, names)  # refused before minutes of work
-            if isinstance(target, BelongsToRun):
-                target.begin(f"trace-{workload.partition(':')[0]}-{secrets.token_hex(4)}")
-            trial = trial_of(
+                traces.refuse_existing()  # before minutes of work
+            trial, sample = _run_traced(
                 target,
                 workload,
+                traces,
+                progress,
                 scale=scale,
-                repeats=1,
                 seconds=seconds,
                 seed=seed,
                 cache=cache,
-                observe=observe,
-                collect=of_guests.append if in_guests else None,
-                n_clients=n_clients,
+                in_guests=in_guests,
             )
-            with trace_place(output):
-                sample = run_once(target, Configuration(DEFAULT_CONFIGURATION), trial, progress=progress)
-                if sample.state is State.OK:
-                    captured += [
-                        _kept(trace, _output_of(sample, name), output, name)
-                        for trace, name in zip(of_guests, names, strict=False)  # none on other targets
-                    ]
         finally:
             try:
                 if in_guests:
                     target.reset()
             finally:
                 target.close()
-    if sample.state is not State.OK or len(captured) < n_clients:
+    if sample.state is not State.OK or len(traces.captured) < n_clients:
         raise ClusterError(
             f"{trial.workload.name} gave no valid run: {sample.reason}",
             where=target_text,
             remedy="delete the trace files, remove the cause, then run the command again",
         )
-    captured.sort(key=lambda report: report.files)
-    report, name = captured[0], trial.workload.name
+    captured = sorted(traces.captured, key=lambda report: report.files)
     if n_clients > 1:
         _print_several(captured, sample, trial.name, output, as_json=as_json)
-        return
-    if as_json:
-        print_json({"workload": name, "metric": sample.metric, "value": sample.value, **report.to_json()})
-        return
-    click.echo(f"{name}: {sample.value:.1f} {sample.metric} while it was traced by {report.method}")
-    click.echo(f"trace of {report.seconds:.1f} s: {', '.join(report.files)}; {report.lost_events} events lost")
-    source = report.files[0] if of_guests else output
-    click.echo(f"next: cephfit trace profile {source} --name {name} -o profile.json")
+    else:
+        source = captured[0].files[0] if traces.of_guests else output
+        _print_one(captured[0], sample, trial.workload.name, source, as_json=as_json)
+
+
+@dataclass(slots=True)
+class _Traces:
+    """The traces of the clients of one run.
+
+    Attributes:
+        output: file or folder, as on the command line.
+        clients: their names.
+        captured: traces that are in their files.
+        of_guests: traces that guests recorded and that are not in files yet.
+    """
+
+    output: str
+    clients: tuple[str, ...]
+    captured: list[CaptureReport] = field(default_factory=list)
+    of_guests: list[GuestTrace] = field(default_factory=list)
+
+    @contextmanager
+    def observe(self, device: Path) -> Iterator[None]:
+        """Record a block device of this machine."""
+        from cephfit.traces.capturing.capture import capturing
+
+        with trace_place(self.output) as place, capturing(device, place) as report:
+            yield
+        self.captured.append(report)
+
+    def refuse_existing(self) -> None:
+        """Refuse an output in which a trace exists already.
+
+        Raises:
+            InputError: a trace exists in the place of a client's.
+        """
+        from cephfit.traces.capturing.capture import file_of
+
+        with trace_place(self.output) as place:
+            for client in self.clients:
+                file_of(place, client)
+
+    def keep_those_of_guests(self, sample: WorkloadSample) -> None:
+        """Write the guests' traces into files; there are none on other targets."""
+        for trace, client in zip(self.of_guests, self.clients, strict=False):
+            self.captured.append(_kept(trace, _output_of(sample, client), self.output, client))
+
+
+def _run_traced(
+    target: Target,
+    workload: str,
+    traces: _Traces,
+    progress: Progress,
+    *,
+    scale: int | None,
+    seconds: float,
+    seed: int,
+    cache: CacheCondition,
+    in_guests: bool,
+) -> tuple[Trial, WorkloadSample]:
+    """Run the workload once on the default configuration while it is recorded; return what ran, and its result."""
+    import secrets
+
+    from cephfit.cli.options.workload_choice import trial_of
+    from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration
+    from cephfit.core.values.sample import State
+    from cephfit.sweep.verification import run_once
+    from cephfit.targets.abilities import BelongsToRun
+
+    if isinstance(target, BelongsToRun):
+        target.begin(f"trace-{workload.partition(':')[0]}-{secrets.token_hex(4)}")
+    trial = trial_of(
+        target,
+        workload,
+        scale=scale,
+        repeats=1,
+        seconds=seconds,
+        seed=seed,
+        cache=cache,
+        observe=traces.observe,
+        collect=traces.of_guests.append if in_guests else None,
+        n_clients=len(traces.clients),
+    )
+    with trace_place(traces.output):
+        sample = run_once(target, Configuration(DEFAULT_CONFIGURATION), trial, progress=progress)
+        if sample.state is State.OK:
+            traces.keep_those_of_guests(sample)
+    return trial, sample
 
 
 def _require_droppable(target: MayKeepCaches, target_text: str) -> None:
@@ -184,6 +242,15 @@ def _require_place_for(n_clients: int, output: str) -> None:
             where=f"-o {output}",
             remedy=f"end its name with {os.sep} to create it",
         )
+
+
+def _print_one(report: CaptureReport, sample: WorkloadSample, name: str, source: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"workload": name, "metric": sample.metric, "value": sample.value, **report.to_json()})
+        return
+    click.echo(f"{name}: {sample.value:.1f} {sample.metric} while it was traced by {report.method}")
+    click.echo(f"trace of {report.seconds:.1f} s: {', '.join(report.files)}; {report.lost_events} events lost")
+    click.echo(f"next: cephfit trace profile {source} --name {name} -o profile.json")
 
 
 def _print_several(
@@ -219,19 +286,6 @@ def _output_of(sample: WorkloadSample, client: str) -> Mapping[str, Any]:
 
     own: Mapping[str, Any] = sample.evidence.get(CLIENTS, {}).get(client) or sample.evidence
     return dict(own["output"])
-
-
-def _guest_files(output: str, clients: Sequence[str]) -> None:
-    """Refuse an output in which a trace exists already.
-
-    Raises:
-        InputError: a trace exists in the place of a client's.
-    """
-    from cephfit.traces.capturing.capture import file_of
-
-    with trace_place(output) as place:
-        for client in clients:
-            file_of(place, client)
 
 
 def _kept(trace: GuestTrace, times: Mapping[str, Any], output: str, client: str) -> CaptureReport:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from existing_cluster_lab import make_key, open_existing_cluster, restart_program
+from key_capabilities import Level, capabilities
 
-from cephfit.ceph.admin.answers import Level, capabilities
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.errors import ClusterError
 from cephfit.core.units import MIB

@@ -23,8 +23,8 @@ from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.lab.cluster import Lab
 from cephfit.lab.lab_target import LabTarget
-from cephfit.operations.cluster_options import ClusterOptions
-from cephfit.operations.target_choice import open_target
+from cephfit.operations.measuring.cluster_options import ClusterOptions
+from cephfit.operations.measuring.target_choice import open_target
 from cephfit.sweep.declaration.sweep_file import read_sweep
 from cephfit.targets.abilities import Previews
 

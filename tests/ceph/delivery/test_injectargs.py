@@ -13,19 +13,19 @@ import pytest
 from cluster_state import state_of
 from conf_examples import ceph
 from existing_cluster_lab import choice_of, make_key, open_existing_cluster
+from key_capabilities import Level, capabilities
 from rest_server import rest_api
 
-from cephfit.ceph.admin.answers import Level, capabilities
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.ceph.delivery.injected_options import fault_of_injection
+from cephfit.ceph.delivery.daemon_values import fault_of_injection
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery, has_store, parse_delivery
 from cephfit.core.errors import InputError
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.lab.cluster import Lab
 from cephfit.lab.lab_target import LabTarget
-from cephfit.operations.cluster_options import ClusterOptions
-from cephfit.operations.target_choice import cluster_choice, open_target
+from cephfit.operations.measuring.cluster_options import ClusterOptions
+from cephfit.operations.measuring.target_choice import cluster_choice, open_target
 from cephfit.sweep.declaration.sweep_file import read_sweep
 from cephfit.targets.abilities import Previews
 from cephfit.targets.ceph.existing_cluster import open_admin

@@ -15,8 +15,8 @@ from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.targets.ceph.change_scopes import WholeCluster
 from cephfit.targets.ceph.cluster_preview import count_restarts, restarts_note
-from cephfit.targets.ceph.whole_cluster import WholeCluster
 
 PATIENCE_SECONDS = 0.05
 SHARDS = Configuration("shards", (Setting(Partition.CEPH, "osd", "osd_op_num_shards", 99),))

@@ -20,7 +20,7 @@ from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.targets.ceph.ceph_target import CephTarget
-from cephfit.targets.ceph.whole_cluster import WholeCluster
+from cephfit.targets.ceph.change_scopes import WholeCluster
 
 BACKFILLS = Configuration("B", (Setting(Partition.CEPH, "osd", "osd_max_backfills", 3),))
 

@@ -8,9 +8,8 @@ import pytest
 from host_contract import HostContract
 from ssh_server import SSHD, SshServer, new_key, ssh_server
 
-from cephfit.ceph.hosts.host import Host, checked
+from cephfit.ceph.hosts.host import Host, LocalHost, checked
 from cephfit.ceph.hosts.host_access import Hosts, SshAccess
-from cephfit.ceph.hosts.local_host import LocalHost
 from cephfit.ceph.hosts.ssh_host import SshHost
 from cephfit.core.errors import HostError, LackingError
 

@@ -7,8 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from ssh_server import SSHD, ssh_server
 
-from cephfit.ceph.hosts.host import Host, read_bytes, remove_draft, replace
-from cephfit.ceph.hosts.local_host import LocalHost
+from cephfit.ceph.hosts.host import Host, LocalHost, read_bytes, remove_draft, replace
 from cephfit.ceph.hosts.ssh_host import SshHost
 from cephfit.core.errors import HostError
 

@@ -11,8 +11,8 @@ from thesis_tables import thesis_table
 from cephfit.ceph.options import option_archive
 from cephfit.ceph.options.option import Option, fault_of
 from cephfit.ceph.options.option_archive import KnownOptions
+from cephfit.ceph.options.option_catalogue import COMPONENTS, found_by, tree_of
 from cephfit.ceph.options.option_history import RELEASES, history_of, is_gone
-from cephfit.ceph.options.option_tree import COMPONENTS, found_by, tree_of
 from cephfit.core.errors import InputError
 
 

@@ -8,7 +8,7 @@ from cephfit.ceph.crush.data_placement import Devices, Placement
 from cephfit.ceph.pools.pool_plan import Role, cost_of, data_pool_name, plan_pools, pool_name, same_pool, space_of
 from cephfit.core.errors import InputError
 from cephfit.core.units import GIB
-from cephfit.sweep.declaration.file_pools import read_pool_file
+from cephfit.sweep.declaration.file_settings import read_pool_file
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, parse_sweep, read_sweep
 
 MEASUREMENT = (

@@ -21,7 +21,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress
 from cephfit.targets.ceph.ceph_target import CephTarget
-from cephfit.targets.ceph.whole_cluster import WholeCluster
+from cephfit.targets.ceph.change_scopes import WholeCluster
 
 LEAVE = ("mon", "mon_allow_pool_delete")
 GOLD = {"gold": {"size": "3"}}

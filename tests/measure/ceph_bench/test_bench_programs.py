@@ -17,7 +17,7 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import State
 from cephfit.measure.engine import CellOutcome, CellRun
-from cephfit.measure.validity.judgement import Circumstances, judge
+from cephfit.measure.validity.surveillance import Circumstances, judge
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, parse_sweep, read_sweep
 from cephfit.sweep.execution.preflight import engine_of
@@ -30,7 +30,7 @@ pytest.importorskip("rados", reason="python3-rados is not installed")
 from cephfit.measure.ceph_bench import rados_bench, rbd_bench
 from cephfit.measure.ceph_bench.bench_process import Ended, image_of
 from cephfit.measure.osd_watch import OsdCount, OsdWatch
-from cephfit.targets.ceph.only_pool import OnlyPool
+from cephfit.targets.ceph.change_scopes import OnlyPool
 
 WRITE = """hints = 1
 {"concurrent_ios":"4","object_size":"4096","op_size":"4096","seconds_to_run":"3","max_objects":"0",\

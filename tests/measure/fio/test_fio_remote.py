@@ -27,7 +27,7 @@ from cephfit.measure.fio.fio_local import FioEngine
 from cephfit.measure.fio.fio_output import UnusableOutputError, read_output
 from cephfit.measure.fio.fio_remote import AGGREGATE, RemoteFioEngine, drain_seconds, jobs_of, why_not_together
 from cephfit.measure.fio.fio_servers import why_unreachable
-from cephfit.measure.validity.judgement import Circumstances, judge
+from cephfit.measure.validity.surveillance import Circumstances, judge
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.execution.runner import run_sweep

@@ -9,7 +9,7 @@ import pytest
 
 from cephfit.core.values.cells import Pattern
 from cephfit.measure.imported_outputs.output_reader import FileHints, ImportedResult
-from cephfit.operations.imported_files import reader_called, reader_of
+from cephfit.operations.imports.imported_files import output_readers, reader_called
 
 SAMPLES = Path(os.environ.get("CEPHFIT_SAMPLES", "/nowhere")) / "fio"
 
@@ -35,7 +35,7 @@ def test_one_run_has_the_same_figures_in_all_formats(tmp_path: Path) -> None:
     """fio writes all of them into one output; the normal one has rates rounded to three digits."""
     text = fio(tmp_path, "--rw=randread", "--bs=16k", "--iodepth=4", form="normal,terse,json")
     exact = one(text, "fio-json")
-    assert reader_of(text) is not None
+    assert next(reader.name for reader in output_readers() if reader.sniff(text)) == "fio-json"
     assert (exact.pattern, exact.nbytes, exact.iodepth) == (Pattern.RANDREAD, 16384, 4)
     (job,) = json.loads(text[text.index("{") : text.rindex("}") + 1])["jobs"]
     assert exact.metrics.iops == pytest.approx(job["read"]["iops"], rel=0.01)

@@ -55,8 +55,8 @@ measurement: {{sizes: [4K], patterns: [randread, randwrite], clients: 1, volume_
 
 APPLY_FOR_EVER = """
 import itertools, sys
-from cephfit.operations.cluster_options import ClusterOptions
-from cephfit.operations.target_choice import open_target
+from cephfit.operations.measuring.cluster_options import ClusterOptions
+from cephfit.operations.measuring.target_choice import open_target
 from cephfit.sweep.declaration.sweep_file import read_sweep
 from pathlib import Path
 

@@ -19,7 +19,7 @@ from cephfit.cloud.capacity import cloud_preflight
 from cephfit.cloud.cloud_choice import parse_choice
 from cephfit.cloud.cloud_connection import connect
 from cephfit.cloud.guests import guest_jobs
-from cephfit.cloud.guests.guest_placement import Place, PlacedEngine, places_of
+from cephfit.cloud.guests.guests import Place, PlacedEngine, places_of
 from cephfit.cloud.stacks import Node
 from cephfit.cloud.volume_types import Qos, volumes_found
 from cephfit.core.errors import ClusterError, InputError
@@ -28,7 +28,7 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome
-from cephfit.operations.cluster_options import is_existing_cluster
+from cephfit.operations.measuring.cluster_options import is_existing_cluster
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.targets.openstack.openstack_ceph import (
     OpenStackWithCeph,

@@ -1,0 +1,1 @@
+"""Commands that compare predictions with real runs: `cephfit verify`, `probe`, `evaluate` and `assess`."""

@@ -1,0 +1,1 @@
+"""Commands for many images and several pools: `cephfit survey`, `place` and `capacity`."""

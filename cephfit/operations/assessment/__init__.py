@@ -1,0 +1,1 @@
+"""How good predictions are, from workloads that were really run."""

@@ -1,0 +1,1 @@
+"""Results of benchmarks that were run without cephfit: read, named and stored."""

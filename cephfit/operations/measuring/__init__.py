@@ -1,0 +1,1 @@
+"""Open a target by its name, measure on it, and show progress."""

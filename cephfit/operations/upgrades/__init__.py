@@ -1,0 +1,1 @@
+"""What an upgrade of Ceph does to workloads, and its page."""

@@ -1,0 +1,1 @@
+"""The lab's Ceph programs and daemons: found, created, started and stopped."""
