@@ -31,7 +31,7 @@ from cephfit.core.values.cells import CELLS
 from cephfit.core.values.prediction import Verdict
 from cephfit.core.values.profile import Profile
 from cephfit.core.variance import spread_of
-from cephfit.mapper.mix_predictor import MixPredictor
+from cephfit.mapper.models.mix_predictor import MixPredictor
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))

@@ -10,8 +10,8 @@ from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import OWN_LOAD
 from cephfit.core.values.supply import SupplySet
 from cephfit.mapper import predictor
-from cephfit.mapper.contrasts import ranked
-from cephfit.mapper.supply import supply_or_reason
+from cephfit.mapper.absolute_rates.supply import supply_or_reason
+from cephfit.mapper.decisions.contrasts import ranked
 from cephfit.operations.objective_answers import Answers, Ranked, Wanted
 from cephfit.operations.recommended import if_applicable
 from cephfit.results import open_baselines

@@ -124,7 +124,7 @@ def command(
         print_plan,
         summary_of,
     )
-    from cephfit.mapper.load_curve import Limit
+    from cephfit.mapper.absolute_rates.load_curve import Limit
     from cephfit.operations.capacity_fleet import PlanInput
     from cephfit.operations.capacity_plan import plan_pools
     from cephfit.results.report.run_notes import run_document, run_notes

@@ -365,7 +365,7 @@ def _write_folder(
 def _predict(profile: Profile, baselines: Baselines, stored: PredictionSet | None) -> PredictionSet:
     """Predict as `cephfit map`, with the model and the confidence of the stored prediction."""
     from cephfit.mapper import predictor
-    from cephfit.mapper.contrasts import ranked
+    from cephfit.mapper.decisions.contrasts import ranked
 
     model_predictor = (
         predictor(with_error=True)
@@ -376,7 +376,7 @@ def _predict(profile: Profile, baselines: Baselines, stored: PredictionSet | Non
 
 
 def _serve(profile: Profile, baselines: Baselines, confidence: float) -> SupplySet:
-    from cephfit.mapper.supply import supply_or_reason
+    from cephfit.mapper.absolute_rates.supply import supply_or_reason
 
     return supply_or_reason(profile, baselines, confidence=confidence)
 
