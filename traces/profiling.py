@@ -33,8 +33,7 @@ from cephfit.traces.description.describe import counted_disks, profile_of
 from cephfit.traces.description.disk_description import too_many_disks
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files import remote
-from cephfit.traces.files.part_stream import one_stream
-from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
+from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream, one_stream
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.fio_iolog import FioIologReader

@@ -25,8 +25,8 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import brentq
 
-from cephfit.core.latency_mixture import shares_above
-from cephfit.core.variance import Floats
+from cephfit.core.statistics.latency_mixture import shares_above
+from cephfit.core.statistics.variance import Floats
 from cephfit.mapper.absolute_rates.load_curve import P99, Limit, LoadCurve
 from cephfit.mapper.models.access_weights import neighbours
 

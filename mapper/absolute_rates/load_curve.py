@@ -14,12 +14,12 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from cephfit.core.errors import InputError
-from cephfit.core.latency_mixture import mixed_percentiles
+from cephfit.core.statistics.latency_mixture import mixed_percentiles
+from cephfit.core.statistics.variance import Floats
 from cephfit.core.units import NS_PER_S
+from cephfit.core.values.baseline import LevelFigures
 from cephfit.core.values.cells import LoadedCell
-from cephfit.core.values.load_level import LevelFigures
 from cephfit.core.values.profile import Profile
-from cephfit.core.variance import Floats
 from cephfit.mapper.models.access_weights import AccessWeights, counted_demands, neighbours
 
 P99 = 99.0

@@ -9,11 +9,11 @@ import numpy as np
 from scipy.special import stdtrit
 
 from cephfit.core.errors import InputError
+from cephfit.core.statistics.variance import Blocks, Floats
 from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.sample import State, WorkloadSample
-from cephfit.core.variance import Blocks, Floats
 
 _RANKED = 3
 """Fewest configurations whose order is meaningful: of two, every second order is right by chance."""

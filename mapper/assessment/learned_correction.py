@@ -25,11 +25,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from cephfit.core.errors import InputError
+from cephfit.core.statistics.variance import Booleans, Floats
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.prediction_model import LEARNED
 from cephfit.core.values.profile import Profile
-from cephfit.core.variance import Booleans, Floats
 from cephfit.mapper import predictor
 from cephfit.mapper.assessment.accuracy import VerifiedPrediction
 from cephfit.mapper.assessment.model_evaluation import (

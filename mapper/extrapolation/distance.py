@@ -24,11 +24,11 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from cephfit.core.errors import InputError
+from cephfit.core.statistics.variance import Floats
 from cephfit.core.units import KIB, format_nbytes
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import Cell, LoadedCell, Op
 from cephfit.core.values.measurement import DSYNC, FSYNC
-from cephfit.core.variance import Floats
 
 SEGMENT_NBYTES = 1448
 """Payload of a TCP segment in an Ethernet frame of 1500 bytes, with time stamps (RFC 7323)."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cephfit.core.protocols import Predictor
+from cephfit.core.statistics.variance import Floats
 from cephfit.core.units import KIB, MIB, format_nbytes
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Op
@@ -20,7 +21,6 @@ from cephfit.core.values.demand import Demand
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict, uncertain
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Supply
-from cephfit.core.variance import Floats
 from cephfit.mapper.absolute_rates.supply import supply_or_reason
 from cephfit.mapper.decisions.contrasts import ranked
 from cephfit.mapper.decisions.sensitivity import sensitivity_of

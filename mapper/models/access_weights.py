@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
+from cephfit.core.statistics.variance import Booleans, Floats
 from cephfit.core.values.cells import LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.profile import Profile
-from cephfit.core.variance import Booleans, Floats
 
 _DEEPER = 2.0
 """A note names demand whose depth exceeds the measured ones by more than this factor."""

@@ -29,11 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from cephfit.core.statistics.variance import Booleans, Floats, Table
 from cephfit.core.units import format_nbytes
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Demand
-from cephfit.core.variance import Booleans, Floats, Table
 from cephfit.mapper.models.access_weights import interpolated_time
 from cephfit.mapper.models.mixture import Mixture
 

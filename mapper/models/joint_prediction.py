@@ -2,7 +2,7 @@
 
 A log prediction is, to first order, a weighted sum of all log measurements (``PairedRates.weights``). Two
 predictions share the default's measurements, and shifts of rounds and applications. So their errors are
-correlated: their covariance follows from the same variances as the intervals (``core/variance.py``).
+correlated: their covariance follows from the same variances as the intervals (``core/statistics/variance.py``).
 
 ``combined_gains`` estimates combined configurations, which were not measured. Two assumptions bound what is usual:
 
@@ -24,11 +24,11 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 from cephfit.core.errors import InputError
+from cephfit.core.statistics.variance import LARGEST_LOG, Blocks, Floats, Spread, Table
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell, LoadedCell
 from cephfit.core.values.prediction import PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
-from cephfit.core.variance import LARGEST_LOG, Blocks, Floats, Spread, Table
 from cephfit.mapper.models.mix_predictor import MixPredictor, PairedRates, Question, comparable, mean_rates
 from cephfit.mapper.models.mixture import Mixture
 from cephfit.mapper.models.model_error import NO_ERROR, ModelError

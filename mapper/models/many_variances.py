@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.special import stdtrit
 
-from cephfit.core.variance import Floats, Spread, Table
+from cephfit.core.statistics.variance import Floats, Spread, Table
 
 _NODES, _STEPS = 1024, 1 << 16
 

@@ -17,7 +17,7 @@ from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
 
 if TYPE_CHECKING:
-    from cephfit.core.values.load_level import MeasuredLevels
+    from cephfit.core.values.baseline import MeasuredLevels
     from cephfit.core.values.profile import Profile
     from cephfit.operations.capacity_fleet import PoolCapacity, WorkloadClass
 

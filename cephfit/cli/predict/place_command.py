@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cephfit.cli.predict.joint_place import Candidate
     from cephfit.core.values.image_types import ImageChange
     from cephfit.core.values.supply import SupplySet
-    from cephfit.mapper.decisions.pool_choice import PoolChoice
+    from cephfit.mapper.decisions.placement import PoolChoice
 
 
 @click.command("place", short_help="Recommend a pool for each workload.")
@@ -113,7 +113,7 @@ def command(
     from cephfit.mapper import predictor
     from cephfit.mapper.absolute_rates.supply import supply_or_reason
     from cephfit.mapper.decisions.contrasts import worse_than
-    from cephfit.mapper.decisions.pool_choice import PoolStatus, choose_pool
+    from cephfit.mapper.decisions.placement import PoolStatus, choose_pool
     from cephfit.operations.recommended import echo_use, if_applicable
     from cephfit.results import open_baselines
     from cephfit.results.report.formatting import level

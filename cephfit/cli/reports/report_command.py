@@ -17,7 +17,7 @@ from cephfit.cli.options.common_options import any_load_option, profiles_option,
 from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_both_to_stdout, refuse_lost_input, write_whole
 from cephfit.core.errors import HostError, InputError
-from cephfit.core.garbage_collector import without_collector
+from cephfit.core.values.sample import without_collector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

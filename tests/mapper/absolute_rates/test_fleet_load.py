@@ -10,8 +10,8 @@ from queue_samples import PERCENTILES, sustainable
 from scipy.optimize import brentq
 from scipy.special import gammaincinv
 
+from cephfit.core.values.baseline import LevelFigures
 from cephfit.core.values.cells import LoadedCell, Pattern
-from cephfit.core.values.load_level import LevelFigures
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.absolute_rates.fleet_load import FleetLoad, FleetPart
 from cephfit.mapper.absolute_rates.load_curve import Limit, LoadCurve, WorkloadMix

@@ -7,8 +7,8 @@ import pytest
 from queue_samples import PERCENTILES, queue_samples
 
 from cephfit.core.errors import InputError
+from cephfit.core.values.baseline import LevelFigures
 from cephfit.core.values.cells import LoadedCell, Pattern
-from cephfit.core.values.load_level import LevelFigures
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.absolute_rates.load_curve import LoadCurve, WorkloadMix, with_larger_loads
 from cephfit.results.statistics.scaling import levels_of

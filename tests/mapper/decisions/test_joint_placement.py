@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cephfit.core.errors import InputError
-from cephfit.mapper.decisions.joint_placement import JointWorkload, Limit, Option, place_jointly
+from cephfit.mapper.decisions.placement import JointWorkload, Limit, Option, place_jointly
 
 POOLS = ("hdd", "mixed", "ssd")
 

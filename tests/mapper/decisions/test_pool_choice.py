@@ -14,8 +14,8 @@ from cephfit.core.values.cells import CELLS
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.mapper import predictor
 from cephfit.mapper.decisions.contrasts import worse_than
-from cephfit.mapper.decisions.pool_choice import PoolChoice, PoolStatus
-from cephfit.mapper.decisions.pool_choice import choose_pool as choose
+from cephfit.mapper.decisions.placement import PoolChoice, PoolStatus
+from cephfit.mapper.decisions.placement import choose_pool as choose
 
 
 def predicted(**pools: tuple[float, float, float]) -> PredictionSet:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from cephfit.core.errors import InputError
+from cephfit.core.statistics.variance import Floats, Table, spread_of
 from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.profile import Profile
-from cephfit.core.variance import Floats, Table, spread_of
 from cephfit.mapper import MODELS, predictor
 from cephfit.mapper.models import model_error
 from cephfit.mapper.models.many_profiles import predict_many

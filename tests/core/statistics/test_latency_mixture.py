@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import lognorm
 
-from cephfit.core.latency_mixture import mixed_percentiles, mixture_percentiles, shares_above
+from cephfit.core.statistics.latency_mixture import mixed_percentiles, mixture_percentiles, shares_above
 
 FIOS = (1.0, 5.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 

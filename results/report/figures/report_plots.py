@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from cephfit.core.values.assessment import AssessmentRow
 from cephfit.core.values.supply import rate_text
 from cephfit.results.report import formatting
-from cephfit.results.report.cpu_figures import CpuChart
-from cephfit.results.report.position_map import LEVELS, PositionMap
-from cephfit.results.report.rate_over_time import RateFigure, span_text
+from cephfit.results.report.figures.cpu_figures import CpuChart
+from cephfit.results.report.figures.position_map import LEVELS, PositionMap
+from cephfit.results.report.figures.rate_over_time import RateFigure, span_text
 from cephfit.results.report.report_model import (
     Axis,
     HeatMap,

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, gammaincinv
 
-from cephfit.core.round_information import RoundInformation
+from cephfit.core.statistics.round_information import RoundInformation
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from cephfit.core.variance import Floats
+from cephfit.core.statistics.variance import Floats
 
 _DROP = 1 - 1e-9
 """Equal times are this factor apart, so that their order is that of their percentiles."""

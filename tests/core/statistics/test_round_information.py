@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 from plain_rounds import Floats, PlainInformation, random_table, with_plain_formulas
 
-from cephfit.core.absolute_spread import Absolute
-from cephfit.core.round_information import RoundInformation
-from cephfit.core.variance import Spread, spread_of
+from cephfit.core.statistics.absolute_spread import Absolute
+from cephfit.core.statistics.round_information import RoundInformation
+from cephfit.core.statistics.variance import Spread, spread_of
 
 SAME = {"rtol": 1e-9, "atol": 1e-12}
 SHAPES = [(1, 6), (3, 12), (12, 3), (5, 5), (20, 40)]

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from cephfit.core.garbage_collector import without_collector
+from cephfit.core.values.sample import without_collector
 
 
 def test_it_runs_again_after_the_block_also_after_an_error() -> None:

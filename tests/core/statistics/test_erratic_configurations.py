@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
 
+from cephfit.core.statistics.variance import Spread, Table, spread_of
 from cephfit.core.values.profile import Profile
-from cephfit.core.variance import Spread, Table, spread_of
 from cephfit.mapper import predictor
 
 STEADY = 7
