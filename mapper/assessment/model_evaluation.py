@@ -70,11 +70,6 @@ class EvaluatedWorkload:
     again: frozenset[str] = frozenset()
     placed: Mapping[tuple[str, int], tuple[int, str]] = field(default_factory=dict)
 
-    @property
-    def n_values(self) -> int:
-        """Number of runs with a value."""
-        return sum(s.value is not None for s in self.samples)
-
 
 def assessed_predictor(name: str, confidence: float, errors: Mapping[str, ModelError] | None = None) -> Predictor:
     """Return the predictor of a model, or a trivial one.
