@@ -217,39 +217,8 @@ class MixPredictor:
         equals = mix.added(default, default)
         if question.interpolated is not None:
             notes.append(question.interpolated.note(compared, equals.weights))
-        names = (baselines.default, *compared)
-        table, directly, origins = question.tables(baselines, names)
-        used = np.array([table.cells.index(cell) for cell in cells])
-        follows = origins is not None and bool(origins.follows[:, used].any())
-        spread = self.spread_of(directly) if compared else None
-        notes += [_no_spread(bool(compared))] if spread is None else spread.notes
-
-        mixtures: dict[str, Mixture] = {}
-        bounds: dict[str, LimitBounds] = {}
-        widths, floors = dict.fromkeys(compared, math.inf), [math.inf]
-        n_all = len(compared)
-        alone: dict[str, float] = {}
-        for j, name in enumerate(compared, start=1):
-            means = mean_rates(question.measured, name, cells)
-            paired = PairedRates.of(table, j, used, default, means, origins)
-            mixtures[name] = mix.added(default, paired.rates)
-            bounds[name] = question.bounds(mixtures[name], name, baselines, self.name)
-            if paired.unconnected:
-                notes.append(_in_no_common_round(name, baselines.default, paired.unconnected))
-            elif spread is not None:
-                scatter = _scatter(spread, paired, mixtures[name])
-                widths[name] = self._half_width(scatter, n_all)
-                if follows:
-                    alone[name] = self._half_width(scatter, 1)
-                if bounds[name].are_open:
-                    continue  # the true difference may be larger than the scatter shows
-                # The interval if the configuration were no better than the default.
-                floor = math.hypot(
-                    self._half_width(_scatter(spread, paired, equals), n_all),
-                    error.half_width(100.0, self.error_level),
-                    question.interpolation(name, equals, self.error_level),
-                )
-                floors.append(100 * -math.expm1(-floor))
+        found = self._comparisons(question, baselines, compared, default, error)
+        notes += found.notes
 
         fewer, its_notes = self._of_fewer_cells(profile, baselines, compared) if question.by_load else ([], [])
         named = tuple(f"configuration {p.configuration} is omitted" for p in fewer)
@@ -257,26 +226,18 @@ class MixPredictor:
         ranked = sorted(
             [
                 Prediction(baselines.default, 100.0, 100.0, 100.0, Verdict.DEFAULT, mix.reasons(equals)),
-                *(self._prediction(n, question, mixtures[n], widths[n], bounds[n], error) for n in mixtures),
+                *(self._prediction(n, question, found, error) for n in compared),
                 *fewer,
             ],
             key=lambda prediction: -prediction.relative,
         )
-        # What the measurements distinguish: the model's error would leave every close choice to the default.
-        better = [p.configuration for p in ranked if p.scatter_low is not None and p.scatter_low > 100]
-        worse = [p.configuration for p in ranked if p.scatter_high is not None and p.scatter_high < 100]
-        # Rates that follow from others have few degrees of freedom: there the joint level, too, would leave close
-        # choices to the default, so the best and the worst are chosen at the level of a single comparison.
-        gains = {p.configuration: math.log(p.relative / 100) for p in ranked if p.relative > 0}
-        chosen = {name for name, width in alone.items() if abs(gains[name]) > width}
-        best = [n for n in gains if n in better or (n in chosen and gains[n] > 0)]
-        worst = [n for n in gains if n in worse or (n in chosen and gains[n] < 0)]
+        best, worst = _best_and_worst(ranked, found.alone)
         # A configuration that changes few cells may differ by less than the floor; an open end is only a bound.
-        floors += [
+        floors = [
             abs(p.relative - 100)
             for p in ranked
             if p.verdict in (Verdict.BETTER, Verdict.WORSE)
-            and (p.configuration not in bounds or not bounds[p.configuration].are_open)
+            and (p.configuration not in found.bounds or not found.bounds[p.configuration].are_open)
         ]
         return PredictionSet(
             model=question.model,
@@ -286,9 +247,50 @@ class MixPredictor:
             best=[*best, baselines.default][0],
             worst=[baselines.default, *worst][-1],
             confidence=self.confidence,
-            noise_floor=min(floors),
+            noise_floor=min([*found.floors, *floors]),
             notes=tuple(notes),
         )
+
+    def _comparisons(
+        self,
+        question: Question,
+        baselines: Baselines,
+        compared: Sequence[str],
+        default: Floats,
+        error: ModelError,
+    ) -> "_Comparisons":
+        """Compare each configuration with the default, whose mean IOPS in the cells of the mix are ``default``."""
+        mix, cells = question.mix, question.mix.cells
+        table, directly, origins = question.tables(baselines, (baselines.default, *compared))
+        used = np.array([table.cells.index(cell) for cell in cells])
+        follows = origins is not None and bool(origins.follows[:, used].any())
+        spread = self.spread_of(directly) if compared else None
+        equals = mix.added(default, default)
+        found = _Comparisons(widths=dict.fromkeys(compared, math.inf))
+        found.notes += [_no_spread(bool(compared))] if spread is None else spread.notes
+        n_all = len(compared)
+        for j, name in enumerate(compared, start=1):
+            means = mean_rates(question.measured, name, cells)
+            paired = PairedRates.of(table, j, used, default, means, origins)
+            mixture = found.mixtures[name] = mix.added(default, paired.rates)
+            bounds = found.bounds[name] = question.bounds(mixture, name, baselines, self.name)
+            if paired.unconnected:
+                found.notes.append(_in_no_common_round(name, baselines.default, paired.unconnected))
+            elif spread is not None:
+                scatter = _scatter(spread, paired, mixture)
+                found.widths[name] = self._half_width(scatter, n_all)
+                if follows:
+                    found.alone[name] = self._half_width(scatter, 1)
+                if bounds.are_open:
+                    continue  # the true difference may be larger than the scatter shows
+                # The interval if the configuration were no better than the default.
+                floor = math.hypot(
+                    self._half_width(_scatter(spread, paired, equals), n_all),
+                    error.half_width(100.0, self.error_level),
+                    question.interpolation(name, equals, self.error_level),
+                )
+                found.floors.append(100 * -math.expm1(-floor))
+        return found
 
     def _of_fewer_cells(
         self, profile: Profile, baselines: Baselines, compared: Sequence[str]
@@ -332,16 +334,9 @@ class MixPredictor:
         quantile = float(stdtrit(df, 1 - (1 - self.confidence) / (2 * n_compared)))
         return quantile * math.sqrt(variance)
 
-    def _prediction(
-        self,
-        name: str,
-        question: Question,
-        mixture: Mixture,
-        width: float,
-        bounds: LimitBounds,
-        error: ModelError,
-    ) -> Prediction:
-        """Return the prediction; ``width``: log half width of the scatter alone, infinite without a spread."""
+    def _prediction(self, name: str, question: Question, found: "_Comparisons", error: ModelError) -> Prediction:
+        """Return the prediction of a configuration that was compared with the default."""
+        mixture, bounds, scatter_width = found.mixtures[name], found.bounds[name], found.widths[name]
 
         def interval(width: float) -> tuple[float, float]:
             growth = math.exp(width) if width < LARGEST_LOG else math.inf
@@ -349,12 +344,52 @@ class MixPredictor:
 
         of_model = error.half_width(mixture.relative, self.error_level)
         of_sizes = question.interpolation(name, mixture, self.error_level)
-        low, high = interval(math.hypot(width, of_model, of_sizes))
+        low, high = interval(math.hypot(scatter_width, of_model, of_sizes))
         verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
-        scatter_low, scatter_high = interval(width)
+        scatter_low, scatter_high = interval(scatter_width)
         return Prediction(
             name, mixture.relative, low, high, verdict, question.mix.reasons(mixture), scatter_low, scatter_high
         )
+
+
+@dataclass(slots=True)
+class _Comparisons:
+    """What comparisons of configurations with the default found, by name of the configuration.
+
+    Attributes:
+        mixtures: how the workload's accesses add up.
+        bounds: what the load's limit leaves open.
+        widths: log half width of the scatter alone, infinite without a spread.
+        alone: the same at the level of a single comparison, where rates follow from others.
+        floors: in per cent, the smallest loss that each comparison would have shown.
+        notes: caveats.
+    """
+
+    widths: dict[str, float]
+    mixtures: dict[str, Mixture] = field(default_factory=dict)
+    bounds: dict[str, LimitBounds] = field(default_factory=dict)
+    alone: dict[str, float] = field(default_factory=dict)
+    floors: list[float] = field(default_factory=lambda: [math.inf])
+    notes: list[str] = field(default_factory=list)
+
+
+def _best_and_worst(ranked: Sequence[Prediction], alone: Mapping[str, float]) -> tuple[list[str], list[str]]:
+    """Return what the measurements show to be better and worse than the default, in the order of ``ranked``.
+
+    The model's error does not count: it would leave every close choice to the default.
+
+    Args:
+        alone: as in ``_Comparisons``.
+    """
+    better = [p.configuration for p in ranked if p.scatter_low is not None and p.scatter_low > 100]
+    worse = [p.configuration for p in ranked if p.scatter_high is not None and p.scatter_high < 100]
+    # Rates that follow from others have few degrees of freedom: there the joint level, too, would leave close
+    # choices to the default, so the best and the worst are chosen at the level of a single comparison.
+    gains = {p.configuration: math.log(p.relative / 100) for p in ranked if p.relative > 0}
+    chosen = {name for name, width in alone.items() if abs(gains[name]) > width}
+    best = [n for n in gains if n in better or (n in chosen and gains[n] > 0)]
+    worst = [n for n in gains if n in worse or (n in chosen and gains[n] < 0)]
+    return best, worst
 
 
 @dataclass(frozen=True, slots=True)
