@@ -12,7 +12,7 @@ from pathlib import Path
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import LoadedCell
 from cephfit.core.values.profile import Profile
-from cephfit.mapper.model_evaluation import EvaluatedWorkload
+from cephfit.mapper.assessment.model_evaluation import EvaluatedWorkload
 from cephfit.operations.assessment.evaluation_set import read_folder
 from cephfit.operations.assessment.model_assessment import FIGURES, assess_models, figure_text
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"
 from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
 
 from cephfit.mapper import predictor
-from cephfit.mapper.contrasts import ranked
+from cephfit.mapper.decisions.contrasts import ranked
 
 
 def main() -> None:

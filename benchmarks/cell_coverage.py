@@ -23,7 +23,7 @@ import numpy as np
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import CELLS
 from cephfit.core.values.profile import Profile
-from cephfit.results.report.cell_figures import HEAT_CONFIDENCE
+from cephfit.results.report.figures.cell_figures import HEAT_CONFIDENCE
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import AgainstDefault, own_spreads
 from cephfit.results.statistics.comparison import rows_of, served_of

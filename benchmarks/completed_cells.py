@@ -1,9 +1,10 @@
 """How well rates that follow from others agree with measured ones: the table of docs/evidence.md, as Markdown.
 
 A sweep measures depths and alignment one at a time, and the mapper multiplies their effects
-(mapper/completed_rates.py). The file further_cells.csv of the evaluation set has combinations that its sweep
-lacks, measured later on another lab of the same kind. Each figure is the error of a configuration's ratio to the
-default, predicted from the sweep alone; next to it that of the plain rates, without effects of depth or alignment.
+(mapper/models/completed_rates.py). The file further_cells.csv of the evaluation set has combinations that its
+sweep lacks, measured later on another lab of the same kind. Each figure is the error of a configuration's ratio to
+the default, predicted from the sweep alone; next to it that of the plain rates, without effects of depth or
+alignment.
 
 Run with: .venv/bin/python benchmarks/completed_cells.py
 """
@@ -14,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from cephfit.core.values.baseline import Baseline
-from cephfit.mapper.completed_rates import completed
-from cephfit.mapper.load_curve import plain_kind
+from cephfit.mapper.absolute_rates.load_curve import plain_kind
+from cephfit.mapper.models.completed_rates import completed
 from cephfit.results import open_baselines
 
 EVALUATION = Path(__file__).parent / "data" / "evaluation"

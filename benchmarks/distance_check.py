@@ -18,7 +18,7 @@ import numpy as np
 
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import LoadedCell, Op
-from cephfit.mapper.distance import Distance, baselines_at_distance
+from cephfit.mapper.extrapolation.distance import Distance, baselines_at_distance
 from cephfit.results import open_baselines
 
 DATA = Path(__file__).resolve().parent / "data" / "distance"

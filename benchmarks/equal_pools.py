@@ -21,7 +21,7 @@ from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
 
 from cephfit.core.values.prediction import Verdict
 from cephfit.mapper import predictor
-from cephfit.mapper.contrasts import worse_than
+from cephfit.mapper.decisions.contrasts import worse_than
 
 NOISES = {
     "equal between configurations": Noise(),

@@ -27,11 +27,11 @@ from lost_constructions import (
 )
 from scipy.stats import binomtest
 
+from cephfit.core.statistics.variance import spread_of
 from cephfit.core.values.cells import CELLS
 from cephfit.core.values.prediction import Verdict
 from cephfit.core.values.profile import Profile
-from cephfit.core.variance import spread_of
-from cephfit.mapper.mix_predictor import MixPredictor
+from cephfit.mapper.models.mix_predictor import MixPredictor
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))

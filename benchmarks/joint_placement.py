@@ -17,8 +17,8 @@ from many_predictions import rates, workloads
 
 from cephfit.core.units import GIB
 from cephfit.core.values.profile import Profile
-from cephfit.mapper.joint_placement import JointPlacement, JointWorkload, Limit, Option, place_jointly
-from cephfit.mapper.many_profiles import predict_many
+from cephfit.mapper.decisions.placement import JointPlacement, JointWorkload, Limit, Option, place_jointly
+from cephfit.mapper.models.many_profiles import predict_many
 from cephfit.results.statistics.workload_rate import RateSpreads, workload_rates
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Ways to estimate the variance of a sweep's measurements that lost against ``cephfit/core/variance.py``.
+"""Ways to estimate the variance of a sweep's measurements that lost against ``core/statistics/variance.py``.
 
 Each is a function that ``MixPredictor`` takes in place of ``spread_of``. They suppose a sweep in which every
 configuration was measured in every cell equally often, as the synthetic ones are. J configurations, C cells.
@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import digamma, ndtr, polygamma, stdtrit
 from scipy.stats import chi2
 
-from cephfit.core.variance import Floats, Spread, Table, spread_of
+from cephfit.core.statistics.variance import Floats, Spread, Table, spread_of
 
 Construction = Callable[[Table], Spread | None]
 

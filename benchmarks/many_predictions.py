@@ -25,7 +25,7 @@ from cephfit.core.values.cells import CELLS, SIZE_BINS, LoadedCell, Op, Pattern 
 from cephfit.core.values.demand import Commits, Demand  # noqa: E402
 from cephfit.core.values.profile import Profile  # noqa: E402
 from cephfit.mapper import predictor  # noqa: E402
-from cephfit.mapper.many_profiles import predict_many  # noqa: E402
+from cephfit.mapper.models.many_profiles import predict_many  # noqa: E402
 
 REPEATS, ROUNDS = 3, 3
 SINGLE = 3

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cephfit.mapper.distance import access_seconds, congested_delays
+from cephfit.mapper.extrapolation.distance import access_seconds, congested_delays
 
 DATA = Path(__file__).resolve().parent / "data" / "ng2002"
 DEVICES = {"DNES": "disk DNES", "DDYS": "disk DDYS", "ARR": "RAID-5 array", "NUL": "null device"}

@@ -29,7 +29,7 @@ from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
-from cephfit.mapper.mixture import MIXERS, used_cells
+from cephfit.mapper.models.mixture import MIXERS, used_cells
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.execution.rounds import begin, decide, saved_runs
 from cephfit.sweep.sweep_plan import Goal, Sweep, plan_of

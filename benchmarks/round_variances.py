@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cephfit.core.variance import Spread, Table, spread_of
+from cephfit.core.statistics.variance import Spread, Table, spread_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 from plain_rounds import random_table, with_plain_formulas

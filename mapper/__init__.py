@@ -32,7 +32,7 @@ def predictor(
             remedy="give a number between 0 and 1, such as 0.95",
             where="confidence",
         )
-    from cephfit.mapper.mix_predictor import MixPredictor
-    from cephfit.mapper.model_error import ERRORS
+    from cephfit.mapper.models.mix_predictor import MixPredictor
+    from cephfit.mapper.models.model_error import ERRORS
 
     return MixPredictor(model, confidence, errors=ERRORS if with_error else {})

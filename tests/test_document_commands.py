@@ -31,7 +31,7 @@ ELSEWHERE = {
     "docs/how-to-import.md": "tests/cli/sweep/test_import.py",
     "docs/how-to-pools.md": "tests/cli/cluster/test_how_to_pools.py",
     "docs/how-to-serve.md": "tests/server/test_how_to_serve.py",
-    "docs/evidence.md": "tests/mapper/test_evaluation_data.py",
+    "docs/evidence.md": "tests/mapper/assessment/test_evaluation_data.py",
 }
 """Documents whose commands another test runs."""
 NEEDS_MORE = {

@@ -86,3 +86,11 @@ def test_the_design_has_the_same_table() -> None:
 
 def test_heat_is_no_python_package() -> None:
     assert not (ROOT / "heat" / "__init__.py").exists(), "OpenStack's own package is called heat"
+
+
+@pytest.mark.parametrize("room", ["mapper", "results", "traces"])
+def test_a_folder_has_few_modules_and_says_what_they_are(room: str) -> None:
+    for folder in [ROOT / room, *(path.parent for path in (ROOT / room).rglob("*/__init__.py"))]:
+        modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+        assert len(modules) <= 12, f"{folder.relative_to(ROOT)} has {len(modules)} modules"
+        assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), folder

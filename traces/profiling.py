@@ -6,7 +6,7 @@ counts. It also relates stacked disks (dm over its disk) whose accesses are in d
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,7 @@ from cephfit.traces.description.describe import counted_disks, profile_of
 from cephfit.traces.description.disk_description import too_many_disks
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files import remote
-from cephfit.traces.files.part_stream import one_stream
-from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
+from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream, one_stream
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.fio_iolog import FioIologReader
@@ -371,93 +370,131 @@ def _from_accesses(
     request: _Request,
     clocks_ns: Sequence[int],
 ) -> list[Profile] | Divided:
-    total = PartialProfile()
-    sources: list[dict[str, Any]] = []
-    notes: dict[str, None] = {}
-    lacks: dict[str, None] = {}
-    spans: list[tuple[str, int, int]] = []
-    seconds: dict[str, PartSeconds] = {}
-    if request.why_apart:
-        notes[_APART.format(request.why_apart)] = None
-    notes.update(dict.fromkeys(notes_of_clock_restarts(request.restarted)))
-    losses_known = True
-    clocks_kept: list[int] = []
+    joined = _Joined(recorded, reader, request)
     for parts, gave, clock_ns in zip(recorded, counts, clocks_ns, strict=True):
-        its_counts = gave.partial
+        joined.add(parts, gave, clock_ns)
+    return joined.divided() or joined.profiles()
+
+
+@dataclass(slots=True)
+class _Joined:
+    """The counts of all recordings, joined one after the other, and what their profiles say about them."""
+
+    recorded: Sequence[Recorded]
+    reader: StreamReader
+    request: _Request
+    total: PartialProfile = field(default_factory=PartialProfile)
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+    lacks: dict[str, None] = field(default_factory=dict)
+    losses_known: bool = True
+    spans: list[tuple[str, int, int]] = field(default_factory=list)
+    seconds: dict[str, PartSeconds] = field(default_factory=dict)
+    clocks_ns: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.request.why_apart:
+            self.notes[_APART.format(self.request.why_apart)] = None
+        self.notes.update(dict.fromkeys(notes_of_clock_restarts(self.request.restarted)))
+
+    def add(self, parts: Recorded, gave: Counted, clock_ns: int) -> None:
+        """Add the counts of the next recording, or of the next parts that were read as one file.
+
+        Raises:
+            InputError: Disks are to be described, and there are too many of them.
+        """
+        counts = gave.partial
         # The clock step found at the beginning of a file may be wrong for the rest.
-        clocks_kept.append(1 if its_counts.has_gaps_below(clock_ns) else clock_ns)
-        lacks.update(dict.fromkeys(gave.lacks))
-        its = metadata_of(parts, reader, events=its_counts.events, notes=gave.notes, lost=its_counts.lost)
+        self.clocks_ns.append(1 if counts.has_gaps_below(clock_ns) else clock_ns)
+        self.lacks.update(dict.fromkeys(gave.lacks))
+        its = metadata_of(parts, self.reader, events=counts.events, notes=gave.notes, lost=counts.lost)
         for name in UNCOUNTED_EVENTS:
-            its_counts.events.pop(name, None)
-        notes.update(dict.fromkeys(its.notes))
-        losses_known &= its.losses_known
-        its_counts = replace(its_counts, lost=its_counts.lost + its.lost)
-        device = device_of(parts[0])
-        if request.parts and its_counts.n_accesses:
-            seconds[device] = next_seconds(its_counts.span_ns, seconds.get(device))
-            its_counts = replace(its_counts, seconds=its_counts.seconds.later_by(seconds[device].offset))
-        spans += [(device, *its_counts.span_ns)] if its_counts.n_accesses else []
-        sources.append(
+            counts.events.pop(name, None)
+        self.notes.update(dict.fromkeys(its.notes))
+        self.losses_known &= its.losses_known
+        counts = self._placed_in_time(replace(counts, lost=counts.lost + its.lost), device_of(parts[0]))
+        self.sources.append(
             {
                 "files": [remote.display_name(f) for part in parts for f in part.files],
-                "format": reader.name,
-                "accesses": its_counts.n_accesses,
-                "duration_seconds": its_counts.duration_ns / 1e9,
+                "format": self.reader.name,
+                "accesses": counts.n_accesses,
+                "duration_seconds": counts.duration_ns / 1e9,
             }
             | ({"captured_by": its.captured_by} if its.captured_by else {})
         )
-        if not reader.names_disks:
-            its_counts = _renamed(its_counts, recorded[0][0].name if request.parts else parts[0].name)
+        self.total = self._total_with(counts, parts)
+        if self.request.full and self.total.disk_descriptions.too_many:
+            raise too_many_disks(min(self.total.names))
+
+    def _placed_in_time(self, counts: PartialProfile, device: str) -> PartialProfile:
+        """Return the counts, with the seconds of a later part after those of the earlier ones."""
+        if not counts.n_accesses:
+            return counts
+        if self.request.parts:
+            self.seconds[device] = next_seconds(counts.span_ns, self.seconds.get(device))
+            counts = replace(counts, seconds=counts.seconds.later_by(self.seconds[device].offset))
+        self.spans.append((device, *counts.span_ns))
+        return counts
+
+    def _total_with(self, counts: PartialProfile, parts: Recorded) -> PartialProfile:
+        request, first = self.request, parts[0].name
+        if not self.reader.names_disks:
+            counts = _renamed(counts, self.recorded[0][0].name if request.parts else first)
             if not request.each:
-                its_counts = replace(its_counts, aggregate=DiskAggregate(frozenset(request.disks)))
-            total = total.followed_by(its_counts)
-        elif request.parts or len(recorded) == 1:
-            total = total.followed_by(its_counts)
-        else:
-            total = total.with_recording(its_counts, prefix=f"{parts[0].name}/")
-        if request.full and total.disk_descriptions.too_many:
-            raise too_many_disks(min(total.names))
-    if isinstance(reader, BLOCK_LAYER):
-        total = replace(total, stacked=across_recordings(total.names, total.stacked))
-    if any(len(parts) > 1 for parts in recorded):
-        steps = int(total.sum_of(total.names).counts.clock_steps_back[0])
-        clocks_checked = are_rereadable([part for parts in recorded for part in parts])
-        if (
-            steps
-            and clocks_checked
-            and not request.restarted
-            and (divided := divided_by_clock(recorded, reader)) is not None
-        ):
-            return divided
-        if steps and not request.restarted:
-            notes[note_of_steps(steps, clocks_checked=clocks_checked)] = None
-    if total.lost:
-        notes[f"the tracer lost {total.lost} events: all counts are too low"] = None
-    request.counted.check(total.events, sources[0]["files"][0])
-    keep_upper = request.counted.action is Action.QUEUE
-    profile = partial(
-        profile_of,
-        total,
-        name=request.name or "",
-        action=request.counted.action.value if isinstance(reader, BLOCK_LAYER) else "",
-        why_action=request.counted.why,
-        sources=sources,
-        duration_ns=duration_ns(spans, one_after_the_other=request.parts),
-        keep_upper=keep_upper,
-        losses_known=losses_known,
-        lacks=lacks_of(reader, tuple(lacks), losses_known=losses_known, lost=total.lost),
-        notes=list(notes),
-        with_behaviour=request.full,
-        with_demands=request.with_demands,
-        clock_ns=reader.common_clock_ns(clocks_kept),
-    )
-    if request.each:
-        where = remote.display_name(recorded[0][0].files[0])
-        each, _ = counted_disks(total, request.disks, keep_upper=keep_upper, where=where)
-        if len(each) > 1:
-            return [profile(disks=(disk,)) for disk in each]
-    return [profile(disks=request.disks)]
+                counts = replace(counts, aggregate=DiskAggregate(frozenset(request.disks)))
+            return self.total.followed_by(counts)
+        if request.parts or len(self.recorded) == 1:
+            return self.total.followed_by(counts)
+        return self.total.with_recording(counts, prefix=f"{first}/")
+
+    def divided(self) -> Divided | None:
+        """Return the parts divided where the clock restarts, to be read so instead; None: nothing to divide."""
+        if self.request.restarted or all(len(parts) == 1 for parts in self.recorded):
+            return None
+        steps = int(self.total.sum_of(self.total.names).counts.clock_steps_back[0])
+        if not steps:
+            return None
+        clocks_checked = are_rereadable([part for parts in self.recorded for part in parts])
+        found = divided_by_clock(self.recorded, self.reader) if clocks_checked else None
+        if found is None:
+            self.notes[note_of_steps(steps, clocks_checked=clocks_checked)] = None
+        return found
+
+    def profiles(self) -> list[Profile]:
+        """Return the profile of all disks, or that of each.
+
+        Raises:
+            InputError: No access was counted, or a disk does not exist.
+        """
+        total, request = self.total, self.request
+        if isinstance(self.reader, BLOCK_LAYER):
+            total = replace(total, stacked=across_recordings(total.names, total.stacked))
+        if total.lost:
+            self.notes[f"the tracer lost {total.lost} events: all counts are too low"] = None
+        request.counted.check(total.events, self.sources[0]["files"][0])
+        keep_upper = request.counted.action is Action.QUEUE
+        profile = partial(
+            profile_of,
+            total,
+            name=request.name or "",
+            action=request.counted.action.value if isinstance(self.reader, BLOCK_LAYER) else "",
+            why_action=request.counted.why,
+            sources=self.sources,
+            duration_ns=duration_ns(self.spans, one_after_the_other=request.parts),
+            keep_upper=keep_upper,
+            losses_known=self.losses_known,
+            lacks=lacks_of(self.reader, tuple(self.lacks), losses_known=self.losses_known, lost=total.lost),
+            notes=list(self.notes),
+            with_behaviour=request.full,
+            with_demands=request.with_demands,
+            clock_ns=self.reader.common_clock_ns(self.clocks_ns),
+        )
+        if request.each:
+            where = remote.display_name(self.recorded[0][0].files[0])
+            each, _ = counted_disks(total, request.disks, keep_upper=keep_upper, where=where)
+            if len(each) > 1:
+                return [profile(disks=(disk,)) for disk in each]
+        return [profile(disks=request.disks)]
 
 
 def _absolute(file: Path) -> Path:

@@ -19,8 +19,7 @@ from cephfit.core.errors import InputError
 from cephfit.traces import formats
 from cephfit.traces.capturing import capture
 from cephfit.traces.files import remote
-from cephfit.traces.files.part_stream import HeadStream, one_stream
-from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
+from cephfit.traces.files.stream import HEAD_NBYTES, HeadStream, TraceStream, one_stream
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.blktrace.blktrace_bytes import whole_records
 from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader

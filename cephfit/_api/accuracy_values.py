@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 
 from cephfit.core.tabular import Table, Tabular, TabularSequence
-from cephfit.mapper.accuracy import (
+from cephfit.mapper.assessment.accuracy import (
     ModelAccuracy,
     VerifiedPrediction,
     accuracy_by_model,

@@ -198,7 +198,7 @@ def predict(
             another type.
     """
     from cephfit.mapper import predictor
-    from cephfit.mapper.contrasts import ranked
+    from cephfit.mapper.decisions.contrasts import ranked
     from cephfit.results.report.run_notes import may_be_unfinished
 
     _must_be(Profile, profile, "profile", "cephfit.read_profile(path)")
@@ -226,7 +226,7 @@ def supply(profile: Profile, baselines: Baselines, *, confidence: float = DEFAUL
     Raises:
         InputError: no such level, or a rate that the mix needs was not measured under the default.
     """
-    from cephfit.mapper.supply import supply_set
+    from cephfit.mapper.absolute_rates.supply import supply_set
     from cephfit.results.report.run_notes import may_be_unfinished
 
     with may_be_unfinished({"finished": baselines.is_finished}):
@@ -259,7 +259,7 @@ def predict_many(
     Raises:
         InputError: no such model or level, or a cell that a workload uses was not measured.
     """
-    from cephfit.mapper.many_profiles import predict_many as predicted
+    from cephfit.mapper.models.many_profiles import predict_many as predicted
     from cephfit.results.report.run_notes import may_be_unfinished
 
     with may_be_unfinished({"finished": baselines.is_finished}):
@@ -306,7 +306,7 @@ def assess(
         StoreError: the store cannot be used, or there is no such run.
     """
     from cephfit._api.accuracy_values import Accuracy
-    from cephfit.mapper.model_evaluation import LeaveOut
+    from cephfit.mapper.assessment.model_evaluation import LeaveOut
     from cephfit.operations.assessment.evaluation_set import read_folder, read_store
     from cephfit.operations.assessment.model_assessment import ASSESSED, assess_models
 

@@ -10,13 +10,13 @@ from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import OWN_LOAD
 from cephfit.core.values.supply import SupplySet
 from cephfit.mapper import predictor
-from cephfit.mapper.contrasts import ranked
-from cephfit.mapper.supply import supply_or_reason
+from cephfit.mapper.absolute_rates.supply import supply_or_reason
+from cephfit.mapper.decisions.contrasts import ranked
 from cephfit.operations.predictions.objective_answers import Answers, Ranked, Wanted
 from cephfit.operations.predictions.recommended import if_applicable
 from cephfit.results import open_baselines
+from cephfit.results.report.figures.report_figures import cell_weights_of, ranking_of
 from cephfit.results.report.render import environment
-from cephfit.results.report.report_figures import cell_weights_of, ranking_of
 from cephfit.results.report.report_model import Answer, ReportModel
 from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes, same_rounds
 from cephfit.results.report.summary import settings_of

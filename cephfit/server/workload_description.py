@@ -7,8 +7,8 @@ from cephfit.core.units import format_seconds
 from cephfit.core.values.cells import SIZE_BINS, Op
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import WorkloadDemand, rate_text
+from cephfit.results.report.figures.report_figures import histograms_of, workload_figure
 from cephfit.results.report.render import environment
-from cephfit.results.report.report_figures import histograms_of, workload_figure
 
 FOLDERS = ("server", "report")
 """Folders of ``templates/`` with the templates of the page."""

@@ -21,7 +21,8 @@ from cephfit.core.values.fit import fit_of
 from cephfit.core.values.prediction import Prediction, Verdict
 from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.supply import rate_text
-from cephfit.results.report import cell_figures, formatting, rate_over_time, run_notes
+from cephfit.results.report import formatting, run_notes
+from cephfit.results.report.figures import cell_figures, rate_over_time
 from cephfit.results.report.report_build import rates_of
 from cephfit.results.report.report_model import Axis, Findings, RankingRow, RateText, ReportModel, relative_axis
 from cephfit.results.statistics.sample_baselines import baselines_of

@@ -7,7 +7,7 @@ from functools import cache
 
 from cephfit import __version__
 from cephfit.core.errors import InputError
-from cephfit.core.latency_mixture import mixture_percentiles
+from cephfit.core.statistics.latency_mixture import mixture_percentiles
 from cephfit.core.units import MIB, NS_PER_MS
 from cephfit.core.values.assessment import Assessment
 from cephfit.core.values.baseline import Baselines
@@ -23,13 +23,14 @@ from cephfit.core.values.run import (
 )
 from cephfit.core.values.sample import OWN_LOAD, State
 from cephfit.core.values.supply import SupplySet
-from cephfit.results.report import formatting, report_figures
-from cephfit.results.report.cell_figures import baseline_rows_of, cell_figures_of, heat_map_of
-from cephfit.results.report.cpu_figures import cpu_section_of, cpu_use_of
+from cephfit.results.report import formatting
+from cephfit.results.report.figures import report_figures
+from cephfit.results.report.figures.cell_figures import baseline_rows_of, cell_figures_of, heat_map_of
+from cephfit.results.report.figures.cpu_figures import cpu_section_of, cpu_use_of
+from cephfit.results.report.figures.position_map import position_map
+from cephfit.results.report.figures.rate_over_time import omits_behaviour, rate_figure
+from cephfit.results.report.figures.report_figures import histograms_of, scaling_of, workload_figure
 from cephfit.results.report.method_facts import method_of, n_rejected
-from cephfit.results.report.position_map import position_map
-from cephfit.results.report.rate_over_time import omits_behaviour, rate_figure
-from cephfit.results.report.report_figures import histograms_of, scaling_of, workload_figure
 from cephfit.results.report.report_model import (
     Findings,
     LatencyText,

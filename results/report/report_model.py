@@ -16,12 +16,12 @@ from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import OWN_LOAD, Sample, WorkloadSample
 from cephfit.core.values.supply import SupplySet
-from cephfit.results.report.cpu_figures import CpuSection
+from cephfit.results.report.figures.cpu_figures import CpuSection
 from cephfit.results.report.run_notes import Bottlenecks
 
 if TYPE_CHECKING:
-    from cephfit.results.report.position_map import PositionMap
-    from cephfit.results.report.rate_over_time import RateFigure
+    from cephfit.results.report.figures.position_map import PositionMap
+    from cephfit.results.report.figures.rate_over_time import RateFigure
 
 _LOG_FROM_FACTOR = 3.0
 """From this ratio of highest to lowest on, the scale is logarithmic, so that half and double are symmetric."""

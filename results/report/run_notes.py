@@ -18,13 +18,13 @@ from typing import Any
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Applied
+from cephfit.core.statistics.variance import Table
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Pattern
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.run import CONTINUATIONS_DOCUMENT, IMPORTED, SIMULATED, STOPPING_DOCUMENT
 from cephfit.core.values.sample import Sample, State
-from cephfit.core.variance import Table
 from cephfit.results.report import formatting
 from cephfit.results.statistics.cell_intervals import AgainstDefault
 from cephfit.results.store.sample_store import Store

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from cephfit.core.absolute_spread import Absolute, for_one_cell
+from cephfit.core.statistics.absolute_spread import Absolute, for_one_cell
+from cephfit.core.statistics.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell
-from cephfit.core.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.summary_statistics import Interval
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cephfit.core.absolute_spread import Absolute
-from cephfit.core.latency_mixture import mixed_percentiles
+from cephfit.core.statistics.absolute_spread import Absolute
+from cephfit.core.statistics.latency_mixture import mixed_percentiles
+from cephfit.core.statistics.variance import Blocks, Floats, Table
+from cephfit.core.values.baseline import LevelFigures, MeasuredLevels, Place
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
-from cephfit.core.values.load_level import LevelFigures, MeasuredLevels, Place
 from cephfit.core.values.sample import Metrics, Sample
-from cephfit.core.variance import Blocks, Floats, Table
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import spread_as_of
 from cephfit.results.statistics.loads import LoadShape, by_place, names_of, shapes_of

@@ -11,16 +11,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from cephfit.core.absolute_spread import Absolute
 from cephfit.core.errors import InputError
-from cephfit.core.latency_mixture import mixture_percentiles
+from cephfit.core.statistics.absolute_spread import Absolute
+from cephfit.core.statistics.latency_mixture import mixture_percentiles
+from cephfit.core.statistics.variance import Floats
 from cephfit.core.units import NS_PER_S
 from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad, omitted_cells
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import OWN_LOAD, Metrics, Sample
 from cephfit.core.values.supply import Estimate
-from cephfit.core.variance import Floats
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import AgainstDefault, own_spreads, spread_as_of
 from cephfit.results.statistics.loads import by_place, of_load

@@ -13,11 +13,10 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError
 
 from cephfit.core.errors import InputError, StoreError
-from cephfit.core.garbage_collector import without_collector
 from cephfit.core.protocols import Applied
 from cephfit.core.values.file_operations import FileCell, stored_cell
 from cephfit.core.values.run import IMPORTED_DOCUMENT, MEASURING_DOCUMENT, TARGETS_DOCUMENT, Run
-from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample
+from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample, without_collector
 from cephfit.results.store import database, schema
 from cephfit.results.store.measuring_process import measuring_process
 from cephfit.results.store.read_only import ReadOnlySource, why_file_is_read_only

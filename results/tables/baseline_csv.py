@@ -33,12 +33,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cephfit.core.errors import InputError
-from cephfit.core.garbage_collector import without_collector
 from cephfit.core.units import LBN_NBYTES, format_nbytes, parse_nbytes
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import SIZE_BINS, LoadedCell, Op, Pattern
 from cephfit.core.values.run import Run
-from cephfit.core.values.sample import OWN_LOAD, State
+from cephfit.core.values.sample import OWN_LOAD, State, without_collector
 from cephfit.results.statistics.loads import title_of
 from cephfit.results.statistics.sample_baselines import Measured, baselines_of, group
 from cephfit.results.store.sample_store import Store

@@ -13,8 +13,8 @@ from cephfit.core.values.prediction_model import model_called
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import OWN_LOAD, Sample
 from cephfit.core.values.supply import SupplySet
-from cephfit.results.report.cell_figures import cell_figures_of
-from cephfit.results.report.cpu_figures import cpu_use_of
+from cephfit.results.report.figures.cell_figures import cell_figures_of
+from cephfit.results.report.figures.cpu_figures import cpu_use_of
 from cephfit.results.report.method_facts import deviation_of
 from cephfit.results.report.report_model import Findings
 from cephfit.results.statistics.comparison import Row, Served, TargetFigures

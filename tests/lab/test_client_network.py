@@ -16,7 +16,7 @@ from cephfit.core.errors import ClusterError
 from cephfit.core.units import KIB
 from cephfit.lab.network.client_network import ClientNetwork, addresses
 from cephfit.lab.network.packet_relay import Direction, PathValues, wire_nbytes
-from cephfit.mapper.distance import Distance
+from cephfit.mapper.extrapolation.distance import Distance
 
 _WINDOW = 64 * KIB
 """Linux doubles the buffer that is asked for, and uses about half of it as window."""

@@ -12,7 +12,7 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.results.report import formatting
-from cephfit.results.report.cell_figures import baseline_rows_of, cell_figures_of
+from cephfit.results.report.figures.cell_figures import baseline_rows_of, cell_figures_of
 from cephfit.results.report.method_facts import REJECTED_SHOWN
 from cephfit.results.report.render import to_html, to_markdown
 from cephfit.results.report.report_build import read_findings, report_of

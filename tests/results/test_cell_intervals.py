@@ -8,7 +8,7 @@ from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
 
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell
-from cephfit.results.report.cell_figures import HEAT_CONFIDENCE
+from cephfit.results.report.figures.cell_figures import HEAT_CONFIDENCE
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import AgainstDefault, own_spreads
 from cephfit.results.statistics.workload_rate import workload_rates

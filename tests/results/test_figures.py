@@ -10,8 +10,8 @@ from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, Op, Pattern
 from cephfit.core.values.profile import Profile
 from cephfit.results.report import formatting
-from cephfit.results.report.cell_figures import HEAT_CONFIDENCE, colour_level, heat_map_of
-from cephfit.results.report.report_figures import histograms_of, verification_of, workload_figure
+from cephfit.results.report.figures.cell_figures import HEAT_CONFIDENCE, colour_level, heat_map_of
+from cephfit.results.report.figures.report_figures import histograms_of, verification_of, workload_figure
 from cephfit.results.report.report_model import relative_axis
 from cephfit.results.statistics.cell_intervals import AgainstDefault
 from cephfit.results.statistics.sample_baselines import baselines_of

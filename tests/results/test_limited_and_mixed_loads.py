@@ -18,7 +18,7 @@ from cephfit.core.values.prediction import PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
-from cephfit.mapper.contrasts import ranked
+from cephfit.mapper.decisions.contrasts import ranked
 from cephfit.measure.engine import CellRun
 from cephfit.measure.fio.fio_job import render_job
 from cephfit.results.statistics.sample_baselines import baselines_of

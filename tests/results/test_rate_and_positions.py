@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Estimate, Supply, SupplySet
-from cephfit.results.report.position_map import LEVELS, PositionMap, position_map
-from cephfit.results.report.rate_over_time import RateFigure, rate_figure, span_text
+from cephfit.results.report.figures.position_map import LEVELS, PositionMap, position_map
+from cephfit.results.report.figures.rate_over_time import RateFigure, rate_figure, span_text
 from cephfit.results.report.render import to_html, to_markdown
 from cephfit.results.report.report_build import read_findings, report_of
 from cephfit.results.store.sample_store import Store

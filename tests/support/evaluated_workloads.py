@@ -13,7 +13,7 @@ from cephfit.core.values.demand import Demand
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.mapper import predictor
-from cephfit.mapper.model_evaluation import EvaluatedWorkload
+from cephfit.mapper.assessment.model_evaluation import EvaluatedWorkload
 
 FACTORS: Mapping[str, Callable[[Pattern], float]] = {
     "A": lambda _: 1.0,

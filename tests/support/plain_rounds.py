@@ -8,9 +8,9 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core import absolute_spread, variance
+from cephfit.core.statistics import absolute_spread, variance
+from cephfit.core.statistics.variance import Blocks, Table
 from cephfit.core.values.cells import CELLS
-from cephfit.core.variance import Blocks, Table
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.core.values.prediction import Verdict
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
-from cephfit.mapper.mixture import MIXERS, used_cells
+from cephfit.mapper.models.mixture import MIXERS, used_cells
 
 # IOPS of a throttled lab's default, by size bin, in the order read, write, randread, randwrite.
 TYPICAL_IOPS = np.array(

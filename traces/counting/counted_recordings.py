@@ -22,8 +22,7 @@ from cephfit.traces.counting.second_counts import MINUTE
 from cephfit.traces.counting.shares import Counted, CountedSoFar, Share, count, counting_of, parts_of
 from cephfit.traces.description.disk_description import too_many_disks
 from cephfit.traces.files import remote
-from cephfit.traces.files.part_stream import NeedsWholeFile
-from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream, n_cores, read_ahead
+from cephfit.traces.files.stream import STANDARD_INPUT, NeedsWholeFile, TraceStream, n_cores, read_ahead
 from cephfit.traces.readers.blktrace.blktrace_joining import count_in_parts
 from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
 from cephfit.traces.readers.reader import StreamReader

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from cephfit.traces import formats
 from cephfit.traces.columns import Accesses
 from cephfit.traces.description.recording import Counting, PartialProfile
-from cephfit.traces.files.part_stream import NeedsWholeFile, PartStream, one_stream
-from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
+from cephfit.traces.files.stream import STANDARD_INPUT, NeedsWholeFile, PartStream, TraceStream, one_stream
 from cephfit.traces.matching.completion_loop import MAX_HELD
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.read_options import ReadOptions

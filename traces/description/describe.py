@@ -1,6 +1,7 @@
 """Turn the counts of a whole trace into a Profile with its description."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cephfit.core.errors import InputError
@@ -71,20 +72,14 @@ def profile_of(
     total = partial.sum_of(kept)
     if not total.n:
         raise _no_accesses(partial, action, sources)
-    description: dict[str, Any] = {
+    description = {
         "sources": [dict(s) for s in sources],
         "action": action,
         **({"why_action": why_action} if why_action else {}),
         "random_threshold_lbn": RANDOM_THRESHOLD_LBN,
         "duration_seconds": duration_ns / NS_PER_S,
         "clock_seconds": clock_ns / NS_PER_S if clock_ns > 1 else None,
-        **_summary(total, duration_ns),
-        **_busiest(partial.seconds.of(kept), total, duration_ns, clock_ns),
-        "histograms": histograms_of(total, clock_ns),
-        "percentiles": percentiles_of(total, clock_ns),
-        "random_by_threshold": random_by_threshold(total),
-        "disks": {d: _disk(partial.disks[d]) for d in kept[:DISKS_LISTED]},
-        "n_disks": len(kept),
+        **_counted(partial, total, kept, duration_ns, clock_ns),
         "left_out": {d: {"accesses": partial.n_of(d), "why": why} for d, why in sorted(omitted.items())},
         "skipped": dict(sorted(partial.skipped.items())),
         "events": dict(sorted(partial.events.items())),
@@ -102,31 +97,8 @@ def profile_of(
         random, by_bin = _with_behaviour(partial, kept, description, is_timed=are_timed(total))
     if "behaviour" in description and not has_depths(total, clock_ns):
         distributions.remove_busy_shares(description["behaviour"])
-    if not with_demands:
-        return Profile(name, accesses, random, by_bin, description)
-    if partial.demands.too_many:
-        description["notes"].append(
-            f"demands, waiting time and alignment are omitted: they are kept for at most {MAX_DEMAND_DISKS} "
-            f"disks, the trace has {len(partial.names)}; choose some of them with --disk"
-        )
-        return Profile(name, accesses, random, by_bin, description)
-    found = demands_of(
-        [partial.demands.disks[disk] for disk in kept],
-        has_depths=are_timed(total) and has_depths(total, clock_ns),
-        # Readers that only count flushes do not count them by disk.
-        n_flushes=partial.skipped.get("flush") if len(kept) == len(partial.names) else None,
-    )
-    return Profile(
-        name,
-        accesses,
-        random,
-        by_bin,
-        description,
-        found.alignment,
-        found.demands,
-        found.idle_seconds,
-        found.commits,
-    )
+    profile = Profile(name, accesses, random, by_bin, description)
+    return _with_demands(profile, partial, total, kept, clock_ns) if with_demands else profile
 
 
 def counted_disks(
@@ -149,6 +121,46 @@ def counted_disks(
     kept, omitted = disks_of_one_level(partial.names, partial.stacked, keep_upper=keep_upper)
     # The order in which disks were found depends on how the trace was divided into parts.
     return sorted(kept), omitted
+
+
+def _counted(
+    partial: PartialProfile, total: Tally, kept: Sequence[str], duration_ns: int, clock_ns: int
+) -> dict[str, Any]:
+    """Return the part of a description with the figures of the accesses: of all, and of each disk."""
+    return {
+        **_summary(total, duration_ns),
+        **_busiest(partial.seconds.of(kept), total, duration_ns, clock_ns),
+        "histograms": histograms_of(total, clock_ns),
+        "percentiles": percentiles_of(total, clock_ns),
+        "random_by_threshold": random_by_threshold(total),
+        "disks": {d: _disk(partial.disks[d]) for d in kept[:DISKS_LISTED]},
+        "n_disks": len(kept),
+    }
+
+
+def _with_demands(
+    profile: Profile, partial: PartialProfile, total: Tally, kept: Sequence[str], clock_ns: int
+) -> Profile:
+    """Return the profile with demands, alignment, idle time and commits, unless there are too many disks."""
+    if partial.demands.too_many:
+        profile.description["notes"].append(
+            f"demands, waiting time and alignment are omitted: they are kept for at most {MAX_DEMAND_DISKS} "
+            f"disks, the trace has {len(partial.names)}; choose some of them with --disk"
+        )
+        return profile
+    found = demands_of(
+        [partial.demands.disks[disk] for disk in kept],
+        has_depths=are_timed(total) and has_depths(total, clock_ns),
+        # Readers that only count flushes do not count them by disk.
+        n_flushes=partial.skipped.get("flush") if len(kept) == len(partial.names) else None,
+    )
+    return replace(
+        profile,
+        alignment=found.alignment,
+        demands=found.demands,
+        idle_seconds=found.idle_seconds,
+        commits=found.commits,
+    )
 
 
 def _with_behaviour(

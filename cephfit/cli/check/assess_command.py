@@ -70,7 +70,7 @@ def command(
     Trivial predictors are assessed next to the models: a model that does not beat them is useless. `the other
     rounds` is the noise floor: each round predicted from the workload's other rounds.
     """
-    from cephfit.mapper.model_evaluation import LeaveOut
+    from cephfit.mapper.assessment.model_evaluation import LeaveOut
     from cephfit.operations.assessment.assessment_page import page_html
     from cephfit.operations.assessment.evaluation_set import read_profiles
     from cephfit.operations.assessment.model_assessment import assess_models

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.assessment import Assessment, AssessmentRow
     from cephfit.core.values.prediction import Prediction, PredictionSet
     from cephfit.core.values.run import Run
-    from cephfit.mapper.probe import Candidates
+    from cephfit.mapper.decisions.probe import Candidates
 
 
 @click.command()
@@ -98,9 +98,9 @@ def command(
     """
     from cephfit.core.profile_files import read_profile
     from cephfit.core.units import NS_PER_S, parse_nbytes
-    from cephfit.mapper.accuracy import assess
-    from cephfit.mapper.contrasts import ranked
-    from cephfit.mapper.probe import combined, probe_candidates, probe_predictor
+    from cephfit.mapper.assessment.accuracy import assess
+    from cephfit.mapper.decisions.contrasts import ranked
+    from cephfit.mapper.decisions.probe import combined, probe_candidates, probe_predictor
     from cephfit.operations.measuring.run_status import known_of
     from cephfit.operations.measuring.workload_runs import clone_trial, run_of, target_of
     from cephfit.results import open_baselines

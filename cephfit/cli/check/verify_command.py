@@ -115,7 +115,7 @@ def command(
     the prediction from a load with N clients, or else by the scaling law (docs/scaling.md).
     """
     from cephfit.cli.options.workload_choice import trial_of
-    from cephfit.mapper.accuracy import assess
+    from cephfit.mapper.assessment.accuracy import assess
     from cephfit.operations.measuring.run_status import known_of
     from cephfit.operations.measuring.workload_runs import run_of, target_of
     from cephfit.operations.predictions.client_counts import not_together, rates_of_clients
@@ -200,7 +200,7 @@ def _predict(
     from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
     from cephfit.core.values.profile import Profile
     from cephfit.mapper import MODELS, predictor
-    from cephfit.mapper.contrasts import ranked
+    from cephfit.mapper.decisions.contrasts import ranked
     from cephfit.operations.predictions.client_counts import ranked_for_clients
     from cephfit.results import open_baselines
     from cephfit.results.report.formatting import level

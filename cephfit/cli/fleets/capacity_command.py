@@ -16,7 +16,7 @@ from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
 
 if TYPE_CHECKING:
-    from cephfit.core.values.load_level import MeasuredLevels
+    from cephfit.core.values.baseline import MeasuredLevels
     from cephfit.core.values.profile import Profile
     from cephfit.operations.fleets.capacity_fleet import PoolCapacity, WorkloadClass
 
@@ -115,8 +115,14 @@ def command(
 
     Exit code: 0 if the fleet fits, 1 if it does not (or --warn-below, --within), 2 for wrong input.
     """
-    from cephfit.cli.fleets.capacity_text import pool_notes, print_plan, summary_of, write_page, write_table
-    from cephfit.mapper.load_curve import Limit
+    from cephfit.cli.fleets.capacity_text import (
+        pool_notes,
+        print_plan,
+        summary_of,
+        write_page,
+        write_table,
+    )
+    from cephfit.mapper.absolute_rates.load_curve import Limit
     from cephfit.operations.fleets.capacity_fleet import PlanInput
     from cephfit.operations.fleets.capacity_plan import plan_pools
     from cephfit.results.report.run_notes import run_document, run_notes

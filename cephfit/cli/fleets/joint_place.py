@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.supply import Estimate
-    from cephfit.mapper.contrasts import DirectComparison
-    from cephfit.mapper.joint_placement import JointPlacement, JointWorkload, Limit
+    from cephfit.mapper.decisions.contrasts import DirectComparison
+    from cephfit.mapper.decisions.placement import JointPlacement, JointWorkload, Limit
 
 _BUDGET = "budget"
 
@@ -159,7 +159,7 @@ def placed_jointly(
     from cephfit.ceph.pools.pool_plan import cost_of
     from cephfit.cli.fleets.pool_costs import refuse_unknown_costs
     from cephfit.core.errors import InputError
-    from cephfit.mapper.joint_placement import place_jointly
+    from cephfit.mapper.decisions.placement import place_jointly
 
     pools = list(spaces) or [p.configuration for p in candidates[0].predictions.predictions]
     costs = {pool: cost_of(space, prices) if (space := spaces.get(pool)) else None for pool in pools}
@@ -212,7 +212,7 @@ def _times(
     """
     from cephfit.core.errors import InputError
     from cephfit.core.values.supply import WorkloadDemand
-    from cephfit.mapper.supply import supply_or_reason
+    from cephfit.mapper.absolute_rates.supply import supply_or_reason
 
     times: dict[str, dict[str, Estimate]] = {}
     for c in candidates:
@@ -267,7 +267,7 @@ def _shared_time(pools: Sequence[str], spaces: Mapping[str, Space | None]) -> di
 
 def _limits(given: Capacities, groups: Mapping[str, Sequence[str]]) -> list[Limit]:
     from cephfit.core.units import format_nbytes
-    from cephfit.mapper.joint_placement import Limit
+    from cephfit.mapper.decisions.placement import Limit
 
     limits = [
         Limit(f"space of pool {pool}", n, lambda n: format_nbytes(round(n))) for pool, n in given.space.items()
@@ -288,7 +288,7 @@ def _workload(
     at_least: float | None,
 ) -> JointWorkload:
     from cephfit.core.units import GIB
-    from cephfit.mapper.joint_placement import JointWorkload, Option
+    from cephfit.mapper.decisions.placement import JointWorkload, Option
 
     name = candidate.profile.name
     volume = given.volume_of(name)

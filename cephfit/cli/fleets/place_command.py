@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.image_types import ImageChange, ImageRule
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.supply import SupplySet
-    from cephfit.mapper.pool_choice import PoolChoice
+    from cephfit.mapper.decisions.placement import PoolChoice
     from cephfit.operations.predictions.recommended import Recommended
 
 
@@ -187,7 +187,7 @@ class _Request:
 def _candidate(request: _Request, predictor: Predictor, profile: Profile, count: int) -> Candidate:
     """Predict the pools for one workload."""
     from cephfit.cli.fleets.joint_place import Candidate
-    from cephfit.mapper.contrasts import worse_than
+    from cephfit.mapper.decisions.contrasts import worse_than
     from cephfit.results.report.run_notes import may_be_unfinished
 
     with may_be_unfinished(request.measured):
@@ -233,8 +233,8 @@ def _choose(request: _Request, candidate: Candidate) -> _Chosen:
         InputError: costs decide, and one of them is unknown.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
-    from cephfit.mapper.pool_choice import PoolStatus, choose_pool
-    from cephfit.mapper.supply import supply_or_reason
+    from cephfit.mapper.absolute_rates.supply import supply_or_reason
+    from cephfit.mapper.decisions.placement import PoolStatus, choose_pool
 
     spaces = request.spaces
     rivals = spaces or {p.configuration: None for p in candidate.predictions.predictions}

@@ -13,8 +13,8 @@ from cephfit.cli.terminal.output import json_option, print_json
 
 if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
-    from cephfit.mapper.distance import Distance
-    from cephfit.mapper.distant_workload import Advice
+    from cephfit.mapper.extrapolation.distance import Distance
+    from cephfit.mapper.extrapolation.distant_workload import Advice
 
 _TCP = ("tcp=cubic", "tcp=reno", "tcp=bbr")
 _VALUE = re.compile(r"([0-9]*\.?[0-9]+)([a-z%]*)")
@@ -57,7 +57,7 @@ def command(
 
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor
-    from cephfit.mapper.distant_workload import advised, fastest
+    from cephfit.mapper.extrapolation.distant_workload import advised, fastest
 
     distance = network_of(network)
     measured = _by_target(location, load)
@@ -83,7 +83,7 @@ def network_of(text: str | None) -> Distance:
         InputError: a part is not one of these, or ``tcp`` is the only one.
     """
     from cephfit.core.errors import InputError
-    from cephfit.mapper.distance import Distance
+    from cephfit.mapper.extrapolation.distance import Distance
 
     values: dict[str, float] = {}
     parts = [part.strip() for part in (text or "").split(",") if part.strip()]

@@ -19,7 +19,7 @@ from cephfit.cli.terminal.output import json_option, print_json, print_table, ra
 
 if TYPE_CHECKING:
     from cephfit.core.values.supply import Estimate
-    from cephfit.mapper.balance import Balance, Balanced
+    from cephfit.mapper.decisions.balance import Balance, Balanced
 
 
 @click.command("balance", short_help="Find one configuration for several workloads.")
@@ -45,7 +45,7 @@ def command(
     case, which is the workload that loses most against its own best configuration. WEIGHT is 1 if missing.
     """
     from cephfit.mapper import predictor
-    from cephfit.mapper.balance import Weighted, balanced
+    from cephfit.mapper.decisions.balance import Weighted, balanced
     from cephfit.results import open_baselines
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
 

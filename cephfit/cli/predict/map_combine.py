@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.measurement import Measurement
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
-    from cephfit.mapper.joint_prediction import CombinedGain
+    from cephfit.mapper.models.joint_prediction import CombinedGain
     from cephfit.operations.predictions.objective_answers import Ranked
     from cephfit.sweep.combination import Combinations
     from cephfit.sweep.sweep_plan import Sweep
@@ -45,9 +45,9 @@ def show_combinations(asked: Ranked, measured: MeasuredRun | None, output: Path 
     """
     from cephfit.cli.terminal.written_files import write_whole
     from cephfit.mapper import predictor
-    from cephfit.mapper.contrasts import ranked
-    from cephfit.mapper.joint_prediction import JointPrediction, combined_gains, improvements
-    from cephfit.mapper.mix_predictor import MixPredictor
+    from cephfit.mapper.decisions.contrasts import ranked
+    from cephfit.mapper.models.joint_prediction import JointPrediction, combined_gains, improvements
+    from cephfit.mapper.models.mix_predictor import MixPredictor
     from cephfit.sweep.combination import possible_combinations
 
     if measured is None:

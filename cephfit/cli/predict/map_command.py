@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cephfit.core.protocols import Predictor
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
-    from cephfit.mapper.distance import Distance
+    from cephfit.mapper.extrapolation.distance import Distance
 
 _OPTIONS = (
     click.option(
@@ -104,7 +104,7 @@ def distance_of(network: Mapping[str, Any]) -> Distance | None:
         UsageError: an option of a distance is given without a distance, a bandwidth or a loss.
     """
     from cephfit.core.units import parse_nbytes
-    from cephfit.mapper.distance import Distance
+    from cephfit.mapper.extrapolation.distance import Distance
 
     given = {name: value for name, value in network.items() if value is not None}
     if not given:
@@ -209,8 +209,8 @@ def command(
     from cephfit.core.profile_files import read_profile
     from cephfit.core.values.fit import fit_of
     from cephfit.mapper import predictor
-    from cephfit.mapper.sensitivity import sensitivity_of
-    from cephfit.mapper.supply import supply_or_reason
+    from cephfit.mapper.absolute_rates.supply import supply_or_reason
+    from cephfit.mapper.decisions.sensitivity import sensitivity_of
     from cephfit.operations.predictions.recommended import echo_use, if_applicable
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
@@ -350,7 +350,7 @@ def _learned(location: str, model: str, confidence: float) -> Predictor:
         UsageError: the model cannot be corrected.
     """
     from cephfit.cli.check.assess_command import read_evaluation
-    from cephfit.mapper.learned_correction import LearnedPredictor, lessons_from
+    from cephfit.mapper.assessment.learned_correction import LearnedPredictor, lessons_from
 
     if not model_called(model).adds_time:
         raise click.UsageError(f"--learn-from corrects models that add up time, not {model}")

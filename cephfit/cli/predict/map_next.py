@@ -16,7 +16,7 @@ from cephfit.core.values.cells import Cell
 
 if TYPE_CHECKING:
     from cephfit.core.values.profile import Profile
-    from cephfit.mapper.next_measurement import Candidate, NextMeasurement
+    from cephfit.mapper.decisions.next_measurement import Candidate, NextMeasurement
     from cephfit.operations.predictions.objective_answers import Ranked
     from cephfit.sweep.sweep_plan import Sweep
 
@@ -41,10 +41,10 @@ def show_next(
         InputError: nothing can be compared, or nothing was measured twice.
     """
     from cephfit.cli.terminal.written_files import write_whole
-    from cephfit.mapper.joint_prediction import JointPrediction
-    from cephfit.mapper.mix_predictor import MixPredictor
-    from cephfit.mapper.next_measurement import next_measurement
-    from cephfit.mapper.probe import probe_predictor
+    from cephfit.mapper.decisions.next_measurement import next_measurement
+    from cephfit.mapper.decisions.probe import probe_predictor
+    from cephfit.mapper.models.joint_prediction import JointPrediction
+    from cephfit.mapper.models.mix_predictor import MixPredictor
 
     profile = asked.profile
     found_predictor = probe_predictor(asked.model, confidence=asked.confidence)
@@ -105,7 +105,7 @@ def _sweep(candidate: Candidate, measured: MeasuredRun | None, load: str, profil
 
 
 def _document(found: NextMeasurement, profile: Profile, sweeps: dict[Candidate, Sweep | None]) -> dict[str, Any]:
-    from cephfit.mapper.next_measurement import MARGIN
+    from cephfit.mapper.decisions.next_measurement import MARGIN
 
     rows = [
         {

@@ -18,8 +18,8 @@ from cephfit.operations.predictions.objective_answers import Answers, Ranked, Wa
 if TYPE_CHECKING:
     from cephfit.core.values.prediction import Prediction, PredictionSet
     from cephfit.core.values.supply import SupplySet
-    from cephfit.mapper.objectives import Judged
-    from cephfit.mapper.sensitivity import Sensitivity
+    from cephfit.mapper.decisions.objectives import Judged
+    from cephfit.mapper.decisions.sensitivity import Sensitivity
 
 _SHOWN_CELLS = 6
 _SHOWN_MOVES = 3
@@ -93,7 +93,7 @@ def _print_weights(predictions: PredictionSet) -> None:
 
 def print_sensitivity(found: Sensitivity) -> None:
     """Print whether the best stays, and what changes most in each variation."""
-    from cephfit.mapper.sensitivity import moved_most
+    from cephfit.mapper.decisions.sensitivity import moved_most
 
     click.echo()
     click.echo(found.answer())
@@ -191,7 +191,7 @@ def by_cost_of_pools(ranked: Ranked, wanted: Wanted) -> Judged:
     from cephfit.ceph.pools.pool_plan import cost_of
     from cephfit.cli.fleets.pool_costs import parse_prices, pool_spaces, refuse_unknown_costs
     from cephfit.mapper import predictor
-    from cephfit.mapper.objectives import by_cost
+    from cephfit.mapper.decisions.objectives import by_cost
 
     baselines = ranked.baselines
     spaces = pool_spaces(
@@ -219,7 +219,7 @@ def print_answers(answers: Answers, confidence: float) -> None:
 
 
 def _print_one(judged: Judged, reads_matter: float | None, confidence: float) -> None:
-    from cephfit.mapper.objectives import default_of
+    from cephfit.mapper.decisions.objectives import default_of
 
     found = judged.predictions
     weight = f", reads counted {reads_matter:g} times" if reads_matter is not None else ""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.run import Run
-    from cephfit.mapper.distance import Distance
+    from cephfit.mapper.extrapolation.distance import Distance
     from cephfit.sweep.sweep_plan import Sweep
 
 
@@ -155,8 +155,8 @@ def predict(
     distance: Distance | None,
 ) -> Predicted:
     """Predict as measured, for another number of clients, or for storage that is farther away."""
-    from cephfit.mapper.contrasts import ranked
-    from cephfit.mapper.distant_workload import predicted_at_distance
+    from cephfit.mapper.decisions.contrasts import ranked
+    from cephfit.mapper.extrapolation.distant_workload import predicted_at_distance
     from cephfit.operations.predictions.client_counts import ranked_for_clients
 
     if clients is not None:

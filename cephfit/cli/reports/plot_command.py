@@ -60,7 +60,7 @@ def command(
     refuse_lost_input(output)
     matplotlib = optional_module("matplotlib")
     from cephfit.cli.reports.report_command import read_report
-    from cephfit.results.report.report_plots import figure_of, pictures_of
+    from cephfit.results.report.figures.report_plots import figure_of, pictures_of
 
     findings, report, _ = read_report(store, run_id, load, profile_files)
     known = pictures_of(report)

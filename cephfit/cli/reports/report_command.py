@@ -17,7 +17,7 @@ from cephfit.cli.options.common_options import any_load_option, profiles_option,
 from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_both_to_stdout, refuse_lost_input, write_whole
 from cephfit.core.errors import HostError, InputError
-from cephfit.core.garbage_collector import without_collector
+from cephfit.core.values.sample import without_collector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -365,7 +365,7 @@ def _write_folder(
 def _predict(profile: Profile, baselines: Baselines, stored: PredictionSet | None) -> PredictionSet:
     """Predict as `cephfit map`, with the model and the confidence of the stored prediction."""
     from cephfit.mapper import predictor
-    from cephfit.mapper.contrasts import ranked
+    from cephfit.mapper.decisions.contrasts import ranked
 
     model_predictor = (
         predictor(with_error=True)
@@ -376,7 +376,7 @@ def _predict(profile: Profile, baselines: Baselines, stored: PredictionSet | Non
 
 
 def _serve(profile: Profile, baselines: Baselines, confidence: float) -> SupplySet:
-    from cephfit.mapper.supply import supply_or_reason
+    from cephfit.mapper.absolute_rates.supply import supply_or_reason
 
     return supply_or_reason(profile, baselines, confidence=confidence)
 

@@ -13,8 +13,7 @@ from cephfit.cli.options.common_options import store_option
 from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
 from cephfit.core.errors import InputError
-from cephfit.core.garbage_collector import without_collector
-from cephfit.core.values.sample import State
+from cephfit.core.values.sample import State, without_collector
 
 if TYPE_CHECKING:
     pass

@@ -2,6 +2,8 @@
 
 A cell that was not measured and has a negligible part of a workload is omitted (``OmittedCells``). Predictions and
 the rate of the default, which is their 100, omit the same cells.
+
+``MeasuredLevels`` has what a run measured at each load: rate, mean latency and percentiles.
 """
 
 import math
@@ -274,3 +276,40 @@ def _seconds(cell: Cell, baselines: Baselines) -> float:
             pieces = max(1.0, cell.size.benchmark_nbytes / other.size.benchmark_nbytes)
             bounds.append(pieces * len(baseline.iops) / math.fsum(baseline.iops))
     return min(bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelFigures:
+    """One repeat of one kind of access at one load, all clients together.
+
+    Attributes:
+        iops: I/Os per second, > 0.
+        mean_ns: mean completion latency over all I/Os, > 0.
+        quantiles_ns: latency at each percentile of ``MeasuredLevels.percentiles``, > 0.
+    """
+
+    iops: float
+    mean_ns: float
+    quantiles_ns: tuple[float, ...]
+
+
+Place = tuple[str, LoadedCell, int]
+"""Configuration, kind of access (its ``iodepth`` is 1), and I/Os in flight over all clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLevels:
+    """The figures of a run by load.
+
+    Attributes:
+        percentiles: that every sample has, ascending; empty if there is none.
+        figures: by place, and there by repeat.
+    """
+
+    percentiles: tuple[float, ...]
+    figures: Mapping[Place, Mapping[int, LevelFigures]]
+
+    @property
+    def configurations(self) -> tuple[str, ...]:
+        """Names in the order of first appearance."""
+        return tuple(dict.fromkeys(name for name, _, _ in self.figures))

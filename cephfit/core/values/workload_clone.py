@@ -10,9 +10,10 @@ PASSES_PER_SECOND = "passes/s"
 CLONE_ERROR = 0.1
 """Standard deviation of the log of a clone's relative performance over the workload's: an assumption.
 
-It is half of the error assumed for a model (``ASSUMED_MODEL_ERROR`` in ``mapper/probe.py``): the clone has the
-workload's sizes, alignment, mix, depths and flushes on the real configuration, and lacks the order of its accesses
-and what depends on their results. It is to be replaced by the error of clones of workloads that were really run.
+It is half of the error assumed for a model (``ASSUMED_MODEL_ERROR`` in ``mapper/decisions/probe.py``): the clone
+has the workload's sizes, alignment, mix, depths and flushes on the real configuration, and lacks the order of its
+accesses and what depends on their results. It is to be replaced by the error of clones of workloads that were
+really run.
 """
 
 MOST_CANDIDATES = 4

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from cephfit import __version__
 from cephfit.core.values.assessment import AssessmentRow
-from cephfit.mapper.accuracy import GOALS, VerifiedPrediction, is_inside
-from cephfit.mapper.trivial_predictors import TRIVIAL
+from cephfit.mapper.assessment.accuracy import GOALS, VerifiedPrediction, is_inside
+from cephfit.mapper.assessment.trivial_predictors import TRIVIAL
 from cephfit.operations.assessment.model_assessment import FIGURES, ModelAssessment, figure_text, goal_text
 from cephfit.results.report import formatting
 from cephfit.results.report.render import environment

@@ -31,7 +31,7 @@ from cephfit.core.values.run import (
     Run,
 )
 from cephfit.core.values.sample import OWN_LOAD, State, WorkloadSample
-from cephfit.mapper.model_evaluation import AGAIN, EvaluatedWorkload
+from cephfit.mapper.assessment.model_evaluation import AGAIN, EvaluatedWorkload
 from cephfit.results.report.run_notes import continuations_of, run_notes
 from cephfit.results.statistics.loads import loads_by_clients
 from cephfit.results.statistics.sample_baselines import baselines_of

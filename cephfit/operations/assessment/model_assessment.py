@@ -9,7 +9,7 @@ from cephfit.core.values.assessment import AssessmentRow
 from cephfit.core.values.prediction_model import LEARNED
 from cephfit.core.values.run import SIMULATED
 from cephfit.mapper import MODELS
-from cephfit.mapper.accuracy import (
+from cephfit.mapper.assessment.accuracy import (
     GOALS,
     ModelAccuracy,
     VerifiedPrediction,
@@ -17,9 +17,8 @@ from cephfit.mapper.accuracy import (
     error_pct_of,
     is_inside,
 )
-from cephfit.mapper.learned_correction import lessons_without
-from cephfit.mapper.model_error import ModelError
-from cephfit.mapper.model_evaluation import (
+from cephfit.mapper.assessment.learned_correction import lessons_without
+from cephfit.mapper.assessment.model_evaluation import (
     ErrorParts,
     EvaluatedWorkload,
     LeaveOut,
@@ -33,7 +32,8 @@ from cephfit.mapper.model_evaluation import (
     residuals_of,
     verified,
 )
-from cephfit.mapper.trivial_predictors import TRIVIAL
+from cephfit.mapper.assessment.trivial_predictors import TRIVIAL
+from cephfit.mapper.models.model_error import ModelError
 from cephfit.operations.assessment.evaluation_set import EvaluationSet
 from cephfit.results.report.run_notes import may_be_unfinished
 

@@ -9,8 +9,8 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Estimate, WorkloadDemand
-from cephfit.mapper.access_weights import counted_demands
-from cephfit.mapper.load_curve import Limit
+from cephfit.mapper.absolute_rates.load_curve import Limit
+from cephfit.mapper.models.access_weights import counted_demands
 
 IOPS, BANDWIDTH, SPACE = "IOPS", "bandwidth", "space"
 _SAME = 1.001

@@ -8,10 +8,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from cephfit.core.errors import InputError
+from cephfit.core.values.baseline import MeasuredLevels
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
-from cephfit.core.values.load_level import MeasuredLevels
 from cephfit.core.values.supply import Estimate
-from cephfit.mapper.load_curve import P99
+from cephfit.mapper.absolute_rates.load_curve import P99
 from cephfit.operations.fleets.capacity_fleet import (
     BANDWIDTH,
     IOPS,

@@ -7,11 +7,11 @@ from functools import cached_property
 
 from scipy.special import stdtrit
 
+from cephfit.core.values.baseline import LevelFigures, MeasuredLevels
 from cephfit.core.values.cells import LoadedCell, Op
-from cephfit.core.values.load_level import LevelFigures, MeasuredLevels
 from cephfit.core.values.supply import Estimate, busy_seconds
-from cephfit.mapper.fleet_load import FleetLoad, FleetPart
-from cephfit.mapper.load_curve import LoadCurve, WorkloadMix, plain_kind
+from cephfit.mapper.absolute_rates.fleet_load import FleetLoad, FleetPart
+from cephfit.mapper.absolute_rates.load_curve import LoadCurve, WorkloadMix, plain_kind
 from cephfit.operations.fleets.capacity_fleet import PlanInput, WorkloadClass
 
 _NOTED = 0.01

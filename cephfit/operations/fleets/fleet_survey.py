@@ -19,7 +19,7 @@ from cephfit.operations.measuring.target_choice import cluster_choice
 
 if TYPE_CHECKING:
     from cephfit.core.protocols import CephAdmin
-    from cephfit.traces.counters.prometheus_text import Scrape
+    from cephfit.traces.counters.saved_counters import Scrape
 
 DEFAULT_SECONDS = 60.0
 _LIVE_INTERVAL_SECONDS = 10.0
@@ -180,7 +180,7 @@ def _admin(text: str, options: ClusterOptions) -> "CephAdmin":
 
 
 def _scraped(url: str, times: SurveyTimes, progress: Progress) -> FleetLoad:
-    from cephfit.traces.counters.prometheus_text import parse_scrape
+    from cephfit.traces.counters.saved_counters import parse_scrape
     from cephfit.traces.files.remote import display_url
 
     where = display_url(url)
@@ -260,8 +260,7 @@ _ADDRESS = (
 
 
 def _saved(sources: Sequence[str], times: SurveyTimes) -> FleetLoad:
-    from cephfit.traces.counters.perf_json import documents, load_of
-    from cephfit.traces.counters.prometheus_text import parse_scrape
+    from cephfit.traces.counters.saved_counters import documents, load_of, parse_scrape
 
     texts = [(source, _text_of(source)) for source in sources]
     is_json = [text.lstrip()[:1] in ("[", "{") for _, text in texts]

@@ -115,7 +115,7 @@ def clone_trial(
     """
     from cephfit.lab.lab_target import LabTarget
     from cephfit.lab.workloads.fio_clone import FioClone
-    from cephfit.mapper.access_weights import counted_demands
+    from cephfit.mapper.models.access_weights import counted_demands
     from cephfit.sweep.verification import Trial
     from cephfit.targets.abilities import RunsGuestJobs
     from cephfit.targets.simulated import SimulatedTarget

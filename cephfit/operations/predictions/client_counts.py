@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.sample import WorkloadSample
-    from cephfit.mapper.scaling_law import ScaledBaselines
+    from cephfit.mapper.extrapolation.scaling_law import ScaledBaselines
     from cephfit.sweep.concurrent_clients import ClientRates
 
 
@@ -72,8 +72,8 @@ def ranked_for_clients(
             load has a rate limit, which hides how rates scale; as ``Predictor.predict``.
         StoreError: the store cannot be used.
     """
-    from cephfit.mapper.contrasts import ranked
-    from cephfit.mapper.scaling_law import LEAST_COUNTS, baselines_at
+    from cephfit.mapper.decisions.contrasts import ranked
+    from cephfit.mapper.extrapolation.scaling_law import LEAST_COUNTS, baselines_at
     from cephfit.results.statistics.loads import title_of
     from cephfit.results.statistics.sample_baselines import baselines_by_clients
     from cephfit.results.store.sample_store import Store

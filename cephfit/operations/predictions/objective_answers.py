@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
-    from cephfit.mapper.objectives import Judged, Objective
+    from cephfit.mapper.decisions.objectives import Judged, Objective
 
 _P99 = 99.0
 _LATENCY_NOTE = (
@@ -45,7 +45,7 @@ class Wanted:
 
     def weighted(self, profile: Profile) -> Profile:
         """Return the workload with the weight of its reads."""
-        from cephfit.mapper.objectives import reads_weighted
+        from cephfit.mapper.decisions.objectives import reads_weighted
 
         return profile if self.reads_matter is None else reads_weighted(profile, self.reads_matter)
 
@@ -127,7 +127,7 @@ class Ranked:
         Raises:
             InputError: an objective cannot be judged from these figures.
         """
-        from cephfit.mapper.objectives import Objective, dominated
+        from cephfit.mapper.decisions.objectives import Objective, dominated
 
         objectives = [Objective(name) for name in wanted.names]
         judged = tuple(
@@ -138,7 +138,7 @@ class Ranked:
 
     def _by(self, objective: Objective, weighted: Profile) -> Judged:
         from cephfit.core.values.cells import Op
-        from cephfit.mapper.objectives import Objective, only
+        from cephfit.mapper.decisions.objectives import Objective, only
 
         if objective is Objective.THROUGHPUT:
             return self._predicted(objective, weighted)
@@ -148,8 +148,8 @@ class Ranked:
 
     def _predicted(self, objective: Objective, profile: Profile) -> Judged:
         from cephfit.mapper import predictor
-        from cephfit.mapper.contrasts import ranked, worse_than
-        from cephfit.mapper.objectives import Judged
+        from cephfit.mapper.decisions.contrasts import ranked, worse_than
+        from cephfit.mapper.decisions.objectives import Judged
 
         chosen = predictor(self.model, confidence=self.confidence, with_error=True)
         predictions = ranked(chosen, profile, self.baselines)
@@ -157,8 +157,8 @@ class Ranked:
 
     def _by_latency(self, objective: Objective, weighted: Profile) -> Judged:
         from cephfit.mapper import predictor
-        from cephfit.mapper.contrasts import ranked, worse_than
-        from cephfit.mapper.objectives import Judged, Objective
+        from cephfit.mapper.decisions.contrasts import ranked, worse_than
+        from cephfit.mapper.decisions.objectives import Judged, Objective
         from cephfit.results.statistics.workload_rate import (
             mean_speeds,
             milliseconds,

@@ -24,7 +24,7 @@ from cephfit.core.values.cells import Pattern
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.run import Run
 from cephfit.core.values.supply import Estimate
-from cephfit.mapper.load_curve import Limit
+from cephfit.mapper.absolute_rates.load_curve import Limit
 from cephfit.operations.fleets.capacity_fleet import BANDWIDTH, IOPS, PlanInput, PoolCapacity
 from cephfit.operations.fleets.capacity_plan import months_until_full
 from cephfit.results.store.sample_store import Store

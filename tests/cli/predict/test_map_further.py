@@ -81,7 +81,7 @@ def test_the_written_round_runs_and_joins_the_first_run(tmp_path: Path) -> None:
     from cephfit.cli.predict.map_prediction import MeasuredRun, baselines_with
     from cephfit.core.profile_files import read_profile
     from cephfit.core.values.cells import Cell
-    from cephfit.mapper.next_measurement import Candidate, Kind
+    from cephfit.mapper.decisions.next_measurement import Candidate, Kind
 
     (tmp_path / "close.yaml").write_text(SWEEP)
     there = tmp_path / "s.sqlite"

@@ -44,7 +44,7 @@ def test_the_pictures_show_the_values_of_the_report(store: Path) -> None:
     from matplotlib.figure import Figure
 
     from cephfit.cli.reports.report_command import read_report
-    from cephfit.results.report.report_plots import pictures_of
+    from cephfit.results.report.figures.report_plots import pictures_of
 
     _, report, _ = read_report(str(store), None, "", ())
     axes = Figure().subplots()
@@ -61,7 +61,7 @@ def test_the_pictures_over_time_show_the_values_of_the_profile(store: Path) -> N
     from matplotlib.figure import Figure
 
     from cephfit.cli.reports.report_command import read_report
-    from cephfit.results.report.report_plots import pictures_of
+    from cephfit.results.report.figures.report_plots import pictures_of
 
     _, report, _ = read_report(str(store), None, "", ())
     rate, positions, known = report.rate_over_time, report.positions, pictures_of(report)

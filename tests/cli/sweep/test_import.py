@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from cephfit.cli.main import cephfit
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import LoadedCell, Pattern
-from cephfit.mapper.access_weights import interpolated_time
+from cephfit.mapper.models.access_weights import interpolated_time
 from cephfit.results import open_baselines
 from cephfit.results.store.sample_store import Store
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.traces.description.recording import Counting, PartialProfile
-from cephfit.traces.files.part_stream import PartStream
+from cephfit.traces.files.stream import PartStream
 from cephfit.traces.matching.latency import WaitingRows
 from cephfit.traces.readers.blktrace.blktrace_bytes import MAX_PAYLOAD, Reading
 from cephfit.traces.readers.blktrace.blktrace_loop import OVER, Layout

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from cephfit.core.values.access import FUA, OP_READ, OP_WRITE, PREFLUSH, SYNC, AccessBatch, Flushes
 from cephfit.traces.columns import DEVICE_MAX, FLUSH_LBN, OP_BITS, Accesses
-from cephfit.traces.files.part_stream import NeedsWholeFile
-from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.stream import NeedsWholeFile, TraceStream
 from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.matching.latency import CompletionMatcher, InFlight, Ready

@@ -18,8 +18,14 @@ from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, UNKNOWN_LATENCY, Accesses, unknown_outstanding
-from cephfit.traces.files.part_stream import PartStream
-from cephfit.traces.files.stream import HEAD_NBYTES, TextBlock, TraceStream, bad_line, impossible_numbers
+from cephfit.traces.files.stream import (
+    HEAD_NBYTES,
+    PartStream,
+    TextBlock,
+    TraceStream,
+    bad_line,
+    impossible_numbers,
+)
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.delimited_loop import Fields
 from cephfit.traces.lines.fast_lines import LineParser, parse_stream

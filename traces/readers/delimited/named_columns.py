@@ -1,7 +1,7 @@
 """A user-defined delimited file, with named columns and units: ``time:us,op,offset:kib,length``."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -80,16 +80,77 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
         InputError: the description is wrong; the error names the word.
     """
     words = [word.strip() for word in columns.split(",") if word.strip()]
-    constants = [word for word in words if "=" in word]
-    names = [word for word in words if "=" not in word]
-    given = {name: value for name, _, value in (word.partition("=") for word in constants)}
+    given = {name: value for name, _, value in (word.partition("=") for word in words if "=" in word)}
     separator = SEPARATORS[_one_of(given.pop("sep", "comma"), SEPARATORS, "sep=")]
+    named = _columns([word for word in words if "=" not in word])
+    if assume_op is not None and "op" not in named.place:
+        given.setdefault("op", assume_op.value)
+    place, unit, n = dict(named.place), dict(named.unit), named.n
     lacks: list[str] = []
+    added: list[str] = []
+    for name, value in given.items():
+        if name in place or name not in ("op", "length"):
+            fault = "the file also has this column" if name in place else "only op and length can be constant"
+            raise _wrong(f"{name}={value}: {fault}")
+        place[name] = n + len(added)
+        added.append(_constant(name, value))
+        lacks.append(f"{name}: every access counts as {value}, as --columns or --assume-op specifies")
+    if "time" not in place:
+        place["time"], unit["time"] = n + len(added), "ns"
+        added.append("0")
+        lacks.append("time: no rates, no inter-arrival, none outstanding")
+    missing = [name for name in ("op", "offset", "length") if name not in place]
+    if missing:
+        raise _wrong(f"the column {missing[0]} is missing")
+    layout = _layout(place, unit, list(named.disks), n + len(added), separator)
+    return NamedColumns(
+        replace(
+            layout,
+            plain=_plain(layout, n),
+            further=True,
+            loose=True,
+            added=tuple(word.encode() for word in added),
+            constants=Constants(
+                time_ns=None if place["time"] < n else 0,
+                op=None if place["op"] < n else OP_WRITE if given["op"].lower() == "write" else OP_READ,
+                nbytes=None if place["length"] < n else int(given["length"]),
+            ),
+            action=named.action,
+        ),
+        tuple(lacks),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of a line.
+
+    Attributes:
+        n: their number, with unused ones.
+        place: of each named column, from 0.
+        unit: of each named column, in lower case; may be empty.
+        disks: places of the columns that name the disk together.
+        action: place, and the action to count.
+    """
+
+    n: int
+    place: Mapping[str, int]
+    unit: Mapping[str, str]
+    disks: tuple[int, ...]
+    action: tuple[int, bytes] | None
+
+
+def _columns(words: Sequence[str]) -> _Columns:
+    """Parse the words for columns, in their order.
+
+    Raises:
+        InputError: a word is not a column name, or given twice.
+    """
     place: dict[str, int] = {}
     unit: dict[str, str] = {}
     disks: list[int] = []
     action: tuple[int, bytes] | None = None
-    for i, word in enumerate(names):
+    for i, word in enumerate(words):
         name, _, what = word.partition(":")
         if name == "disk":
             disks.append(i)
@@ -103,41 +164,7 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
             raise _wrong(f"{word!r} is {'given twice' if name in place else 'not a column name'}")
         else:
             place[name], unit[name] = i, what.lower()
-    added: list[str] = []
-    if assume_op is not None and "op" not in place:
-        given.setdefault("op", assume_op.value)
-    for name, value in given.items():
-        if name in place or name not in ("op", "length"):
-            fault = "the file also has this column" if name in place else "only op and length can be constant"
-            raise _wrong(f"{name}={value}: {fault}")
-        place[name] = len(names) + len(added)
-        added.append(_constant(name, value))
-        lacks.append(f"{name}: every access counts as {value}, as --columns or --assume-op specifies")
-    if "time" not in place:
-        place["time"], unit["time"] = len(names) + len(added), "ns"
-        added.append("0")
-        lacks.append("time: no rates, no inter-arrival, none outstanding")
-    missing = [name for name in ("op", "offset", "length") if name not in place]
-    if missing:
-        raise _wrong(f"the column {missing[0]} is missing")
-    layout = _layout(place, unit, disks, len(names) + len(added), separator)
-    line_constants = Constants(
-        time_ns=None if place["time"] < len(names) else 0,
-        op=None if place["op"] < len(names) else OP_WRITE if given["op"].lower() == "write" else OP_READ,
-        nbytes=None if place["length"] < len(names) else int(given["length"]),
-    )
-    return NamedColumns(
-        replace(
-            layout,
-            plain=_plain(layout, len(names)),
-            further=True,
-            loose=True,
-            added=tuple(word.encode() for word in added),
-            constants=line_constants,
-            action=action,
-        ),
-        tuple(lacks),
-    )
+    return _Columns(len(words), place, unit, tuple(disks), action)
 
 
 def _plain(layout: DelimitedFormat, n: int) -> PlainLine:

@@ -16,8 +16,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.columns import LBN_MAX, TIME_US_MAX, Accesses
 from cephfit.traces.compiled import compiled_in_place
-from cephfit.traces.files.part_stream import PartStream
-from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.stream import PartStream, TraceStream
 from cephfit.traces.lines.text_bytes import half, long, word
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.reader import PartReader, not_a_record

@@ -10,8 +10,14 @@ from numpy.typing import NDArray
 from cephfit.core.units import LBN_NBYTES, NS_PER_US
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, TIME_US_MAX
-from cephfit.traces.files.part_stream import NeedsWholeFile, PartStream
-from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line, impossible_numbers
+from cephfit.traces.files.stream import (
+    NeedsWholeFile,
+    PartStream,
+    TextBlock,
+    TraceStream,
+    bad_line,
+    impossible_numbers,
+)
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.lines.plain_lines import DIGITS, OP, TEXT, DiskTable, PlainLine

@@ -1,0 +1,1 @@
+"""Spread of measured values, and percentiles of mixed latency distributions. Pure."""

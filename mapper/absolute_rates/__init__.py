@@ -1,0 +1,1 @@
+"""What a configuration serves per second, at which latency, and for how many machines."""

@@ -1,0 +1,1 @@
+"""Predictions beyond what was measured: other distances, other numbers of clients."""

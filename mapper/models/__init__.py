@@ -1,0 +1,1 @@
+"""The models: from profiles and baselines to ranked predictions with intervals."""

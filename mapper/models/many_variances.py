@@ -1,0 +1,307 @@
+"""Half widths of the intervals of many workloads at once: ``Spread.variance_of`` as products of matrices. Pure.
+
+Where all configurations were measured in the same rounds, the log prediction of configuration j has the weight
+g / R on each of the R repeats of a cell under j, and -h / R under the default: g and h are the gradients of the
+prediction by the rates of both. So its variance, and each part of the variance of that variance, is a sum over
+cells of g^2, h^2, g^4, h^4 or g^2 h^2, times a coefficient that depends on the cell and on j alone. With x = g^2
+and y = h^2:
+
+    V     = sum x a + sum y b + shifts of applications
+    Var V = sum x^2 e + sum x y f + sum y^2 q + (sum x p)^2 / d + (sum y s)^2 / d0 + shifts^2
+
+For models that add time, g is v t / T: the workload's accesses v, the measured time per access t, and the time T
+of the whole workload. Then sum x a is the product of the matrices v^2 (workloads x cells) and t^2 a (cells x
+configurations), over T^2; and likewise the others.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.special import stdtrit
+
+from cephfit.core.statistics.variance import Floats, Spread, Table
+
+_NODES, _STEPS = 1024, 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Student's quantiles of one level, by the reciprocal of their degrees of freedom, 0 to 1.
+
+    The logarithms at ``_NODES`` places are interpolated by a cubic spline to ``_STEPS`` places, and the quantiles
+    linearly between these: the relative error is below 1e-7.
+
+    Attributes:
+        values: at equal distances, shape (_STEPS + 2,).
+        rises: differences between these, shape (_STEPS + 1,).
+    """
+
+    values: Floats
+    rises: Floats
+
+    @classmethod
+    def of(cls, level: float) -> "Quantiles":
+        """Return the quantiles of a probability above 0.5."""
+        places = np.linspace(0.0, 1.0, _NODES + 1)
+        with np.errstate(divide="ignore"):
+            nodes = stdtrit(np.minimum(1 / places, 1e15), level)
+        fine = np.exp(CubicSpline(places, np.log(nodes))(np.linspace(0.0, 1.0, _STEPS + 1)))
+        values = np.append(fine, fine[-1])
+        return cls(values, np.diff(values))
+
+    def at(self, places: Floats) -> Floats:
+        """Return the quantiles at reciprocal degrees of freedom."""
+        scaled = places * _STEPS
+        at = scaled.astype(np.int32)
+        scaled -= at
+        scaled *= self.rises[at]
+        scaled += self.values[at]
+        return scaled
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultSums:
+    """The sums over cells that depend on h, each of shape (n, 1) or (n, K).
+
+    Attributes:
+        variance: sum y b.
+        pooled: sum y s.
+        squares: sum y^2 q.
+        crossed: sum x y f.
+        rounds: squared weights of rounds under the default, added.
+    """
+
+    variance: Floats
+    pooled: Floats
+    squares: Floats
+    crossed: Floats
+    rounds: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterCoefficients:
+    """The coefficients of the module's sums. K configurations without the default, P cells.
+
+    Attributes:
+        a, e, f, p: of the configurations, shape (P, K).
+        b, q, s: of the default, shape (P,).
+        rounds: weight of a repeat of each cell in each round, 1 / repeats, shape (P, R).
+        inverse_df: 1 / d of the default and of the configurations, shape (1 + K,).
+        spread: from which they are made.
+    """
+
+    a: Floats
+    e: Floats
+    f: Floats
+    p: Floats
+    b: Floats
+    q: Floats
+    s: Floats
+    rounds: Floats
+    inverse_df: Floats
+    spread: Spread
+
+    @classmethod
+    def of(cls, spread: Spread, table: Table, used: NDArray[np.intp]) -> "ScatterCoefficients":
+        """Return the coefficients of some cells of a table, each with the same rounds for all configurations.
+
+        They follow from ``Spread.variance_of`` with weights of g / R and -h / R.
+        """
+        parts = spread.parts()
+        n = spread.n[0, used].astype(np.float64)
+        drawn, share = parts.drawn[:, used], parts.pool_share[:, used]
+        precise = spread.moderated[:, used] ** 2 / np.maximum(parts.df[:, used], 1)
+        pooled, own, through = drawn * spread.target[:, used], 1 - drawn, drawn * spread.unsteadiness[:, None]
+        pool = (share**2 * precise).sum(axis=0)
+        squares = pool * through**2 + own**2 * precise + 2 * own * through * share * precise
+        squares += pooled**2 / spread.prior_df
+        crossed = 2 * pool * through[1:] * through[0] + 2 * own[1:] * through[0] * (share * precise)[1:]
+        crossed += 2 * own[0] * through[1:] * (share * precise)[0]
+        return cls(
+            a=np.ascontiguousarray((spread.moderated[1:, used] / n).T),
+            e=np.ascontiguousarray((squares[1:] / n**2).T),
+            f=np.ascontiguousarray((crossed / n**2).T),
+            p=np.ascontiguousarray((pooled[1:] / n).T),
+            b=spread.moderated[0, used] / n,
+            q=squares[0] / n**2,
+            s=pooled[0] / n,
+            rounds=table.present[0, used] / n[:, None],
+            inverse_df=1 / parts.unsteadiness_df,
+            spread=spread,
+        )
+
+    def chosen(self, cells: NDArray[np.intp]) -> "ScatterCoefficients":
+        """Return those of some of the cells."""
+        of_cells = {name: getattr(self, name)[cells] for name in ("a", "e", "f", "p", "b", "q", "s", "rounds")}
+        return replace(self, **of_cells)
+
+    def half_widths(
+        self, variance: Floats, squares: Floats, pooled: Floats, rounds: Floats, default: DefaultSums,
+        quantiles: Quantiles,
+    ) -> Floats:  # fmt: skip
+        """Return half the intervals of log predictions, shape (n, K).
+
+        Args:
+            variance, squares, pooled: sum x a, sum x^2 e and sum x p, shape (n, K).
+            rounds: squared weights of rounds under the configurations, added, shape (n, K).
+            default: the sums with h.
+            quantiles: of the level of one configuration.
+        """
+        spread = self.spread
+        variance = variance + default.variance
+        uncertainty = squares + default.squares + default.crossed
+        uncertainty += pooled**2 * self.inverse_df[1:] + default.pooled**2 * self.inverse_df[0]
+        if spread.applied_df:
+            together = rounds + default.rounds
+            variance += spread.applied * together
+            uncertainty += (spread.applied_raw * together) ** 2 / spread.applied_df
+        alone, alone_raw, alone_df = spread.alone, spread.alone_raw, spread.alone_df
+        if alone is not None and alone_raw is not None and alone_df is not None and alone.any():
+            variance += alone[1:] * rounds + alone[0] * default.rounds
+            per_df = alone_raw**2 / alone_df
+            uncertainty += per_df[1:] * rounds**2 + per_df[0] * default.rounds**2
+        known = variance > 0  # else the prediction does not depend on the measurements
+        places = np.divide(uncertainty, variance**2, out=np.zeros_like(variance), where=known)
+        return np.asarray(quantiles.at(np.minimum(places, 1.0, out=places)) * np.sqrt(variance))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeScatter:
+    """Intervals of models that add time: g = v t / T.
+
+    Attributes:
+        coefficients: for P cells and K configurations.
+        times: time per access t, shape (P, K).
+        a, e, f, p: the coefficients times t^2, t^4, t^2 and t^2.
+        even: whether all cells were measured in the same rounds.
+    """
+
+    coefficients: ScatterCoefficients
+    times: Floats
+    a: Floats
+    e: Floats
+    f: Floats
+    p: Floats
+    even: bool
+
+    @classmethod
+    def of(cls, coefficients: ScatterCoefficients, times: Floats) -> "TimeScatter":
+        squared, c = times**2, coefficients
+        even = bool((c.rounds == c.rounds[:1]).all())
+        return cls(c, times, c.a * squared, c.e * squared**2, c.f * squared, c.p * squared, even)
+
+    def half_widths(
+        self, v: Floats, inverse: Floats, busy: Floats | None, default: DefaultSums, quantiles: Quantiles
+    ) -> Floats:
+        """Return half the intervals of log predictions, shape (n, K).
+
+        Args:
+            v: accesses per cell, shape (n, P).
+            inverse: 1 / T, shape (n, K).
+            busy: sum of g, shape (n, K); None: 1.
+            default: the sums with h.
+            quantiles: of the level of one configuration.
+        """
+        inverse_2, v_2 = inverse**2, v**2
+        squares = v_2**2 @ self.e
+        squares *= inverse_2
+        squares *= inverse_2
+        variance, pooled = v_2 @ self.a, v_2 @ self.p
+        variance *= inverse_2
+        pooled *= inverse_2
+        if self.even:
+            rounds = float((self.coefficients.rounds[0] ** 2).sum()) * (
+                np.ones((1, 1)) if busy is None else busy**2
+            )
+        else:
+            rounds = sum(((v * of_round) @ self.times * inverse) ** 2 for of_round in self.coefficients.rounds.T)
+        return self.coefficients.half_widths(variance, squares, pooled, rounds, default, quantiles)
+
+    def of_default(self, h: Floats, v: Floats, inverse: Floats) -> DefaultSums:
+        """Return the sums where the gradients h are the same for all configurations.
+
+        Args:
+            h: shape (n, P).
+            v, inverse: as for ``half_widths``.
+        """
+        c, y = self.coefficients, h**2
+        crossed = (v**2 * y) @ self.f
+        crossed *= inverse**2
+        rounds = ((h @ c.rounds) ** 2).sum(axis=1)
+        return DefaultSums(
+            variance=(y @ c.b)[:, None],
+            pooled=(y @ c.s)[:, None],
+            squares=(y**2 @ c.q)[:, None],
+            crossed=crossed,
+            rounds=rounds[:, None],
+        )
+
+    def of_each_default(self, links: Iterable[Floats], v: Floats, inverse: Floats) -> DefaultSums:
+        """Return the sums where h differs between configurations: h = (link @ t) / T.
+
+        Args:
+            links: of each workload, shape (P, P).
+            v, inverse: as for ``half_widths``.
+        """
+        c = self.coefficients
+        n, k = inverse.shape
+        found = np.empty((4, n, k))
+        rounds = np.empty((n, k))
+        linear, v_2 = np.stack([c.b, c.s]), v**2
+        for i, link in enumerate(links):
+            h = link @ self.times
+            y = h**2
+            found[:2, i] = linear @ y
+            found[3, i] = v_2[i] @ (y * self.f)
+            found[2, i] = c.q @ np.multiply(y, y, out=y)
+            rounds[i] = h.sum(axis=0) ** 2 if self.even else ((c.rounds.T @ h) ** 2).sum(axis=0)
+        if self.even:
+            rounds *= float((c.rounds[0] ** 2).sum())
+        inverse_2 = inverse**2
+        found *= inverse_2
+        found[2:] *= inverse_2
+        return DefaultSums(found[0], found[1], found[2], found[3], rounds * inverse_2)
+
+
+@dataclass(frozen=True, slots=True)
+class RateScatter:
+    """Intervals of models that add relative rates: g = h = v r / M, with the ratios r and their sum M.
+
+    Attributes:
+        coefficients: for P cells and K configurations.
+        ratios: of the rates to the default's, shape (P, K).
+        a, e, p, s: the coefficients of all powers of x, times r^2, r^4, r^2 and r^2.
+    """
+
+    coefficients: ScatterCoefficients
+    ratios: Floats
+    a: Floats
+    e: Floats
+    p: Floats
+    s: Floats
+
+    @classmethod
+    def of(cls, coefficients: ScatterCoefficients, ratios: Floats) -> "RateScatter":
+        squared, c = ratios**2, coefficients
+        squares = (c.e + c.f + c.q[:, None]) * squared**2
+        return cls(c, ratios, (c.a + c.b[:, None]) * squared, squares, c.p * squared, c.s[:, None] * squared)
+
+    def half_widths(self, v: Floats, inverse: Floats, quantiles: Quantiles) -> Floats:
+        """Return half the intervals of log predictions, shape (n, K).
+
+        Args:
+            v: accesses per cell, shape (n, P).
+            inverse: 1 / M, shape (n, K).
+            quantiles: of the level of one configuration.
+        """
+        inverse_2, v_2, none = inverse**2, v**2, np.zeros((1, 1))
+        rounds = sum(((v * of_round) @ self.ratios * inverse) ** 2 for of_round in self.coefficients.rounds.T)
+        default = DefaultSums(none, (v_2 @ self.s) * inverse_2, none, none, rounds)
+        squares = (v_2**2 @ self.e) * inverse_2**2
+        pooled = (v_2 @ self.p) * inverse_2
+        return self.coefficients.half_widths(
+            (v_2 @ self.a) * inverse_2, squares, pooled, rounds, default, quantiles
+        )

@@ -1,0 +1,570 @@
+"""The predictor: ranks the configurations of a sweep for a workload, with intervals."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from cephfit.core.errors import InputError
+from cephfit.core.statistics.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
+from cephfit.core.values.baseline import Baseline, Baselines, OmittedCells, omitted_cells
+from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Op
+from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
+from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, Model, model_called
+from cephfit.core.values.profile import Profile
+from cephfit.mapper.models.access_weights import counted_demands
+from cephfit.mapper.models.completed_rates import InterpolatedSizes, Origins, Sources, completed, tables_of
+from cephfit.mapper.models.mixture import MIXERS, CellMix, DemandMix, LimitBounds, Mix, Mixture, used_cells
+from cephfit.mapper.models.model_error import NO_ERROR, ModelError
+
+Measured = Cell | LoadedCell
+_REASONS = 2
+
+
+def lost_repeats(baselines: Baselines, configurations: Sequence[str], cells: Sequence[Cell]) -> list[str]:
+    """Return a note on each configuration with repeats without a figure in cells of the workload."""
+    notes = []
+    for name in configurations:
+        lost = Counter(reason for cell in cells for reason in baselines.lost.get((name, cell), ()))
+        if lost:
+            gave = sum(len(baselines.of(name, cell).iops) for cell in cells)
+            why = "; ".join(f"{n} x {reason}" for reason, n in lost.most_common(_REASONS))
+            more = "; and others" if len(lost) > _REASONS else ""
+            notes.append(
+                f"{name}: {gave} of {gave + lost.total()} repeats in the workload's cells gave a figure; only "
+                f"these count ({why}{more})"
+            )
+    return notes
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a model makes of a workload.
+
+    Attributes:
+        model: name of the model; ``time`` where ``waiting`` was asked and the workload has no waiting times.
+        by_load: its demands or its counts, interpolated over all measured loads; else the 20 cells under the
+            sweep's own load.
+        by_waiting: demands weigh the time waited for them.
+        is_interpolated: cells of the 20 are interpolated, because they were not measured.
+    """
+
+    model: str
+    by_load: bool
+    by_waiting: bool
+    is_interpolated: bool = False
+
+
+class Kinds:
+    """What a model makes of workloads, given what was measured.
+
+    Models that add time use sizes, depths, alignment and commits, where profile and baselines tell them. Of a
+    profile that only has counts, a cell that was not measured is interpolated if others of its op were; a note
+    names the share for which the other kind of offsets (random or sequential) stands in.
+    """
+
+    def __init__(self, model: str, baselines: Baselines) -> None:
+        self._asked = model_called(model)
+        loaded = {cell.pattern.op for name, cell in baselines.loaded if name == baselines.default}
+        self._uses_demands = self._asked.adds_time and bool(baselines.loaded)
+        self._lacking = np.array([(baselines.default, cell) not in baselines.cells for cell in CELLS])
+        self._unknown = self._lacking & np.array([cell.pattern.op not in loaded for cell in CELLS])
+
+    def of(self, profile: Profile) -> Kind:
+        asked = self._asked
+        if self._uses_demands and profile.demands:
+            waits = asked.by_waiting and all(d.waiting_seconds is not None for d in profile.demands)
+            waits = waits and any(d.waiting_seconds for d in profile.demands)
+            return Kind(asked.name if waits else _without_waiting(asked), True, waits)
+        by_load = False
+        if self._uses_demands and self._lacking.any():
+            used = np.array(profile.counts()) > 0
+            by_load = bool((used & self._lacking).any() and not (used & self._unknown).any())
+        return Kind(_without_waiting(asked), by_load, False, is_interpolated=by_load)
+
+
+def _without_waiting(model: Model) -> str:
+    """Return the name of the model that answers where the waiting times of a workload are unknown."""
+    return "time" if model.by_waiting else model.name
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a prediction is made from.
+
+    Attributes:
+        model: name of the model; ``time`` where ``waiting`` was asked and the profile has no waiting times.
+        mix: the workload.
+        measured: baselines by (configuration, cell), of the cells of ``mix`` and maybe others.
+        omitted: cells of the workload that were not measured.
+        by_load: whether ``measured`` has several loads.
+        notes: caveats.
+        sources: of the cells in ``measured`` whose rates follow from others.
+        interpolated: cells of the workload that are interpolated; None: all were measured, or it has demands.
+    """
+
+    model: str
+    mix: Mix
+    measured: Mapping[Any, Baseline]
+    omitted: OmittedCells
+    by_load: bool
+    notes: tuple[str, ...]
+    sources: Sources = field(default_factory=dict)
+    interpolated: InterpolatedSizes | None = None
+
+    @classmethod
+    def of(cls, model: str, profile: Profile, baselines: Baselines) -> "Question":
+        """Return what ``model`` makes of a profile."""
+        kind = Kinds(model, baselines).of(profile)
+        if kind.by_load:
+            return cls._of_demands(kind, profile, baselines)
+        omitted = omitted_cells(used_cells(profile, model), baselines, model)
+        weights = np.array(list(omitted.counts.values()), dtype=np.float64)
+        mix = CellMix(tuple(omitted.counts), weights, MIXERS[model])
+        notes = [*_unknown_randomness(profile, model), *([omitted.note] if omitted.note else [])]
+        return cls(kind.model, mix, baselines.cells, omitted, False, tuple(notes))
+
+    @classmethod
+    def _of_demands(cls, kind: Kind, profile: Profile, baselines: Baselines) -> "Question":
+        if not any(name == baselines.default for name, _ in baselines.loaded):
+            baselines.of(baselines.default, CELLS[0])  # refused: there are no figures of the default
+        its = completed(baselines)
+        baselines = its.baselines
+        measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
+        demands = profile.demands or counted_demands(profile)
+        mix = DemandMix.of(profile, demands, measured, by_waiting=kind.by_waiting, where=baselines.source)
+        default = mean_rates(baselines.loaded, baselines.default, mix.cells)
+        notes = mix.notes(default, where=baselines.source)
+        sizes = (
+            InterpolatedSizes.of(demands, baselines.loaded, baselines.default) if kind.is_interpolated else None
+        )
+        return cls(kind.model, mix, baselines.loaded, OmittedCells({}), True, tuple(notes), its.sources, sizes)
+
+    def interpolation(self, name: str, mixture: Mixture, confidence: float) -> float:
+        """Return half the interval of the log prediction that comes from sizes that were not measured."""
+        return 0.0 if self.interpolated is None else self.interpolated.half_width(name, mixture, confidence)
+
+    def tables(self, baselines: Baselines, names: tuple[str, ...]) -> tuple[Table, Table, Origins | None]:
+        """Return the tables of all rates and of the measured ones, and how they are connected."""
+        if self.by_load:
+            return tables_of(self.measured, self.sources, baselines, names)
+        table = Table.of(baselines, names)
+        return table, table, None
+
+    def bounds(self, mixture: Mixture, name: str, baselines: Baselines, model: str) -> LimitBounds:
+        """Return what the load's limit leaves open; loads with a limit are not part of ``Baselines.loaded``."""
+        if self.by_load:
+            return LimitBounds(1.0, 1.0)
+        cells = tuple(cell for cell in self.mix.cells if isinstance(cell, Cell))
+        return LimitBounds.of(mixture, name, baselines, cells, model)
+
+
+@dataclass(frozen=True, slots=True)
+class MixPredictor:
+    """Implements ``protocols.Predictor`` for every model in which a workload is a mix of accesses.
+
+    Attributes:
+        name: name of the model; a key of ``mixture.MIXERS``.
+        confidence: level of the intervals. That of the measurements' scatter is joint over the configurations
+            compared with the default; that of the model's error holds for each configuration.
+        error_confidence: level of the part that is the model's error; None: ``confidence``.
+        spread_of: estimates the spread of the measurements; None where it cannot be estimated.
+        errors: of the models by name; a model that is not in it has none.
+        question_of: what a model, by its name, makes of a profile and baselines.
+    """
+
+    name: str
+    confidence: float = DEFAULT_CONFIDENCE
+    error_confidence: float | None = None
+    spread_of: Callable[[Table], Spread | None] = spread_of
+    errors: Mapping[str, ModelError] = field(default_factory=dict)
+    question_of: Callable[[str, Profile, Baselines], Question] = Question.of
+
+    def at(self, confidence: float) -> "MixPredictor":
+        return replace(self, confidence=confidence, error_confidence=self.error_level)
+
+    @property
+    def error_level(self) -> float:
+        """Level of the part of an interval that is the model's error."""
+        return self.confidence if self.error_confidence is None else self.error_confidence
+
+    def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
+        """Rank every configuration that has all the cells the workload uses.
+
+        The rate of a cell is the mean IOPS over its repeats. Where not all configurations have the same rounds, it
+        is the default's mean times the ratio to it within rounds. A configuration that lacks a cell, or was
+        measured with another number of clients, is omitted; a note names it with the reason. Where several loads
+        were measured, it is predicted from the cells that it has. docs/mathematics.md describes the intervals.
+
+        Raises:
+            InputError: the profile has no accesses, or the default lacks a cell that it uses.
+        """
+        question = self.question_of(self.name, profile, baselines)
+        error = self.errors.get(question.model, NO_ERROR).of_answer(by_load=question.by_load)
+        mix, cells = question.mix, question.mix.cells
+        compared, notes = comparable(question.measured, baselines, cells)
+        default = mean_rates(question.measured, baselines.default, cells)
+        notes += question.notes
+        if not question.by_load:
+            own = tuple(cell for cell in cells if isinstance(cell, Cell))
+            notes += _of_the_load(profile, baselines, (baselines.default, *compared), own)
+            notes += lost_repeats(baselines, (baselines.default, *compared), own)
+        equals = mix.added(default, default)
+        if question.interpolated is not None:
+            notes.append(question.interpolated.note(compared, equals.weights))
+        found = self._comparisons(question, baselines, compared, default, error)
+        notes += found.notes
+
+        fewer, its_notes = self._of_fewer_cells(profile, baselines, compared) if question.by_load else ([], [])
+        named = tuple(f"configuration {p.configuration} is omitted" for p in fewer)
+        notes = [note for note in notes if not named or not note.startswith(named)] + its_notes
+        ranked = sorted(
+            [
+                Prediction(baselines.default, 100.0, 100.0, 100.0, Verdict.DEFAULT, mix.reasons(equals)),
+                *(self._prediction(n, question, found, error) for n in compared),
+                *fewer,
+            ],
+            key=lambda prediction: -prediction.relative,
+        )
+        best, worst = _best_and_worst(ranked, found.alone)
+        # A configuration that changes few cells may differ by less than the floor; an open end is only a bound.
+        floors = [
+            abs(p.relative - 100)
+            for p in ranked
+            if p.verdict in (Verdict.BETTER, Verdict.WORSE)
+            and (p.configuration not in found.bounds or not found.bounds[p.configuration].are_open)
+        ]
+        return PredictionSet(
+            model=question.model,
+            profile=profile.name,
+            baselines=baselines.source,
+            predictions=tuple(ranked),
+            best=[*best, baselines.default][0],
+            worst=[baselines.default, *worst][-1],
+            confidence=self.confidence,
+            noise_floor=min([*found.floors, *floors]),
+            notes=tuple(notes),
+        )
+
+    def _comparisons(
+        self,
+        question: Question,
+        baselines: Baselines,
+        compared: Sequence[str],
+        default: Floats,
+        error: ModelError,
+    ) -> "_Comparisons":
+        """Compare each configuration with the default, whose mean IOPS in the cells of the mix are ``default``."""
+        mix, cells = question.mix, question.mix.cells
+        table, directly, origins = question.tables(baselines, (baselines.default, *compared))
+        used = np.array([table.cells.index(cell) for cell in cells])
+        follows = origins is not None and bool(origins.follows[:, used].any())
+        spread = self.spread_of(directly) if compared else None
+        equals = mix.added(default, default)
+        found = _Comparisons(widths=dict.fromkeys(compared, math.inf))
+        found.notes += [_no_spread(bool(compared))] if spread is None else spread.notes
+        n_all = len(compared)
+        for j, name in enumerate(compared, start=1):
+            means = mean_rates(question.measured, name, cells)
+            paired = PairedRates.of(table, j, used, default, means, origins)
+            mixture = found.mixtures[name] = mix.added(default, paired.rates)
+            bounds = found.bounds[name] = question.bounds(mixture, name, baselines, self.name)
+            if paired.unconnected:
+                found.notes.append(_in_no_common_round(name, baselines.default, paired.unconnected))
+            elif spread is not None:
+                scatter = _scatter(spread, paired, mixture)
+                found.widths[name] = self._half_width(scatter, n_all)
+                if follows:
+                    found.alone[name] = self._half_width(scatter, 1)
+                if bounds.are_open:
+                    continue  # the true difference may be larger than the scatter shows
+                # The interval if the configuration were no better than the default.
+                floor = math.hypot(
+                    self._half_width(_scatter(spread, paired, equals), n_all),
+                    error.half_width(100.0, self.error_level),
+                    question.interpolation(name, equals, self.error_level),
+                )
+                found.floors.append(100 * -math.expm1(-floor))
+        return found
+
+    def _of_fewer_cells(
+        self, profile: Profile, baselines: Baselines, compared: Sequence[str]
+    ) -> tuple[list[Prediction], list[str]]:
+        """Predict configurations that lack cells of the mix, each with the default alone, from what both have.
+
+        Returns:
+            The predictions of those that can be compared so, and a note on each.
+        """
+        found, notes = [], []
+        known = (baselines.default, *compared)
+        others = [name for name in dict.fromkeys(name for name, _ in baselines.loaded) if name not in known]
+        for name in others:
+            loaded = {
+                key: b
+                for key, b in baselines.loaded.items()
+                if key[0] in (baselines.default, name) and (name, key[1]) in baselines.loaded
+            }
+            of_two = replace(baselines, cells={}, loaded=loaded, missing={})
+            joint = 1 - (1 - self.confidence) / (len(compared) + len(others))
+            try:
+                answer = self.at(joint).predict(profile, of_two)
+            except InputError:
+                continue
+            its = [p for p in answer.predictions if p.configuration == name]
+            found += its
+            notes += [f"{name} lacks cells of the workload: it is predicted from those that it has"] * len(its)
+        return found, notes
+
+    def _half_width(self, scatter: tuple[float, float], n_compared: int) -> float:
+        """Return half the interval of the log prediction of one configuration.
+
+        With Bonferroni's level the intervals of ``n_compared`` configurations hold jointly.
+
+        Args:
+            scatter: variance and degrees of freedom, as from ``_scatter``.
+        """
+        variance, df = scatter
+        if not variance:
+            return 0.0
+        quantile = float(stdtrit(df, 1 - (1 - self.confidence) / (2 * n_compared)))
+        return quantile * math.sqrt(variance)
+
+    def _prediction(self, name: str, question: Question, found: "_Comparisons", error: ModelError) -> Prediction:
+        """Return the prediction of a configuration that was compared with the default."""
+        mixture, bounds, scatter_width = found.mixtures[name], found.bounds[name], found.widths[name]
+
+        def interval(width: float) -> tuple[float, float]:
+            growth = math.exp(width) if width < LARGEST_LOG else math.inf
+            return bounds.widened(*question.omitted.widened(mixture.relative / growth, mixture.relative * growth))
+
+        of_model = error.half_width(mixture.relative, self.error_level)
+        of_sizes = question.interpolation(name, mixture, self.error_level)
+        low, high = interval(math.hypot(scatter_width, of_model, of_sizes))
+        verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
+        scatter_low, scatter_high = interval(scatter_width)
+        return Prediction(
+            name, mixture.relative, low, high, verdict, question.mix.reasons(mixture), scatter_low, scatter_high
+        )
+
+
+@dataclass(slots=True)
+class _Comparisons:
+    """What comparisons of configurations with the default found, by name of the configuration.
+
+    Attributes:
+        mixtures: how the workload's accesses add up.
+        bounds: what the load's limit leaves open.
+        widths: log half width of the scatter alone, infinite without a spread.
+        alone: the same at the level of a single comparison, where rates follow from others.
+        floors: in per cent, the smallest loss that each comparison would have shown.
+        notes: caveats.
+    """
+
+    widths: dict[str, float]
+    mixtures: dict[str, Mixture] = field(default_factory=dict)
+    bounds: dict[str, LimitBounds] = field(default_factory=dict)
+    alone: dict[str, float] = field(default_factory=dict)
+    floors: list[float] = field(default_factory=lambda: [math.inf])
+    notes: list[str] = field(default_factory=list)
+
+
+def _best_and_worst(ranked: Sequence[Prediction], alone: Mapping[str, float]) -> tuple[list[str], list[str]]:
+    """Return what the measurements show to be better and worse than the default, in the order of ``ranked``.
+
+    The model's error does not count: it would leave every close choice to the default.
+
+    Args:
+        alone: as in ``_Comparisons``.
+    """
+    better = [p.configuration for p in ranked if p.scatter_low is not None and p.scatter_low > 100]
+    worse = [p.configuration for p in ranked if p.scatter_high is not None and p.scatter_high < 100]
+    # Rates that follow from others have few degrees of freedom: there the joint level, too, would leave close
+    # choices to the default, so the best and the worst are chosen at the level of a single comparison.
+    gains = {p.configuration: math.log(p.relative / 100) for p in ranked if p.relative > 0}
+    chosen = {name for name, width in alone.items() if abs(gains[name]) > width}
+    best = [n for n in gains if n in better or (n in chosen and gains[n] > 0)]
+    worst = [n for n in gains if n in worse or (n in chosen and gains[n] < 0)]
+    return best, worst
+
+
+@dataclass(frozen=True, slots=True)
+class PairedRates:
+    """One configuration compared with the default within rounds, for U used cells.
+
+    Attributes:
+        rates: IOPS in each used cell, shape (U,).
+        contrasts: weights of the log measurements in the log ratio of each used cell, shape (U, J, R).
+        default_means: weights in the default's mean, shape (U, J, R).
+        used: indices of the used cells in the table.
+        n_cells: number of cells in the table.
+        unconnected: the cells in which no rounds connect the two; there the means are compared directly.
+        origins: of the rates in the table, where some follow from others; None: all were measured.
+    """
+
+    rates: Floats
+    contrasts: Floats
+    default_means: Floats
+    used: NDArray[np.intp]
+    n_cells: int
+    unconnected: tuple[Measured, ...]
+    origins: Origins | None = None
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        j: int,
+        used: NDArray[np.intp],
+        default: Floats,
+        means: Floats,
+        origins: Origins | None = None,
+    ) -> "PairedRates":
+        """Compare configuration ``j``, with these mean IOPS, with the default."""
+        like = {id(table.blocks[c]): c for c in used}  # most cells have the same rounds
+        compared = {block: _compared(table, j, c) for block, c in like.items()}
+        contrasts, default_means, within = zip(*(compared[id(table.blocks[c])] for c in used), strict=True)
+        rates = means.copy()
+        for i, c in enumerate(used):
+            if within[i] and not table.blocks[c].whole:
+                rates[i] = default[i] * math.exp(float((contrasts[i] * table.logs[:, c]).sum()))
+        unconnected = tuple(table.cells[c] for i, c in enumerate(used) if not within[i])
+        return cls(
+            rates, np.array(contrasts), np.array(default_means), used, len(table.cells), unconnected, origins
+        )
+
+    def weights(self, gradient: Floats, default_gradient: Floats) -> Floats:
+        """Return the weights of all log measurements in a log prediction, to first order; shape (J, C, R).
+
+        C are the cells of the table; with ``origins``, those that were measured.
+
+        Args:
+            gradient, default_gradient: as for ``of_used``.
+        """
+        return self.placed(self.of_used(gradient, default_gradient))
+
+    def of_used(self, gradient: Floats, default_gradient: Floats) -> Floats:
+        """Return the weights of the logs of all rates in the used cells, shape (J, U, R).
+
+        Args:
+            gradient: derivatives by the configuration's log rates, shape (U,).
+            default_gradient: minus the derivatives by the default's.
+        """
+        # A rate is the default's own mean times the ratio to it.
+        of_used = gradient[:, None, None] * self.contrasts
+        of_used += (gradient - default_gradient)[:, None, None] * self.default_means
+        return np.swapaxes(of_used, 0, 1)
+
+    def placed(self, of_used: Floats) -> Floats:
+        """Return the weights of all log measurements, shape (J, C, R), from those in the used cells, (J, U, R)."""
+        if self.origins is not None:
+            return self.origins.weights(of_used, self.used)
+        j, _, r = of_used.shape
+        weights = np.zeros((j, self.n_cells, r))
+        weights[:, self.used] = of_used
+        return weights
+
+
+def _scatter(spread: Spread, paired: PairedRates, mixture: Mixture) -> tuple[float, float]:
+    """Return the variance of a log prediction by the scatter of the measurements, and its degrees of freedom."""
+    if not (mixture.gradient.any() or mixture.default_gradient.any()):
+        return 0.0, math.inf  # the prediction does not depend on the measurements
+    return spread.variance_of(paired.weights(mixture.gradient, mixture.default_gradient))
+
+
+def _compared(table: Table, j: int, c: int) -> tuple[Floats, Floats, bool]:
+    """Return the weights, shape (J, R), of a cell's log ratio to the default and of the default's mean.
+
+    The third value is whether the ratio is one within rounds.
+    """
+    default_mean = table.mean_of(0, c)
+    contrast = table.blocks[c].contrast(j, 0)
+    if contrast is None:
+        return table.mean_of(j, c) - default_mean, default_mean, False
+    return contrast, default_mean, True
+
+
+def _in_no_common_round(name: str, default: str, cells: Sequence[Measured]) -> str:
+    return (
+        f"{name} has no round (repeat) in common with {default}, or with a configuration compared with it, in "
+        f"{', '.join(map(str, cells))}: its prediction includes differences between rounds and has no interval"
+    )
+
+
+def _unknown_randomness(profile: Profile, model: str) -> list[str]:
+    """Return notes on ops without any access that follows another one on its disk."""
+    if model_called(model).all_random is not None:
+        return []
+    unjudged = [op for op in Op if any(profile.accesses[op].values()) and profile.random_share(op) is None]
+    return [f"the trace does not show which {op.value}s are random: all count as sequential" for op in unjudged]
+
+
+def _of_the_load(profile: Profile, baselines: Baselines, names: Sequence[str], cells: Sequence[Cell]) -> list[str]:
+    """Return notes on how the measured load affects the prediction."""
+    load = baselines.measured_load
+    return [note for note in (load.mixed_for(profile), load.reached_in(names, cells)) if note]
+
+
+def mean_rates(
+    measured: Mapping[Any, Baseline], configuration: str, cells: Sequence[Measured]
+) -> NDArray[np.float64]:
+    """Return the mean IOPS per cell, shape (cells,)."""
+    repeats = [measured[configuration, cell].iops for cell in cells]
+    return np.array([math.fsum(iops) / len(iops) for iops in repeats])
+
+
+def comparable(
+    measured: Mapping[Any, Baseline], baselines: Baselines, cells: Sequence[Measured]
+) -> tuple[list[str], list[str]]:
+    """Return the configurations that can be compared with the default, and a note on each one that cannot.
+
+    A comparable configuration has every cell, with the default's number of clients: the rate depends on it.
+
+    Raises:
+        InputError: the default lacks a cell.
+    """
+    for cell in cells:
+        if isinstance(cell, Cell):
+            baselines.of(baselines.default, cell)
+    names = (*baselines.configurations, *(name for name, _ in (*measured, *baselines.missing)))
+    tried = dict.fromkeys(names)
+    complete: list[str] = []
+    notes: list[str] = []
+    for name in tried:
+        if name == baselines.default:
+            continue
+        lacking = [cell for cell in cells if (name, cell) not in measured]
+        if not lacking:
+            unlike = [c for c in cells if measured[name, c].n_clients != measured[baselines.default, c].n_clients]
+            if unlike:
+                notes.append(
+                    f"configuration {name} is omitted: measured with another number of clients than "
+                    f"{baselines.default} in {', '.join(map(str, unlike))}"
+                )
+            else:
+                complete.append(name)
+            continue
+        reasons = dict.fromkeys(_why_missing(baselines, name, cell) for cell in lacking)
+        notes.append(
+            f"configuration {name} is omitted: no baseline for {', '.join(map(str, lacking))} "
+            f"({'; '.join(reasons)})"
+        )
+    return complete, notes
+
+
+def _why_missing(baselines: Baselines, configuration: str, cell: Measured) -> str:
+    own = cell if isinstance(cell, Cell) else cell.bin_cell
+    return baselines.missing.get((configuration, own), "it was not measured")
+
+
+def _no_spread(anything_compared: bool) -> str:
+    if not anything_compared:
+        return "no configuration could be compared with the default"
+    return (
+        "every cell was measured once: the spread is unknown, so nothing can be distinguished from the default; "
+        "sweep with at least two repeats"
+    )

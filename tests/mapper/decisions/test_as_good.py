@@ -1,0 +1,144 @@
+"""The best is compared with the next ones: which are not distinguishable, and what it may owe to chance."""
+
+import re
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
+
+import cephfit
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
+from cephfit.core.values.prediction import PredictionSet, Verdict, answer_lines, listed
+from cephfit.core.values.profile import Profile
+from cephfit.mapper import predictor
+from cephfit.mapper.decisions.contrasts import ranked
+from cephfit.results.tables import baseline_csv
+
+
+def swept(*speeds: float, scatter: float = 0.01) -> Baselines:
+    """A and configurations C1, C2, ... of these speeds in every cell, three repeats."""
+    rng = np.random.default_rng(5)
+    return Baselines(
+        {
+            (name, cell): Baseline(name, cell, tuple(speed * iops * np.exp(rng.normal(0, scatter, 3))))
+            for name, speed in [("A", 1.0), *((f"C{i}", s) for i, s in enumerate(speeds, start=1))]
+            for cell, iops in zip(CELLS, TYPICAL_IOPS, strict=True)
+        },
+        "drawn",
+    )
+
+
+def test_who_cannot_be_told_from_the_best_is_named() -> None:
+    found = ranked(predictor(), profiles()[0], swept(1.5, 1.499, 1.3, 1.0))
+    assert found.best in ("C1", "C2")
+    assert {found.best, *found.as_good} == {"C1", "C2"}, "C3 differs from it, and C4 is no better than the default"
+    assert any(f"{found.best} is one of 2 that this prediction cannot distinguish" in n for n in found.notes)
+    assert PredictionSet.from_json(found.to_json()) == found
+
+
+def test_the_best_that_is_told_from_all_has_nobody_beside_it() -> None:
+    found = ranked(predictor(), profiles()[0], swept(1.5, 1.3, 1.0))
+    assert (found.best, found.as_good) == ("C1", ())
+    assert not any("chance" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("speeds", [(1.0, 1.0), ()])
+def test_where_nothing_is_better_nobody_is_as_good(speeds: tuple[float, ...]) -> None:
+    found = ranked(predictor(), profiles()[0], swept(*speeds))
+    assert (found.best, found.as_good) == ("A", ())
+
+
+def test_what_the_best_of_equals_owes_to_chance_is_told() -> None:
+    """Twelve configurations, all 10 % better: the one that comes out first says more, the mean does not."""
+    rng = np.random.default_rng(1)
+    truth = np.log(TYPICAL_IOPS) + np.vstack([np.zeros(20), np.full((12, 20), np.log(1.10))])
+    said, common = [], []
+    for _ in range(12):
+        measured = baselines_of(np.exp(draw(rng, truth, Noise(lowest=0.05, highest=0.05), 2)))
+        found = ranked(predictor(), profiles()[0], measured)
+        if found.best != "A":
+            (note,) = [note for note in found.notes if "lead to chance" in note]
+            said.append(found.of(found.best).relative)
+            common.append(float(re.search(r"each would be at ([\d.]+)", note)[1]))
+    assert statistics.mean(said) > 112
+    assert statistics.mean(common) == pytest.approx(110, abs=1)
+
+
+def test_what_the_worst_of_equals_owes_to_chance_is_told() -> None:
+    """Twelve configurations, all 10 % worse."""
+    rng = np.random.default_rng(1)
+    truth = np.log(TYPICAL_IOPS) + np.vstack([np.zeros(20), np.full((12, 20), np.log(0.90))])
+    said, common = [], []
+    for _ in range(12):
+        measured = baselines_of(np.exp(draw(rng, truth, Noise(lowest=0.05, highest=0.05), 2)))
+        found = ranked(predictor(), profiles()[0], measured)
+        if found.worst != "A":
+            (note,) = [note for note in found.notes if "lag to chance" in note]
+            assert note.startswith(f"{found.worst} is one of ")
+            said.append(found.of(found.worst).relative)
+            common.append(float(re.search(r"each would be at ([\d.]+)", note)[1]))
+    assert len(said) >= 8
+    assert statistics.mean(said) < 88.5
+    assert statistics.mean(common) == pytest.approx(90, abs=1)
+
+
+def test_the_worst_that_is_told_from_all_owes_nothing_to_chance() -> None:
+    found = ranked(predictor(), profiles()[0], swept(0.5, 0.8, 1.0))
+    assert found.worst == "C1"
+    assert not any("chance" in note for note in found.notes)
+
+
+def test_next_to_nothing_in_a_cell_that_the_default_lacks_is_left_out_beside_the_best_too() -> None:
+    """Else those that lack it like the default would be as good as the best, however slow they are."""
+    whole, lacking = swept(1.5, 1.3, 0.8), Cell.parse("4K-write")
+    cells = {place: b for place, b in whole.cells.items() if place not in (("A", lacking), ("C3", lacking))}
+    none = {size.name: 0 for size in SIZE_BINS}
+    reads = {Op.READ: {**none, "4K": 1_000_000}, Op.WRITE: {**none, "4K": 100}}
+    profile = Profile("reads", reads, {Op.READ: 0.0, Op.WRITE: 0.0})
+    found = ranked(predictor(), profile, Baselines(cells, "drawn"))
+    assert (found.best, found.as_good) == ("C1", ())
+
+
+def test_a_best_within_the_error_of_the_model_is_called_likely_and_not_one_of_the_rest() -> None:
+    found = ranked(predictor(), profiles()[0], swept(1.5, 1.0, scatter=0.001))
+    likely = replace(
+        found,
+        predictions=tuple(
+            replace(p, low=95.0, verdict=Verdict.INDISTINGUISHABLE) if p.configuration == found.best else p
+            for p in found.predictions
+        ),
+    )
+    certain, uncertain = answer_lines(found), answer_lines(likely)
+    assert found.best == "C1" and "not certain" not in certain[0]
+    assert "likely better, not certain" in uncertain[0]
+    assert [line for line in uncertain if line.startswith("Not distinguishable from A")] == [
+        "Not distinguishable from A: C2"
+    ]
+
+
+def test_a_difference_without_a_verdict_is_not_the_noise_floor(tmp_path: Path) -> None:
+    """The floor is what a verdict needs. The samples show that ``near`` is faster, the model's error hides it."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("".join(f"{1000 * i},R,{4096 * (7919 * i % 10007)},4096\n" for i in range(500)))
+    profile = cephfit.profile_trace([trace], columns="time:us,op:R/W,offset:bytes,length:bytes")
+    rates = {"A": (1000, 1001, 999), "near": (1040, 1039, 1041), "fast": (3000, 3003, 2997)}
+    rows = (
+        f"{name},4K,{pattern},c,{run},{iops}\n"
+        for name, repeats in rates.items()
+        for pattern in ("read", "randread")
+        for run, iops in enumerate(repeats)
+    )
+    baselines = baseline_csv.loads("configuration,size,pattern,client,run,iops\n" + "".join(rows))
+    found = cephfit.predict(profile, baselines)
+    near = found.of("near")
+    assert near.verdict is Verdict.INDISTINGUISHABLE and near.scatter_low is not None and near.scatter_low > 100
+    assert near.relative - 100 < found.noise_floor < found.of("fast").relative - 100
+
+
+def test_a_line_names_at_most_a_dozen_configurations() -> None:
+    assert listed([f"C{i}" for i in range(12)]).endswith(", C11")
+    assert listed([f"C{i}" for i in range(200)]).endswith(", C11 and 188 more")

@@ -1,0 +1,137 @@
+"""Advice: the configuration, its reasons and what would change it, on workloads with a known answer."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cephfit.cli.main import cephfit
+from cephfit.cli.predict.advise_command import network_of
+from cephfit.core.errors import InputError
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import LoadedCell, Op, Pattern
+from cephfit.core.values.demand import Commits, Demand
+from cephfit.core.values.profile import Profile
+from cephfit.mapper import predictor
+from cephfit.mapper.extrapolation.distance import Distance
+from cephfit.mapper.extrapolation.distant_workload import Advice, advised, fastest
+
+WRITE = LoadedCell.measured(4096, Pattern.RANDWRITE)
+DEEP = LoadedCell.measured(4096, Pattern.RANDWRITE, iodepth=16)
+READ = LoadedCell.measured(1 << 20, Pattern.READ)
+
+
+def baselines(rates: dict[str, dict[LoadedCell, float]]) -> Baselines:
+    """Three rounds of each rate, 1 % apart."""
+    loaded = {
+        (name, cell): Baseline(name, cell.bin_cell, tuple(rate * wobble for wobble in (0.99, 1.0, 1.01)))
+        for name, its in rates.items()
+        for cell, rate in its.items()
+    }
+    cells = {(name, c.bin_cell): b for (name, c), b in loaded.items() if c.iodepth == 1}
+    return Baselines(cells, "measured", loaded=loaded)
+
+
+def profile(writes: int, reads: int, *, write_seconds: float, read_seconds: float) -> Profile:
+    accesses = {op: dict.fromkeys(("4K", "32K", "128K", "1M", "32M"), 0) for op in Op}
+    accesses[Op.WRITE]["4K"], accesses[Op.READ]["1M"] = writes, reads
+    demands = (
+        Demand(Pattern.RANDWRITE, 4096, True, 1.0, True, writes, write_seconds),
+        Demand(Pattern.READ, 1 << 20, True, 1.0, True, reads, read_seconds),
+    )
+    random = {Op.READ: 0.0, Op.WRITE: 1.0}
+    return Profile("w", accesses, random, demands=demands, idle_seconds=1.0, commits=Commits(flushes=writes // 4))
+
+
+NEAR = {
+    "A": {WRITE: 100.0, READ: 20.0},
+    "small": {WRITE: 400.0, READ: 20.0},
+    "large": {WRITE: 100.0, READ: 60.0},
+}
+
+
+def advice(distance: Distance, *, rates: dict[str, dict[LoadedCell, float]] = NEAR) -> Advice:
+    """1000 writes of 10 ms, 60 reads of 50 ms."""
+    workload = profile(1000, 60, write_seconds=10.0, read_seconds=3.0)
+    return advised(predictor(), workload, baselines(rates), distance, target="t")
+
+
+def test_small_writes_decide_and_the_reasons_state_it() -> None:
+    found = advice(Distance())
+    assert found.best == "small"
+    assert any("4K-randwrite is 77 % of the workload" in reason for reason in found.reasons)
+    assert any("77 % of its waiting is for synchronous writes of up to 16K" in reason for reason in found.reasons)
+    assert any("once per 4 writes" in reason for reason in found.reasons)
+    assert "+" in found.certainty
+
+
+def test_the_distance_at_which_the_advice_changes_is_named() -> None:
+    """16 outstanding: `parallel` serves 1600/s, each in 10 ms; `quick` 1000/s at any depth, alone in 1 ms.
+
+    Its 16 / (10 ms + Z) falls below 1000/s beyond Z = 6 ms, while `quick` stays near 1000/s: at 4 ms each way Z is
+    8 ms, at 2 ms it is 4 ms.
+    """
+    rates = {
+        "A": {WRITE: 400.0, DEEP: 400.0},
+        "parallel": {WRITE: 100.0, DEEP: 1600.0},
+        "quick": {WRITE: 1000.0, DEEP: 1000.0},
+    }
+    accesses = {op: dict.fromkeys(("4K", "32K", "128K", "1M", "32M"), 0) for op in Op}
+    accesses[Op.WRITE]["4K"] = 4000
+    demand = Demand(Pattern.RANDWRITE, 4096, True, 16.0, True, 4000, 10.0)
+    workload = Profile("deep", accesses, {Op.READ: 0.0, Op.WRITE: 1.0}, demands=(demand,), idle_seconds=0.0)
+    here = advised(predictor(), workload, baselines(rates), Distance(), target="t")
+    assert here.best == "parallel"
+    assert "at 4 ms each way, quick would be the best" in here.changes
+    there = advised(predictor(), workload, baselines(rates), Distance(one_way_seconds=0.008), target="t")
+    assert there.best == "quick"
+    assert "at 2 ms each way, parallel would be the best" in there.changes
+    assert any("accesses outstanding is 16:" in reason for reason in there.reasons)
+
+
+def test_without_a_difference_nothing_is_recommended() -> None:
+    same = {name: {WRITE: 100.0, READ: 20.0} for name in ("A", "B")}
+    found = advice(Distance(), rates=same)
+    assert found.best == "A"
+    assert "no configuration is distinguishably better" in found.certainty
+
+
+def test_the_target_that_serves_most_is_chosen_and_equals_are_named() -> None:
+    slow, fast = (
+        advised(
+            predictor(),
+            profile(1000, 60, write_seconds=10.0, read_seconds=3.0),
+            baselines({"A": {WRITE: 100.0 * factor, READ: 20.0 * factor}}),
+            Distance(),
+            target=name,
+        )
+        for name, factor in (("slow", 1.0), ("fast", 3.0))
+    )
+    assert fastest([slow, fast]) == (fast, ())
+    assert fastest([slow, replace(slow, target="as slow")]) == (slow, ("as slow",))
+
+
+def test_a_network_is_read_from_text() -> None:
+    assert network_of("rtt=20ms,loss=1%,bandwidth=100mbit") == Distance(0.010, loss=0.01, nbytes_per_s=12.5e6)
+    assert network_of("rtt=2ms,window=256k") == Distance(0.001, window_nbytes=256 * 1024)
+    assert network_of("rtt=0.5s, tcp=bbr") == Distance(0.25, loss_is_congestion=False)
+    assert network_of(None) == Distance()
+
+
+@pytest.mark.parametrize(
+    "wrong", ["rtt=20", "rtt=20ms,rtt=1ms", "latency=3ms", "loss=1", "rtt=-1ms", "tcp=bbr,tcp=cubic", "tcp=bbr"]
+)
+def test_a_wrong_network_is_refused(wrong: str) -> None:
+    with pytest.raises(InputError, match="not a property of a network"):
+        network_of(wrong)
+
+
+def test_the_command_says_the_configuration_first() -> None:
+    data = Path(__file__).resolve().parents[3] / "benchmarks" / "data" / "evaluation"
+    arguments = ["advise", f"{data}/profiles/key-value.json", "--baselines", f"{data}/baselines.csv"]
+    answer = CliRunner().invoke(cephfit, [*arguments, "--network", "rtt=20ms"])
+    assert answer.exit_code == 0, answer.output
+    assert answer.output.startswith("key-value: use ssd\n")
+    for part in ("How sure:", "Because:", "What would change it:", "10 ms farther each way"):
+        assert part in answer.output
