@@ -26,6 +26,8 @@ class SharedVolumeTarget(OpenStackTarget):
         ClusterError: see OpenStackTarget.
     """
 
+    _shares_volume = True
+
     def __init__(self, choice: CloudChoice, *, progress: Progress | None = None) -> None:
         require_whole(choice)
         if not choice.network or choice.results not in ("", SERVER):
