@@ -11,7 +11,7 @@ import numpy as np
 
 from cephfit.core.variance import Floats
 
-_RISE = 1e-9
+_RISE = 1e-12
 """Equal times are this share apart, so that their order is that of their percentiles."""
 _MOST_STEPS = 200
 """Newton's method needs about 10: the logarithm of a sum of exponentials is convex, so no step goes too far."""
