@@ -140,7 +140,7 @@ def test_quotas_of_types_and_networks_are_looked_at(monkeypatch: pytest.MonkeyPa
 
 
 def test_guests_that_share_a_volume_need_one() -> None:
-    """Ports, servers and memory are needed by each guest; the volume exists when the first guests of a stack do."""
+    """Each guest needs a port, cores and memory; the volume exists when the first guests of a stack do."""
     shared = [Wanted("ssd", 5, shares_volume=True), Wanted("hdd", 26, n_there=1, shares_volume=True)]
     with played("enough"):
         cloud = player()
