@@ -269,6 +269,8 @@ def assess_models(
             found += held_out(workloads, name, own_answers, leave_out, without)
         else:
             found += own_answers
+        answered = {(v.run, v.assessment.workload) for v in own_answers}  # not those that ran on the default only
+        workloads = [one for one in workloads if (one.run, one.workload) in answered]
         if parts := error_parts_of(workloads, own_answers):
             error_parts[name] = parts
         try:

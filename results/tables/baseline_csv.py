@@ -461,6 +461,8 @@ _OWN_SIZE = "own"
 _SYNC = re.compile(r"fsync|dsync|every [1-9]\d{0,5}", re.ASCII)
 _RUN_DIGITS = 18
 """So that a store can have the number: SQLite's integers have 64 bits."""
+_LEAST_IOPS, _MOST_IOPS = 1e-9, 1e12
+"""Other rates are errors: one access in 30 years, or a thousand per nanosecond."""
 _COUNT = re.compile(r"0*[1-9]\d{0,5}", re.ASCII)
 
 
@@ -509,9 +511,9 @@ def _iops(text: str, where: str) -> float:
         iops = float(text)
     except ValueError:
         iops = math.nan
-    if not (math.isfinite(iops) and iops > 0):
+    if not _LEAST_IOPS <= iops <= _MOST_IOPS:
         raise InputError(
-            f"{text!r} is not a rate",
+            f"{text[:30]!r} is not a rate",
             where=where,
             remedy="I/Os per second are a positive number with a decimal point, like 1812.5",
         )
