@@ -32,7 +32,10 @@ def cephfit(*arguments: str, images: Path | None = None) -> str:
     argv = [str(Path(sys.executable).with_name("cephfit")), *arguments]
     print("+ cephfit", *arguments, flush=True)
     environment = {**os.environ, **({} if images is None else {"CEPHFIT_IMAGES": str(images)})}
-    return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True, env=environment).stdout
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False, env=environment)
+    if done.returncode:
+        sys.exit(done.returncode)  # it has printed why
+    return done.stdout
 
 
 def targets_of(lab: str) -> Mapping[str, str]:
@@ -49,7 +52,10 @@ def measure(
         return
     store = str(folder / f"{name}.sqlite")
     configurations = f"A,{CONFIGURATIONS[name]}" if name in CONFIGURATIONS else "A"
-    cephfit("sweep", "run", str(SWEEP), "--target", target, "--store", store)
+    finished = folder / f"{name}.measured"
+    if not finished.exists():
+        cephfit("sweep", "run", str(SWEEP), "--target", target, "--store", store)
+        finished.touch()  # the same command would begin another run
     of_workloads = [word for workload in workloads for word in ("--workload", workload)]
     images = folder / "images"
     images.mkdir(exist_ok=True)

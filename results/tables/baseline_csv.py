@@ -39,7 +39,7 @@ from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import SIZE_BINS, LoadedCell, Op, Pattern
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import OWN_LOAD, State
-from cephfit.results.statistics.loads import title_of
+from cephfit.results.statistics.loads import more_clients, title_of
 from cephfit.results.statistics.sample_baselines import Measured, baselines_of, group
 from cephfit.results.store.sample_store import Store
 from cephfit.results.tables.csv_text import csv_text, names_of, read_text, rows_of, separator_of
@@ -543,7 +543,9 @@ def open_baselines(location: str | Path, run_id: str | None = None, load: str = 
         with Store.open(location) as store, without_collector():
             run = store.run(run_id)
             source = f"{store.name}, run {run.run_id}"
-            return baselines_of(store.samples(run.run_id), source=source, load=load)
+            samples = store.samples(run.run_id)
+            found = baselines_of(samples, source=source, load=load)
+            return replace(found, notes=(*found.notes, *more_clients(samples, load)))
     if run_id is not None:
         raise InputError("a CSV file has no runs to choose from", where=str(location), remedy="leave out --run")
     return read(Path(location), load=load)
