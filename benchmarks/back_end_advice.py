@@ -1,9 +1,9 @@
 """What `advise` recommends, against what real workloads did: prints the tables of docs/back-ends.md.
 
 FOLDER has an evaluation folder (docs/evidence.md) for each target, as `back_end_runs.py` writes them, or is one.
-Without it, the kept measurements of `data/` are used. On each target, the advised configuration and all
-predicted ratios are compared with the measured ones. Between targets, the first choice, the order and the ratios of
-the run times are compared. Every miss is listed.
+Without it, the kept measurements of `data/` are used. On each target, the advised configuration and all predicted
+ratios are compared with the measured ones. Between targets, the first choice, the order and the ratios of the run
+times are compared. Every miss is listed.
 
     .venv/bin/python benchmarks/back_end_advice.py [FOLDER]
 """
