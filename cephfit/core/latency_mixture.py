@@ -101,7 +101,7 @@ def _survival_of(known: Mapping[float, float]) -> tuple[Floats, Floats]:
 def _log_survival(at: Floats, times: Floats, logs: Floats) -> Floats:
     """Return the logs of the shares of one distribution above times."""
     slope = (logs[-1] - logs[-2]) / (times[-1] - times[-2])
-    return np.interp(at, times, logs) + slope * np.maximum(at - times[-1], 0.0)
+    return np.asarray(np.interp(at, times, logs) + slope * np.maximum(at - times[-1], 0.0))
 
 
 def _log_sum(logs: Floats) -> Floats:
