@@ -9,6 +9,7 @@ BACKEND_PACKAGES := lab/debian-packages-backends.txt
 TEST_PACKAGES := tests/debian-packages.txt
 EVALUATION_PACKAGES := lab/workloads/debian-packages.txt
 EVALUATION_FOLDER ?= evaluation-results
+BACK_ENDS_FOLDER ?= back-end-results
 PYTEST := $(BIN)/python -m pytest
 # Three processes run tests with daemons, which mostly wait (tests/conftest.py), two the others.
 TEST_PROCESSES := -n 5 --dist loadgroup --no-loadscope-reorder
@@ -23,7 +24,7 @@ OPENSTACK_OUTPUT := --verbose --durations=25 -p no:warnings
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help docs docs-reference docs-pictures demo evaluate evaluation-packages test test-all test-releases test-openstack test-openstack-core check setup setup-openstack packages packages-backends packages-openstack setup-backends test-packages clean
+.PHONY: help docs docs-reference docs-pictures demo evaluate evaluation-packages back-ends test test-all test-releases test-openstack test-openstack-core check setup setup-openstack packages packages-backends packages-openstack setup-backends test-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +34,9 @@ demo: packages $(VENV)/ready ## the whole loop on this machine, from nothing to 
 
 evaluate: packages evaluation-packages $(VENV)/ready ## real workloads on every configuration of the sweep `evaluation`; about two hours
 	lab/evaluate.sh $(EVALUATION_FOLDER) $(BIN)/cephfit
+
+back-ends: packages packages-backends evaluation-packages $(VENV)/ready ## real workloads on all back ends of a lab, against the advice; hours
+	benchmarks/back_ends.sh $(BACK_ENDS_FOLDER) $(BIN)
 
 evaluation-packages:
 	@lab/ensure_packages.sh $(EVALUATION_PACKAGES)

@@ -30,7 +30,7 @@ from cephfit.measure.block_device import flush_buffers
 from cephfit.measure.fio.fio_job import escaped_filename
 from cephfit.measure.micro.file_places import TrafficCounter, disk_below, traffic_of
 from cephfit.targets.abilities import CountsTraffic, JudgesConfigurations
-from cephfit.targets.volume_content import fill_with_random, require_empty
+from cephfit.targets.volume_content import fill_with_random, remove_signatures, require_empty
 
 _SYSFS = "sysfs"
 _SYS_BLOCK = Path("/sys/block")
@@ -155,6 +155,8 @@ def _text(file: Path) -> str:
 
 _CREATED = "created"
 _FILLED = "filled"
+_LENT = "lent"
+"""A device that a workload writes its own content to."""
 _BLKGETSIZE64 = 0x80081272
 
 
@@ -225,8 +227,9 @@ class LocalTarget(MachineTarget, CountsTraffic):
 
     The clients share it: client i has the bytes from i times the volume's size. The target creates a missing file,
     and ``reset`` deletes it. It refuses a file that it did not create, and a device that is mounted or has content
-    that blkid recognises. It recognises a filled device by the identity of its disk, not by its path: after a
-    reboot the path may be that of another disk.
+    that blkid recognises. It recognises a device that it filled, or that a workload of cephfit wrote, by the
+    identity of its disk, not by its path: after a reboot the path may be that of another disk. ``reset`` removes
+    the signatures of a workload's file systems.
 
     Args:
         path: absolute.
@@ -318,6 +321,9 @@ class LocalTarget(MachineTarget, CountsTraffic):
         self._clients = ()
         self._queues.restore()
         self._journal.forget(_FILLED, str(self._path))
+        if self._is_lent():
+            remove_signatures(self._path)
+        self._journal.forget(_LENT, str(self._path))
         if self._journal.get(_CREATED, str(self._path)) is not None:
             self._path.unlink(missing_ok=True)
             self._journal.forget(_CREATED, str(self._path))
@@ -327,6 +333,11 @@ class LocalTarget(MachineTarget, CountsTraffic):
         """Ensure that the file or device exists, is large enough, may be written, and is filled."""
         if self._is_device():
             self._require_free_device(nbytes)
+            if not fill and not self._is_lent():
+                self._journal.forget(_LENT, str(self._path))  # of another disk
+                self._journal.note(_LENT, str(self._path), self._identity())
+            if not fill:
+                self._journal.forget(_FILLED, str(self._path))
         elif self._path.exists():
             if self._journal.get(_CREATED, str(self._path)) is None:
                 raise InputError(
@@ -358,6 +369,10 @@ class LocalTarget(MachineTarget, CountsTraffic):
         known = entry.was["disk"] == identity and (identity or not self._is_device())
         return int(entry.was["nbytes"]) if known else 0
 
+    def _is_lent(self) -> bool:
+        entry = self._journal.get(_LENT, str(self._path))
+        return entry is not None and bool(entry.was) and entry.was == self._identity()
+
     def _identity(self) -> str:
         return identity_of(self._path) if self._is_device() else ""
 
@@ -381,7 +396,7 @@ class LocalTarget(MachineTarget, CountsTraffic):
                 where=self.name,
                 remedy="use a larger device, smaller volumes or fewer clients",
             )
-        if not self._filled_nbytes():
+        if not self._filled_nbytes() and not self._is_lent():
             require_empty(self._path, where=self.name)
 
     def _refuse_ceph(self, configuration: Configuration, setting: Setting) -> None:

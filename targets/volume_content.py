@@ -74,3 +74,20 @@ def require_empty(device: Path, *, where: str) -> None:
             where=where,
             remedy="a sweep overwrites it: if its content is not needed, run wipefs --all on it first",
         )
+
+
+def remove_signatures(device: Path) -> None:
+    """Remove the signatures of file systems from a block device, so that it counts as empty.
+
+    Raises:
+        HostError: the device is in use.
+    """
+    done = subprocess.run(
+        ("wipefs", "--all", "--quiet", str(device)), capture_output=True, text=True, check=False, timeout=60
+    )
+    if done.returncode:
+        raise HostError(
+            f"the signatures of its content cannot be removed: {done.stderr.strip()}",
+            where=str(device),
+            remedy="unmount it, and end the programs that use it; then run `cephfit restore` with this target",
+        )

@@ -180,6 +180,10 @@ class Located:
         return self.value
 
 
+_MOST_SHOWN = 80
+"""Characters of a wrong value in a message: a file that is not YAML may be one long text."""
+
+
 def _kind(value: object) -> str:
     if value is None:
         return "nothing"
@@ -189,7 +193,8 @@ def _kind(value: object) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    return f"{value!r}"
+    text = f"{value!r}"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 class _Loader(yaml.SafeLoader):

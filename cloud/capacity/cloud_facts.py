@@ -143,11 +143,19 @@ class CloudForecast:
         return (*notes, *filter(None, [why_unchecked(wanted, found)]))
 
 
-def wanted_of(kinds: Iterable[VolumeKind], n_clients: int, n_there: Sequence[int] = ()) -> tuple[Wanted, ...]:
+def wanted_of(
+    kinds: Iterable[VolumeKind], n_clients: int, n_there: Sequence[int] = (), *, shares_volume: bool = False
+) -> tuple[Wanted, ...]:
     """Return the required guests of each kind of volumes, with the number of existing ones."""
     there = dict(enumerate(n_there))
     return tuple(
-        Wanted(kind.base, n_clients, there.get(number, 0), has_own_type=bool(kind.qos))
+        Wanted(
+            kind.base,
+            n_clients,
+            there.get(number, 0),
+            has_own_type=bool(kind.qos),
+            shares_volume=shares_volume,
+        )
         for number, kind in enumerate(kinds)
     )
 

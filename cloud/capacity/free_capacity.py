@@ -33,17 +33,24 @@ class Wanted:
         n: required guests.
         n_there: existing guests.
         has_own_type: whether the run creates a copy of that type for their volumes.
+        shares_volume: whether all guests of the stack use one volume, instead of one each.
     """
 
     volume_type: str
     n: int
     n_there: int = 0
     has_own_type: bool = False
+    shares_volume: bool = False
 
     @property
     def n_more(self) -> int:
         """Guests to create."""
         return max(0, self.n - self.n_there)
+
+    @property
+    def n_more_volumes(self) -> int:
+        """Volumes to create; the first guests of a stack bring the shared one."""
+        return min(self.n_more, int(not self.n_there)) if self.shares_volume else self.n_more
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +143,7 @@ def _of_nova(cloud: Connection, flavor: Any, wanted: Sequence[Wanted]) -> Iterat
 
 def _of_cinder(cloud: Connection, wanted: Sequence[Wanted], gib: int) -> Iterator[Need]:
     limits = persistently(lambda: cloud.block_storage.get_limits().absolute, where="quota of volumes")
-    n_more = _n_more(wanted)
+    n_more = _n_more_volumes(wanted)
     yield _need("volumes", n_more, limits.total_volumes_used, limits.max_total_volumes, "Cinder's quota volumes")
     yield _need(
         "GiB of volumes",
@@ -155,13 +162,13 @@ def _of_types(cloud: Connection, wanted: Sequence[Wanted], gib: int) -> Sequence
         return None
     quotas: Mapping[str, Any] = shown["quota_set"]
     found = []
-    if _n_more(wanted) and "per_volume_gigabytes" in quotas:
+    if _n_more_volumes(wanted) and "per_volume_gigabytes" in quotas:
         # Use by other volumes does not count: the quota limits each volume separately.
         limit = quotas["per_volume_gigabytes"]["limit"]
         found.append(_need("GiB in one volume", gib, 0, limit, "Cinder's quota per_volume_gigabytes"))
     # A type that the run creates does not exist yet, and has default quotas.
     for name in dict.fromkeys(one.volume_type for one in wanted if not one.has_own_type):
-        n = _n_more([one for one in wanted if one.volume_type == name and not one.has_own_type])
+        n = _n_more_volumes([one for one in wanted if one.volume_type == name and not one.has_own_type])
         for quota, more, what in (
             (f"volumes_{name}", n, f"volumes of type {name}"),
             (f"gigabytes_{name}", n * gib, f"GiB of type {name}"),
@@ -199,6 +206,10 @@ def _of_neutron(cloud: Connection, wanted: Sequence[Wanted]) -> Sequence[Need] |
 
 def _n_more(wanted: Sequence[Wanted]) -> int:
     return sum(one.n_more for one in wanted)
+
+
+def _n_more_volumes(wanted: Sequence[Wanted]) -> int:
+    return sum(one.n_more_volumes for one in wanted)
 
 
 def _n_stacks(wanted: Sequence[Wanted]) -> int:
@@ -295,7 +306,7 @@ def fits(
     specs = {str(one.name): dict(one.extra_specs or {}) for one in volume_types(cloud)}
     n_of: dict[str, int] = {}
     for one in wanted:
-        n_of[one.volume_type] = n_of.get(one.volume_type, 0) + one.n_more
+        n_of[one.volume_type] = n_of.get(one.volume_type, 0) + one.n_more_volumes
     homes = {name: _places(pools_of(pools, specs.get(name, {}))) for name, n in n_of.items() if n}
     left = {pool.place: pool.free_nbytes or 0 for pool in _places(pools)}
     found = []
@@ -314,7 +325,7 @@ def fits(
 
 def why_unchecked(wanted: Sequence[Wanted], found: Sequence[Fit]) -> str:
     """Return a sentence on required types without a result of ``fits``; empty if there are none."""
-    names = {one.volume_type for one in wanted if one.n_more} - {fit.volume_type for fit in found}
+    names = {one.volume_type for one in wanted if one.n_more_volumes} - {fit.volume_type for fit in found}
     if not names:
         return ""
     return (

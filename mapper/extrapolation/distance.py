@@ -169,6 +169,8 @@ class Distance:
             parts.append(f"{100 * self.loss:g} % loss")
         if self.window_nbytes < math.inf:
             parts.append(f"TCP windows of {format_nbytes(round(self.window_nbytes))}")
+        if self.connections > 1:
+            parts.append(f"{self.connections} connections")
         return ", ".join(parts)
 
 

@@ -372,6 +372,7 @@ def environment(*, autoescape: bool, folders: Sequence[str] = ("report",)) -> En
         confidence=CONFIDENCE,
         default=DEFAULT_CONFIGURATION,
         interval=formatting.interval,
+        latency_of_mix=run_notes.LATENCY_OF_MIX,
         legend=cell_figures.legend(),
         rounds_of_cells=run_notes.ROUNDS_OF_CELLS,
         rounds_of_workloads=run_notes.ROUNDS_OF_WORKLOADS,

@@ -22,7 +22,7 @@ from cephfit.core.values.run import (
     VERIFICATION_DOCUMENT,
 )
 from cephfit.core.values.sample import OWN_LOAD, State
-from cephfit.core.values.supply import SupplySet
+from cephfit.core.values.supply import Estimate, SupplySet
 from cephfit.results.report import formatting
 from cephfit.results.report.figures import report_figures
 from cephfit.results.report.figures.cell_figures import baseline_rows_of, cell_figures_of, heat_map_of
@@ -75,12 +75,14 @@ def latencies_of(findings: Findings, baselines: Baselines) -> dict[str, LatencyT
         tails = milliseconds(percentile_speeds(profile, baselines, samples, 99.0, load=load), CONFIDENCE)
     except InputError:
         tails = {}
-    return {
-        name: LatencyText(
-            formatting.number(mean.value), formatting.number(tails[name].value) if name in tails else "–"
-        )
-        for name, mean in means.items()
-    }
+    return {name: LatencyText(_latency(mean), _latency(tails.get(name))) for name, mean in means.items()}
+
+
+def _latency(found: Estimate | None) -> str:
+    if found is None:
+        return "–"
+    low, high = (formatting.number(end) for end in (found.low, found.high))
+    return formatting.number(found.value) + (f" ({low} to {high})" if found.is_known else "")
 
 
 def percentile_figures(

@@ -284,7 +284,7 @@ class RateText:
 
 @dataclass(frozen=True, slots=True)
 class LatencyText:
-    """Latency of the workload's mix under the load of the measurement in ms, as text."""
+    """Latency of the workload's mix under the load of the measurement in ms, as text with intervals."""
 
     mean_ms: str
     p99_ms: str

@@ -148,6 +148,11 @@ ROUNDS_OF_CELLS = (
     "connects, so it may differ from the quotient of the two rates. Without such rounds the ratio is that "
     "quotient and has no interval."
 )
+LATENCY_OF_MIX = (
+    "Latency is the mean and the 99th percentile over all clients, each with an interval by itself, of the mix "
+    "rounded to the 20 cells, under the load of the measurement. Predictions and what is served use the profile's "
+    "sizes and depths where it has them, so their times per access may differ from it."
+)
 ROUNDS_OF_WORKLOADS = (
     "Not all configurations were measured in the same rounds. The default's rate is the mean over all of its "
     "rounds. The rate of another configuration is the default's rate times its ratio to the default in the rounds "

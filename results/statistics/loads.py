@@ -124,6 +124,22 @@ def loads_by_clients(samples: Iterable[Sample], load: str = OWN_LOAD) -> dict[in
     return dict(sorted((alike | {chosen.n_clients: load}).items()))
 
 
+def more_clients(samples: Iterable[Sample], load: str) -> tuple[str, ...]:
+    """Return a sentence on loads of the same kind with more clients, which may get more together; none without."""
+    shapes = shapes_of(samples)
+    if (own := shapes.get(load)) is None:
+        return ()
+    alike = [s for s in shapes.values() if s.rest == own.rest and s.n_clients > own.n_clients]
+    if not alike:
+        return ()
+    largest = max(alike, key=lambda s: (s.n_clients, s.iodepth))
+    clients = "1 client" if own.n_clients == 1 else f"{own.n_clients} clients"
+    return (
+        f"rates per second are those of {clients}; {largest.n_clients} clients together may get more: "
+        f"`--load {largest.name}`, and `cephfit capacity` for the whole pool",
+    )
+
+
 def title_of(load: str) -> str:
     """Return a load's name for display."""
     return f"load {load}" if load else "the measurement's own load"

@@ -38,7 +38,7 @@ from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import SIZE_BINS, LoadedCell, Op, Pattern
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import OWN_LOAD, State, without_collector
-from cephfit.results.statistics.loads import title_of
+from cephfit.results.statistics.loads import more_clients, title_of
 from cephfit.results.statistics.sample_baselines import Measured, baselines_of, group
 from cephfit.results.store.sample_store import Store
 from cephfit.results.tables.csv_text import csv_text, names_of, read_text, rows_of, separator_of
@@ -460,6 +460,8 @@ _OWN_SIZE = "own"
 _SYNC = re.compile(r"fsync|dsync|every [1-9]\d{0,5}", re.ASCII)
 _RUN_DIGITS = 18
 """So that a store can have the number: SQLite's integers have 64 bits."""
+_LEAST_IOPS, _MOST_IOPS = 1e-9, 1e12
+"""Other rates are errors: one access in 30 years, or a thousand per nanosecond."""
 _COUNT = re.compile(r"0*[1-9]\d{0,5}", re.ASCII)
 
 
@@ -508,9 +510,9 @@ def _iops(text: str, where: str) -> float:
         iops = float(text)
     except ValueError:
         iops = math.nan
-    if not (math.isfinite(iops) and iops > 0):
+    if not _LEAST_IOPS <= iops <= _MOST_IOPS:
         raise InputError(
-            f"{text!r} is not a rate",
+            f"{text[:30]!r} is not a rate",
             where=where,
             remedy="I/Os per second are a positive number with a decimal point, like 1812.5",
         )
@@ -540,7 +542,9 @@ def open_baselines(location: str | Path, run_id: str | None = None, load: str = 
         with Store.open(location) as store, without_collector():
             run = store.run(run_id)
             source = f"{store.name}, run {run.run_id}"
-            return baselines_of(store.samples(run.run_id), source=source, load=load)
+            samples = store.samples(run.run_id)
+            found = baselines_of(samples, source=source, load=load)
+            return replace(found, notes=(*found.notes, *more_clients(samples, load)))
     if run_id is not None:
         raise InputError("a CSV file has no runs to choose from", where=str(location), remedy="leave out --run")
     return read(Path(location), load=load)

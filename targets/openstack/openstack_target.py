@@ -106,6 +106,8 @@ class OpenStackTarget(
 
     count_source = ServerDiagnostics.count_source
     count_seconds = ServerDiagnostics.count_seconds
+    _shares_volume = False
+    """Whether all guests of a stack use one volume."""
 
     def __init__(self, choice: CloudChoice, *, for_change: bool = True, progress: Progress | None = None) -> None:
         self._choice = choice
@@ -193,7 +195,8 @@ class OpenStackTarget(
 
     def _require(self, kinds: Sequence[VolumeKind], *, n_clients: int, nbytes: int) -> None:
         stacks, gib = self._stacks(self._run_id), cinder_volumes.size_gib(nbytes)
-        required = wanted_of(kinds, n_clients, [stacks.count(self._stack_of(kind, gib)) for kind in kinds])
+        n_there = [stacks.count(self._stack_of(kind, gib)) for kind in kinds]
+        required = wanted_of(kinds, n_clients, n_there, shares_volume=self._shares_volume)
         pools = self._pools() if any(one.n_more for one in required) else None
         found = cloud_preflight.require(self._cloud, self._choice, required, nbytes=nbytes, pools=pools)
         self._note_once(*found.unseen)
@@ -370,6 +373,8 @@ class SharedVolumeTarget(OpenStackTarget):
         InputError: the volume type is not multi-attach, or the guests have no network.
         ClusterError: see OpenStackTarget.
     """
+
+    _shares_volume = True
 
     def __init__(self, choice: CloudChoice, *, progress: Progress | None = None) -> None:
         require_whole(choice)

@@ -139,6 +139,23 @@ def test_quotas_of_types_and_networks_are_looked_at(monkeypatch: pytest.MonkeyPa
     assert found["Neutron's quota security_group_rule"].more == 10
 
 
+def test_guests_that_share_a_volume_need_one() -> None:
+    """Each guest needs a port, cores and memory; the volume exists when the first guests of a stack do."""
+    shared = [Wanted("ssd", 5, shares_volume=True), Wanted("hdd", 26, n_there=1, shares_volume=True)]
+    with played("enough"):
+        cloud = player()
+        cloud_preflight.require(
+            cloud, CHOICE, [Wanted("hdd", 2), Wanted("ssd", 2)], nbytes=GIB, pools=cinder_pools(cloud)
+        )
+        flavor = cloud_preflight.require_flavor(cloud, CHOICE.flavor)
+        asked = asked_of(cloud, flavor, shared, gib=4, has_network=True)
+    needed = {need.quota.partition(" quota ")[2]: need.more for need in asked.needs}
+    assert (needed["volumes"], needed["gigabytes"]) == (1, 4)
+    assert (needed["volumes_ssd"], needed["gigabytes_ssd"]) == (1, 4)
+    assert (needed["instances"], needed["port"]) == (30, 30)
+    assert needed["volumes_hdd"] == 0
+
+
 def test_room_on_hosts(played_cloud: Connection) -> None:
     """The lab has one host with two processors, in the zone nova."""
     assert room_on_hosts(played_cloud) == [2, 2, 0, 0, 0]
@@ -285,6 +302,14 @@ def test_types_that_share_a_pool_share_its_room(monkeypatch: pytest.MonkeyPatch)
     assert (found["only-x"].n_fitting, found["only-x"].is_enough) == (3, True)
     assert (found["any"].n_fitting, found["any"].is_enough) == (1, False)
     assert "Cinder's pool a@x#x has " in found["any"].sentence
+
+
+def test_guests_that_share_a_volume_need_its_room_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = [CinderPool("a@x#x", "x", 12 * GIB)]
+    monkeypatch.setattr(free_capacity, "volume_types", lambda _: [OfTypes("any")])
+    wanted = [Wanted("any", 5, shares_volume=True), Wanted("any", 9, n_there=2, shares_volume=True)]
+    (fit,) = fits(Named(), pools, wanted, nbytes=10 * GIB)  # type: ignore[arg-type]
+    assert (fit.n, fit.n_fitting, fit.is_enough) == (1, 1, True)
 
 
 def test_hosts_of_one_ceph_pool_share_its_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,8 @@
 """Volumes for several guests: which types allow it, and the attachments by Nova."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
@@ -7,8 +10,15 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from openstack.connection import Connection
 from scripted_services import Services
 
+from cephfit.cloud.capacity.cloud_preflight import Findings
+from cephfit.cloud.capacity.free_capacity import Wanted
+from cephfit.cloud.cloud_choice import parse_choice
 from cephfit.cloud.shared_attachments import attach_to_all, require_multiattach
+from cephfit.cloud.stacks import Stacks
 from cephfit.core.errors import ClusterError, InputError
+from cephfit.core.values.configuration import Configuration
+from cephfit.targets.openstack import openstack_target
+from cephfit.targets.openstack.openstack_target import SharedVolumeTarget
 
 TYPES = [
     {"id": "t0", "name": "plain", "extra_specs": {"volume_backend_name": "hdd"}},
@@ -34,6 +44,31 @@ def test_without_such_a_type_an_administrator_has_to_be_asked(
     services.say("GET /block_storage/v3/types", (200, {"volume_types": TYPES[:1]}))
     with pytest.raises(InputError, match="ask an administrator"):
         require_multiattach(scripted_cloud, "plain")
+
+
+def test_the_preflight_counts_one_volume_for_all_guests(
+    services: Services, scripted_cloud: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of five guests of one kind are there, with their volume."""
+    found: list[Wanted] = []
+
+    def require(*arguments: Any, **_: Any) -> Findings:
+        found.extend(arguments[2])
+        return Findings()
+
+    services.say("GET /block_storage/v3/types", (200, {"volume_types": TYPES}))
+    monkeypatch.setattr(openstack_target, "connect", lambda _: scripted_cloud)
+    monkeypatch.setattr(openstack_target, "state_folder", lambda _: tmp_path)
+    monkeypatch.setattr(openstack_target.cloud_preflight, "require", require)
+    target = SharedVolumeTarget(parse_choice("openstack:work,flavor=small,network=lab,volume_type=shared"))
+    try:
+        for n_there, n_volumes in ((0, 1), (2, 0)):
+            monkeypatch.setattr(Stacks, "count", lambda *_, n=n_there: n)
+            target.require_clients([Configuration("A")], n_clients=5, volume_nbytes=1 << 30)
+            wanted = found.pop()
+            assert (wanted.n_more, wanted.n_more_volumes) == (5 - n_there, n_volumes)
+    finally:
+        target.close()
 
 
 def attachments(server: str, *volumes: str) -> dict[str, object]:

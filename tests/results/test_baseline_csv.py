@@ -55,6 +55,7 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -
         ("A,4K,read,c0,0,7\nA,4K,read,c0,1,-7", "CSV:3, column iops", "'-7' is not a rate"),
         ("A,4K,read,c0,0,0", "CSV:2, column iops", "'0' is not a rate"),
         ("A,4K,read,c0,0,nan", "CSV:2, column iops", "'nan' is not a rate"),
+        ("A,4K,read,c0,0,1e300", "CSV:2, column iops", "'1e300' is not a rate"),
         ("A,4K,read,c0,0,many", "CSV:2, column iops", "'many' is not a rate"),
         ("A,4K,read,c0,0,7\n\nA,4K,read,c0,0,8", "CSV:4, column run", "is in line 2 already"),
         ("A,4K,read,c0,0", "CSV:2, column iops", "this field is empty"),

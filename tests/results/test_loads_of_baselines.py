@@ -10,6 +10,7 @@ from example_run import RUN_ID, example_run
 from cephfit.core.values.cells import Cell, LoadedCell, Pattern
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.results import open_baselines
+from cephfit.results.statistics.loads import more_clients
 from cephfit.results.statistics.sample_baselines import OWN_LOAD_TITLE, baselines_of, measured_of
 from cephfit.results.statistics.scaling import curves_of
 from cephfit.results.store.sample_store import Store
@@ -135,3 +136,11 @@ def test_loads_that_differ_in_alignment_or_commits_are_on_no_common_curve() -> N
         if c.configuration == "A" and c.cell == LARGE
     )
     assert [(point.x, point.load) for point in curve.points] == [(1, ""), (16, "deep")]
+
+
+def test_loads_with_more_clients_are_named() -> None:
+    (sentence,) = more_clients(samples(), "")
+    assert "rates per second are those of 1 client; 2 clients together may get more: `--load crowd`" in sentence
+    assert more_clients(samples(), "crowd") == ()
+    assert more_clients(samples(["", "deep"]), "") == ()
+    assert more_clients(samples(), "mixed") == (), "no load with the same mix has more clients"

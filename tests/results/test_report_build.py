@@ -1,5 +1,6 @@
 """Percentile curves and latencies of a report."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from cephfit.results.report.render import to_html
 from cephfit.results.report.report_build import latencies_of, percentile_figures, read_findings, report_of
 from cephfit.results.report.report_model import Findings
 from cephfit.results.statistics.sample_baselines import baselines_of
-from cephfit.results.statistics.workload_rate import mean_speeds
+from cephfit.results.statistics.summary_statistics import CONFIDENCE
+from cephfit.results.statistics.workload_rate import mean_speeds, milliseconds
 from cephfit.results.store.sample_store import Store
 
 
@@ -38,6 +40,9 @@ def test_the_answer_has_the_latency_of_the_mix(finished_store: Path) -> None:
     speeds = mean_speeds(findings.profile, baselines, findings.samples)
     found = latencies_of(findings, baselines)
     assert found and set(found) == {name for name, _ in speeds.cells}
+    for name, its in milliseconds(speeds, CONFIDENCE).items():
+        value, low, high = (float(text) for text in re.findall(r"[0-9.]+", found[name].mean_ms.replace(",", "")))
+        assert (value, low, high) == pytest.approx((its.value, its.low, its.high), rel=5e-3)
     html = to_html(report_of(findings, made_ns=0))
     assert all(f'data-label="latency, ms">{text.mean_ms}' in html for text in found.values())
     assert latencies_of(replace(findings, profile=None), baselines) == {}

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -247,8 +248,6 @@ def test_a_local_target_skips_options_of_storage_protocols(tmp_path: Path) -> No
 
 
 def test_a_local_volume_is_filled_with_incompressible_data(tmp_path: Path) -> None:
-    import zlib
-
     target = local_target(f"local:{tmp_path / 'v'}")
     target.apply(DEFAULT, n_clients=2, volume_nbytes=MIB)
     content = (tmp_path / "v").read_bytes()
@@ -297,6 +296,43 @@ def test_another_disk_at_the_path_of_a_filled_one_is_probed(
     assert ours.read_bytes() == written, "the filled disk is recognised"
     target.reset()
     target.close()
+
+
+@pytest.mark.root
+def test_a_device_with_the_file_system_of_a_workload_is_used_again_and_left_empty(
+    loop_device: Callable[[int], Path], tmp_path: Path
+) -> None:
+    """A workload formats the device; the next configuration, round and process find the file system there."""
+    device, theirs = loop_device(16 * MIB), loop_device(16 * MIB)
+    for content in (device, theirs):
+        assert not content.read_bytes()[:8192].strip(b"\0")
+    path = tmp_path / "sdb"
+    path.symlink_to(device)
+    target = LocalTarget(path)
+    target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
+    target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB, fill=False)
+    for disk in (device, theirs):
+        subprocess.run(("mkswap", str(disk)), check=True, capture_output=True)
+    target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB, fill=False)
+    target.close()
+    path.unlink()
+    path.symlink_to(theirs)
+    target = LocalTarget(path)
+    with pytest.raises(InputError, match="not empty"):
+        target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB, fill=False)
+    target.close()
+    path.unlink()
+    path.symlink_to(device)
+    target = LocalTarget(path)
+    target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
+    assert len(zlib.compress(device.read_bytes()[:MIB])) > MIB, "a sweep fills it again"
+    target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB, fill=False)
+    subprocess.run(("mkswap", str(device)), check=True, capture_output=True)
+    target.reset()
+    target.close()
+    assert b"SWAPSPACE2" not in device.read_bytes()[:8192]
+    assert b"SWAPSPACE2" in theirs.read_bytes()[:8192]
+    assert not target.is_changed()
 
 
 def test_a_disk_is_identified_by_its_own_attributes(tmp_path: Path) -> None:

@@ -333,6 +333,10 @@ def _pairs(texts: Sequence[str], names: Sequence[str], where: str, example: str)
     return found
 
 
+_MOST_PER_S = 1e12
+"""Accesses per second of a machine: larger ones are mistyped."""
+
+
 def _number(text: str, where: str) -> float:
     from cephfit.core.errors import InputError
 
@@ -340,8 +344,12 @@ def _number(text: str, where: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 < number < math.inf:
-        raise InputError(f"{text!r} is not a rate above 0", where=where, remedy="give accesses per second")
+    if not 0 < number <= _MOST_PER_S:
+        raise InputError(
+            f"{text!r} is not a rate above 0 and up to {_MOST_PER_S:g}",
+            where=where,
+            remedy="give accesses per second",
+        )
     return number
 
 

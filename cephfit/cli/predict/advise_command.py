@@ -10,6 +10,7 @@ import click
 
 from cephfit.cli.options.common_options import baselines_option, confidence_option, load_option, model_option
 from cephfit.cli.terminal.output import json_option, print_json
+from cephfit.core.units import parse_nbytes
 
 if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
@@ -22,8 +23,8 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
     "rtt": {"ms": 1e-3, "s": 1.0, "us": 1e-6},
     "loss": {"%": 0.01},
     "bandwidth": {"mbit": 1e6 / 8, "gbit": 1e9 / 8},
-    "window": {"k": 1024, "m": 1024**2, "kib": 1024, "mib": 1024**2},
 }
+_EXAMPLES = "rtt=20ms, loss=1%, bandwidth=100mbit, window=256K, connections=4, tcp=bbr"
 
 
 @click.command("advise", short_help="Advice in words for workloads on a network.")
@@ -36,7 +37,8 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
     "--network",
     "network",
     metavar="KEY=VALUE,...",
-    help="What the network adds to the one of the measurement: rtt=20ms,loss=1%,bandwidth=100mbit,window=256k.",
+    help="What the network adds to the one of the measurement: rtt=20ms, loss=1%, bandwidth=100mbit, window=256K "
+    "and tcp=bbr as TCP's, connections=4 that share the traffic.",
 )
 @json_option
 def command(
@@ -77,7 +79,7 @@ def command(
 
 
 def network_of(text: str | None) -> Distance:
-    """Read ``rtt=20ms,loss=1%,bandwidth=100mbit,window=256k``; all parts are optional.
+    """Read ``rtt=20ms,loss=1%,bandwidth=100mbit,window=256K,connections=4,tcp=bbr``; all parts are optional.
 
     Raises:
         InputError: a part is not one of these, or ``tcp`` is the only one.
@@ -90,30 +92,36 @@ def network_of(text: str | None) -> Distance:
     tcp = [part for part in parts if part in _TCP]
     for part in [*tcp[1:], *(part for part in parts if part not in _TCP)]:
         key, _, value = part.partition("=")
-        found = _VALUE.fullmatch(value.strip().lower())
-        units = _UNITS.get(key, {})
-        if found is None or found[2] not in units or key in values:
+        number = _number(key, value.strip())
+        if number is None or key in values:
             raise InputError(
                 f"{part!r} is not a property of a network",
                 where="--network",
-                remedy=(
-                    "write parts such as rtt=20ms, loss=1%, bandwidth=100mbit, window=256k, tcp=bbr, each once, "
-                    "with commas"
-                ),
+                remedy=f"write parts such as {_EXAMPLES}, each once, with commas",
             )
-        values[key] = float(found[1]) * units[found[2]]
-    if tcp and not values:
+        values[key] = number
+    if parts and not values.keys() & _UNITS.keys():
         raise InputError(
-            f"{tcp[0]!r} alone is not a property of a network: it matters only at a distance or with losses",
+            f"{parts[0]!r} alone is not a property of a network: it matters only at a distance or with losses",
             where="--network",
-            remedy=f"add the network's properties, such as rtt=20ms,loss=1%,{tcp[0]}",
+            remedy=f"add the network's properties, such as rtt=20ms,loss=1%,{parts[0]}",
         )
     named: dict[str, Any] = {"one_way_seconds": values.get("rtt", 0.0) / 2, "loss": values.get("loss", 0.0)}
     named["loss_is_congestion"] = _TCP[-1] not in tcp
-    for key, name in (("bandwidth", "nbytes_per_s"), ("window", "window_nbytes")):
-        if key in values:
-            named[name] = values[key]
+    names = {"bandwidth": "nbytes_per_s", "window": "window_nbytes", "connections": "connections"}
+    named |= {name: values[key] for key, name in names.items() if key in values}
     return Distance(**named)
+
+
+def _number(key: str, value: str) -> float | None:
+    """Return a property in seconds, bytes or bytes per second, as a share or as a count; None if it is none."""
+    if key == "window":
+        return parse_nbytes(value, where="--network window")
+    if key == "connections":
+        return int(value) if value.isascii() and value.isdigit() else None
+    found = _VALUE.fullmatch(value.lower())
+    factor = _UNITS.get(key, {}).get(found[2]) if found else None
+    return None if found is None or factor is None else float(found[1]) * factor
 
 
 def _by_target(location: str, load: str) -> dict[str, Baselines]:

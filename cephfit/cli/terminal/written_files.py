@@ -146,7 +146,7 @@ def written_whole(path: Path, *, what: str) -> Iterator[Path]:
             raise type(error)(error.what, where=str(path), remedy=error.remedy) from None
         if isinstance(error, OSError):
             raise HostError(
-                f"{what} cannot be written: {error.strerror}", where=str(path), remedy=_ELSEWHERE
+                f"{what} cannot be written: {error.strerror}", where=str(path), remedy="give another path"
             ) from None
         raise
 

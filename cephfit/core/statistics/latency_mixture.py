@@ -5,15 +5,14 @@ that take longer falls linearly with the time; it starts at 0 for time 0. So exp
 and a mixture of one distribution has its own percentiles.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from cephfit.core.statistics.variance import Floats
 
-_DROP = 1 - 1e-9
-"""Equal times are this factor apart, so that their order is that of their percentiles."""
+_RISE = 1e-12
+"""Equal times are this share apart, so that their order is that of their percentiles."""
 _MOST_STEPS = 200
 """Newton's method needs about 10: the logarithm of a sum of exponentials is convex, so no step goes too far."""
 
@@ -31,7 +30,7 @@ def mixture_percentiles(parts: Iterable[tuple[float, Mapping[float, float]]], wa
     Returns:
         Shape (wanted,), in the unit of the times.
     """
-    used = [(weight, *_survival(known)) for weight, known in parts if weight > 0]
+    used = [(weight, *_survival_of(known)) for weight, known in parts if weight > 0]
     weights = np.log([weight for weight, _, _ in used])
     nodes = np.unique(np.concatenate([times for _, times, _ in used]))
     logs = np.array([_log_survival(nodes, times, own) for _, times, own in used])
@@ -76,36 +75,33 @@ def shares_above(quantiles: Floats, percentiles: Sequence[float], time: float) -
     Returns:
         Shape (...).
     """
-    rising = np.maximum.accumulate(quantiles, axis=-1) * (1 + (1 - _DROP) * np.arange(quantiles.shape[-1]))
-    times = np.concatenate([np.zeros((*rising.shape[:-1], 1)), rising], axis=-1)
-    logs = np.concatenate([[0.0], np.log1p(-np.asarray(percentiles) / 100)])
+    times, logs = _survival(quantiles, percentiles)
     upper = np.clip((times <= time).sum(axis=-1), 1, len(percentiles))
     low, high = (np.take_along_axis(times, i[..., None], axis=-1)[..., 0] for i in (upper - 1, upper))
     return np.asarray(np.exp(logs[upper - 1] + (time - low) / (high - low) * (logs[upper] - logs[upper - 1])))
 
 
-def _survival(known: Mapping[float, float]) -> tuple[list[float], list[float]]:
-    """Return rising times, and the logs of the shares that take longer; at least two points."""
-    times, logs = [0.0], [0.0]
-    for percentile in sorted(known):
-        time = known[percentile]
-        if not 0 < percentile < 100 or time <= 0:
-            continue
-        log = math.log1p(-percentile / 100)
-        if time > times[-1]:
-            times.append(time)
-            logs.append(log)
-        elif times[-2] < _DROP * times[-1]:  # many accesses took this time: a vertical drop
-            times[-1:] = [_DROP * times[-1], times[-1]]
-            logs.append(log)
-        else:
-            logs[-1] = log
-    return times, logs
+def _survival(quantiles: Floats, percentiles: Sequence[float]) -> tuple[Floats, Floats]:
+    """Return rising times from 0, shape (..., 1 + P), and the logs of the shares that take longer, shape (1 + P,).
+
+    Args: see ``shares_above``.
+    """
+    rising = np.maximum.accumulate(quantiles, axis=-1) * (1 + _RISE * np.arange(np.shape(quantiles)[-1]))
+    times = np.concatenate([np.zeros((*rising.shape[:-1], 1)), rising], axis=-1)
+    return times, np.concatenate([[0.0], np.log1p(-np.asarray(percentiles) / 100)])
 
 
-def _log_survival(at: Floats, times: Sequence[float], logs: Sequence[float]) -> Floats:
+def _survival_of(known: Mapping[float, float]) -> tuple[Floats, Floats]:
+    """Return the same of one distribution, from its usable percentiles, of which one at least must be positive."""
+    usable = sorted((p, time) for p, time in known.items() if 0 < p < 100 and time > 0)
+    percentiles, times = zip(*usable, strict=True)
+    return _survival(np.array(times), percentiles)
+
+
+def _log_survival(at: Floats, times: Floats, logs: Floats) -> Floats:
+    """Return the logs of the shares of one distribution above times."""
     slope = (logs[-1] - logs[-2]) / (times[-1] - times[-2])
-    return np.interp(at, times, logs) + slope * np.maximum(at - times[-1], 0.0)
+    return np.asarray(np.interp(at, times, logs) + slope * np.maximum(at - times[-1], 0.0))
 
 
 def _log_sum(logs: Floats) -> Floats:

@@ -239,7 +239,8 @@ def assess_models(
         own_answers = _judged(name, pairs, confidence, leave_out)
         found += own_answers
         counted = own_answers if name == LEARNED else tuple(answer for _, answer in pairs)
-        if parts := error_parts_of([one for one, _ in pairs], counted):
+        answered = {(v.run, v.assessment.workload) for v in counted}  # not those that ran on the default only
+        if parts := error_parts_of([one for one, _ in pairs if (one.run, one.workload) in answered], counted):
             error_parts[name] = parts
         try:
             errors[name] = error_of(residuals_of(counted))

@@ -341,6 +341,7 @@ def test_names_in_the_data_are_escaped_on_the_page(make_store: MakeStore, tmp_pa
         (("--space", "redaer=1G"), "nothing is called 'redaer'"),
         (("--space", "reader=0"), "a space of 0 bytes is none"),
         (("--rate", "reader=nan"), "'nan' is not a rate above 0"),
+        (("--rate", "reader=1e30"), "'1e30' is not a rate above 0 and up to 1e+12"),
         (("--clients-from", "reader"), "'reader' is not NAME=VALUE"),
         (("--clients-from", "reader=1,reader=2"), "reader is given twice"),
         (("--clients-from", "reader=-1"), "'-1' is not a number of virtual machines"),

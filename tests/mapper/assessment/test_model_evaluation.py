@@ -198,6 +198,19 @@ def test_the_error_of_the_model_is_separated_from_the_noise_of_the_rounds() -> N
     assert found.to_json()["error_parts"]["waiting"]["n_ratios"] == parts.n_ratios
 
 
+def test_a_workload_that_ran_on_the_default_only_is_left_out_of_the_errors() -> None:
+    whole = evaluated(noise=0.05)
+    alone = replace(
+        whole[0],
+        workload="alone",
+        samples=tuple(s for s in whole[0].samples if s.configuration == whole[0].baselines.default),
+    )
+    without = assess_models(EvaluationSet("synthetic", tuple(whole)))
+    found = assess_models(EvaluationSet("synthetic", (alone, *whole)))
+    assert found.error_parts == without.error_parts
+    assert assess_models(EvaluationSet("synthetic", (alone,))).error_parts == {}
+
+
 def test_one_round_has_no_noise_floor() -> None:
     once = [replace(one, samples=tuple(s for s in one.samples if s.repeat == 0)) for one in evaluated()]
     floor = assess_models(EvaluationSet("synthetic", tuple(once))).noise_floor

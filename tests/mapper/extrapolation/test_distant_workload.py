@@ -115,16 +115,36 @@ def test_the_target_that_serves_most_is_chosen_and_equals_are_named() -> None:
 def test_a_network_is_read_from_text() -> None:
     assert network_of("rtt=20ms,loss=1%,bandwidth=100mbit") == Distance(0.010, loss=0.01, nbytes_per_s=12.5e6)
     assert network_of("rtt=2ms,window=256k") == Distance(0.001, window_nbytes=256 * 1024)
+    assert network_of("rtt=2ms,window=1.5MiB,connections=4") == Distance(
+        0.001, window_nbytes=3 * 512 * 1024, connections=4
+    )
     assert network_of("rtt=0.5s, tcp=bbr") == Distance(0.25, loss_is_congestion=False)
     assert network_of(None) == Distance()
 
 
 @pytest.mark.parametrize(
-    "wrong", ["rtt=20", "rtt=20ms,rtt=1ms", "latency=3ms", "loss=1", "rtt=-1ms", "tcp=bbr,tcp=cubic", "tcp=bbr"]
+    "wrong",
+    [
+        *("rtt=20", "rtt=20ms,rtt=1ms", "latency=3ms", "loss=1", "rtt=-1ms", "tcp=bbr,tcp=cubic", "tcp=bbr"),
+        *("rtt=2ms,connections=1.5", "rtt=2ms,connections=-1", "connections=4", "window=256K"),
+    ],
 )
 def test_a_wrong_network_is_refused(wrong: str) -> None:
     with pytest.raises(InputError, match="not a property of a network"):
         network_of(wrong)
+
+
+def test_sizes_and_counts_are_checked_as_everywhere() -> None:
+    with pytest.raises(InputError, match="'256kbit' is not a size"):
+        network_of("rtt=2ms,window=256kbit")
+    with pytest.raises(InputError, match="there is no connection"):
+        network_of("rtt=2ms,connections=0")
+
+
+def test_connections_share_what_a_window_lets_through() -> None:
+    one, four = (advice(network_of(f"rtt=20ms,window=64K,connections={n}")) for n in (1, 4))
+    assert any("let at most 3.12 MiB/s through" in reason for reason in one.reasons)  # 64 KiB / 20 ms
+    assert any("let at most 12.5 MiB/s through" in reason for reason in four.reasons)
 
 
 def test_the_command_says_the_configuration_first() -> None:

@@ -1,0 +1,293 @@
+"""What `advise` recommends, against what real workloads did: prints the tables of docs/back-ends.md.
+
+FOLDER has an evaluation folder (docs/evidence.md) for each target, as `back_end_runs.py` writes them, or is one.
+Without it, the kept measurements of `data/` are used. On each target, the advised configuration and all predicted
+ratios are compared with the measured ones. Between targets, the first choice, the order and the ratios of the run
+times are compared. Every miss is listed.
+
+    .venv/bin/python benchmarks/back_end_advice.py [FOLDER]
+"""
+
+import argparse
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from cephfit.core.values.assessment import AssessmentRow
+from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.core.values.supply import Estimate, busy_seconds
+from cephfit.mapper import MODELS, predictor
+from cephfit.mapper.assessment.accuracy import (
+    VerifiedPrediction,
+    accuracy_by_model,
+    error_pct_of,
+    is_inside,
+    values_of,
+)
+from cephfit.mapper.assessment.model_evaluation import EvaluatedWorkload, verified
+from cephfit.mapper.extrapolation.distance import Distance
+from cephfit.mapper.extrapolation.distant_workload import Advice, advised, fastest
+from cephfit.operations.assessment.evaluation_set import BASELINES_FILE, read_folder
+from cephfit.operations.assessment.model_assessment import FIGURES, figure_text
+
+DATA = Path(__file__).resolve().parent / "data"
+KEPT = ("evaluation", "evaluation-kept-volumes")
+_REFERENCE = "rbd"
+"""The target on which the workloads were recorded; without it, the first one."""
+_MISSED_PCT = 25.0
+"""Errors above it are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A workload on one target.
+
+    Attributes:
+        evaluated: its runs.
+        advice: for it.
+        verified: all predictions of the target with the measured values.
+    """
+
+    evaluated: EvaluatedWorkload
+    advice: Advice
+    verified: VerifiedPrediction
+
+    @property
+    def value(self) -> float | None:
+        """Mean value of the runs on the advised configuration; None if it was not run."""
+        values = values_of(self.evaluated.samples).get(self.advice.best)
+        return math.exp(float(np.mean(np.log(list(values.values()))))) if values else None
+
+    @property
+    def supply(self) -> Estimate | None:
+        return None if self.advice.supply is None else self.advice.supply.own_depth
+
+
+def cases_of(folders: Mapping[str, Path], without: Collection[str] = ()) -> Mapping[str, Mapping[str, Case]]:
+    """Return the cases by workload and target, from evaluation folders by target, without some configurations."""
+    model = predictor(MODELS[0], confidence=DEFAULT_CONFIDENCE, with_error=True)
+    found: dict[str, dict[str, Case]] = {}
+    for target, folder in folders.items():
+        for whole in read_folder(folder).workloads:
+            one = _reduced(whole, without)
+            advice = advised(model, one.profile, one.baselines, Distance(), target=target)
+            case = Case(one, advice, verified(one, MODELS[0], advice.predictions))
+            found.setdefault(one.workload, {})[target] = case
+    return found
+
+
+def _reduced(one: EvaluatedWorkload, without: Collection[str]) -> EvaluatedWorkload:
+    kept = {
+        name: {key: found for key, found in getattr(one.baselines, name).items() if key[0] not in without}
+        for name in ("cells", "loaded", "missing")
+    }
+    samples = tuple(sample for sample in one.samples if sample.configuration not in without)
+    return replace(one, baselines=replace(one.baselines, **kept), samples=samples)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A workload on several targets, on the advised configuration of each.
+
+    Attributes:
+        workload: name.
+        first: the target that is advised.
+        as_fast: targets that may be as fast.
+        predicted: performance relative to the reference = 1, with its interval, by target.
+        measured: the same by target.
+    """
+
+    workload: str
+    first: str
+    as_fast: tuple[str, ...]
+    predicted: Mapping[str, Estimate]
+    measured: Mapping[str, float]
+
+    @classmethod
+    def of(cls, workload: str, cases: Mapping[str, Case]) -> "Between | None":
+        """Return the comparison; None with fewer than two targets that have a rate and a value."""
+        used = {target: (c.supply, c.value) for target, c in cases.items()}
+        known = {target: (s, v) for target, (s, v) in used.items() if s is not None and v is not None}
+        if len(known) < 2:
+            return None
+        reference = _REFERENCE if _REFERENCE in known else next(iter(known))
+        supply, value = known[reference]
+        profile = cases[reference].evaluated.profile
+        busy, idle = busy_seconds(profile), profile.idle_seconds
+        busy_share = busy / (busy + idle) if busy is not None and idle is not None else 1.0
+        first, as_fast = fastest([cases[target].advice for target in known])
+        return cls(
+            workload,
+            first.target,
+            as_fast,
+            {
+                target: _relative(own, supply, busy_share)
+                for target, (own, _) in known.items()
+                if own is not supply
+            },
+            {target: own / value for target, (_, own) in known.items()},
+        )
+
+    @property
+    def regret_pct(self) -> float:
+        """The cost of following the advice, in per cent of the best measured target."""
+        return 100 * (1 - self.measured[self.first] / max(self.measured.values()))
+
+    @property
+    def is_best_named(self) -> bool:
+        """Whether the fastest target is the first choice or one that may be as fast."""
+        return max(self.measured, key=lambda target: self.measured[target]) in (self.first, *self.as_fast)
+
+    @property
+    def spearman(self) -> float | None:
+        """Rank correlation over the targets; None for fewer than three."""
+        if len(self.measured) < 3:
+            return None
+        predicted = [self.predicted[t].value if t in self.predicted else 1.0 for t in self.measured]
+        return float(spearmanr(predicted, list(self.measured.values())).statistic)
+
+
+def _relative(own: Estimate, reference: Estimate, busy_share: float) -> Estimate:
+    """Return how much faster the workload runs than on the reference, if its idle time stays.
+
+    The two supplies are measured separately: the half log intervals add up as squares.
+    """
+
+    def faster(log_ratio: float) -> float:
+        time = busy_share * math.exp(-log_ratio) + 1 - busy_share
+        return 1 / time if time else math.inf
+
+    ratio = math.log(own.value / reference.value)
+    down = math.hypot(_log(own.value, own.low), _log(reference.high, reference.value))
+    up = math.hypot(_log(own.high, own.value), _log(reference.value, reference.low))
+    return Estimate(faster(ratio), 0.0 if math.isinf(down) else faster(ratio - down), faster(ratio + up))
+
+
+def _log(above: float, below: float) -> float:
+    return math.log(above / below) if below else math.inf
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield "|" + "---|" * len(heads)
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
+def _one(case: Case) -> list[str]:
+    rows = {row.configuration: row for row in case.verified.assessment.rows}
+    measured = {name: row.measured_relative for name, row in rows.items() if row.measured_relative is not None}
+    best = max(measured, key=lambda name: measured[name])
+    advised_row, regret = rows.get(case.advice.best), case.verified.assessment.regret_pct
+    spearman = case.verified.spearman
+    return [
+        case.evaluated.workload,
+        f"`{case.advice.best}`",
+        "not run" if advised_row is None else _interval(advised_row),
+        f"{measured[case.advice.best]:.0f}" if case.advice.best in measured else "",
+        f"`{best}` {measured[best]:.0f}",
+        "" if regret is None else f"{regret:.1f} %",
+        "" if spearman is None else f"{spearman:.2f}",
+    ]
+
+
+def _interval(row: AssessmentRow) -> str:
+    low, high = ("" if end is None else f"{end:.0f}" for end in (row.predicted_low, row.predicted_high))
+    return f"{row.predicted_relative:.0f} ({low} to {high})"
+
+
+def of_target(target: str, cases: Sequence[Case]) -> Iterator[str]:
+    """Return the lines on the configurations of one target."""
+    heads = ("workload", "advised", "predicted", "measured", "best measured", "regret", "Spearman")
+    yield f"### {target}: the configurations of this target, the default = 100\n"
+    yield from _table(heads, [_one(case) for case in cases])
+    (accuracy,) = accuracy_by_model([case.verified for case in cases])
+    yield "\n" + ", ".join(f"{title} {figure_text(accuracy, name)}" for name, title in FIGURES)
+    missed = [
+        (error, case, row)
+        for case in cases
+        for row in case.verified.compared
+        if (error := error_pct_of(row)) is not None and (error > _MISSED_PCT or is_inside(row) is False)
+    ]
+    yield f"\nErrors above {_MISSED_PCT:g} %, or outside intervals: {len(missed)} of {accuracy.n_configurations}"
+    for error, case, row in sorted(missed, key=lambda one: -one[0]):
+        outside = ", outside" if is_inside(row) is False else ""
+        yield (
+            f"- {case.evaluated.workload} on `{row.configuration}`: predicted {_interval(row)}, "
+            f"measured {row.measured_relative:.0f} ({error:.0f} %{outside})"
+        )
+    yield ""
+
+
+def of_all(found: Sequence[Between]) -> Iterator[str]:
+    """Return the lines on the targets."""
+    yield "### The targets, each with its advised configuration, the reference = 1\n"
+    if not found:
+        yield (
+            "No workload ran on two targets: the order of the back ends, the regret of the first choice and the "
+            "ratios between them cannot be checked with these data."
+        )
+        return
+    rows = [
+        [
+            one.workload,
+            " or ".join((one.first, *one.as_fast)),
+            ", ".join(sorted(one.measured, key=lambda target: -one.measured[target])),
+            f"{one.regret_pct:.1f} %",
+            "" if one.spearman is None else f"{one.spearman:.2f}",
+        ]
+        for one in found
+    ]
+    yield from _table(("workload", "advised", "measured order", "regret", "Spearman"), rows)
+    ratios = [(one, target, p, one.measured[target]) for one in found for target, p in one.predicted.items()]
+    errors = [100 * abs(p.value / measured - 1) for _, _, p, measured in ratios]
+    bounded = [p.low <= measured <= p.high for _, _, p, measured in ratios if p.is_known]
+    named = sum(one.is_best_named for one in found)
+    yield (
+        f"\nfastest target named for {named} of {len(found)} workloads, mean regret "
+        f"{np.mean([one.regret_pct for one in found]):.1f} %, median error of a ratio {np.median(errors):.1f} %, "
+        f"{sum(bounded)} of {len(bounded)} intervals contain the measured ratio"
+    )
+    for one, target, p, measured in ratios:
+        yield (
+            f"- {one.workload} on {target}: predicted {p.value:.3g} ({p.low:.3g} to {p.high:.3g}), measured "
+            f"{measured:.3g}"
+        )
+
+
+def folders_of(folder: Path) -> Mapping[str, Path]:
+    """Return the evaluation folders in a folder, or the folder itself, by name."""
+    if (folder / BASELINES_FILE).is_file():
+        return {folder.name: folder}
+    return {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{BASELINES_FILE}"))}
+
+
+def report(folders: Mapping[str, Path], without: Collection[str] = ()) -> Iterator[str]:
+    """Return all lines."""
+    cases = cases_of(folders, without)
+    for target in folders:
+        yield from of_target(target, [by_target[target] for by_target in cases.values() if target in by_target])
+    between = (Between.of(workload, by_target) for workload, by_target in cases.items())
+    yield from of_all([one for one in between if one is not None])
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("folder", type=Path, nargs="?", help="with an evaluation folder for each target")
+    arguments.add_argument("--without", nargs="+", default=(), help="configurations to leave out")
+    asked = arguments.parse_args()
+    folder = asked.folder
+    if folder is None:
+        for name in KEPT:
+            print("\n".join(report({name: DATA / name}, asked.without)))
+        return
+    if not (folders := folders_of(folder)):
+        arguments.error(f"{folder} has no evaluation folder: none has a {BASELINES_FILE}")
+    print("\n".join(report(folders, asked.without)))
+
+
+if __name__ == "__main__":
+    main()
