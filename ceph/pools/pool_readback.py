@@ -13,7 +13,7 @@ from typing import Any
 
 from cephfit.ceph.admin.answers import RefusedError, listed_pgs, stored_nbytes
 from cephfit.ceph.crush import live_map
-from cephfit.ceph.crush.live_map import NOWHERE, LiveMap
+from cephfit.ceph.crush.live_map import NOWHERE, LiveMap, NewerMapError
 from cephfit.ceph.options.option import same_value
 from cephfit.ceph.pools.cache_tier import tier_faults
 from cephfit.ceph.pools.erasure import profile_of
@@ -123,6 +123,23 @@ def dumped_pool(admin: CephAdmin, name: str) -> dict[str, Any]:
     """Return an existing pool's entry of ``osd dump``."""
     pool: dict[str, Any] = next(p for p in admin.command("osd dump")["pools"] if p["pool_name"] == name)
     return pool
+
+
+def mapped_pgs(admin: CephAdmin, osd_map: bytes, pools: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return PG id to its OSDs without temporary mappings: by osdmaptool, or as the manager reports them.
+
+    The manager is asked if this machine's osdmaptool is older than the cluster.
+
+    Args:
+        admin: of the cluster.
+        osd_map: from ``ceph osd getmap``.
+        pools: names; PGs of others may be missing.
+    """
+    try:
+        return live_map.map_pgs(osd_map)
+    except NewerMapError:
+        reported = [pg for name in pools for pg in listed_pgs(admin.command("pg ls-by-pool", poolstr=name)) or ()]
+        return {pg["pgid"]: tuple(pg["up"]) for pg in reported}
 
 
 _SETTLED_SECONDS = 30.0
@@ -242,7 +259,8 @@ class PoolPortrait:
         n_osds: number of OSDs with a part of it.
         pg_num: PGs.
         busiest: PGs of its most loaded OSD over the fair share of that OSD's weight; 1.0 is even.
-        balancing_moves: upmap entries that would balance it, by osdmaptool.
+        balancing_moves: upmap entries that would balance it, by osdmaptool; None if this machine's osdmaptool is
+            older than the cluster.
         stored_nbytes: of clients' data.
         tier: ``cache of X (writeback)``, ``has the cache X``, or empty.
         compression: mode and algorithm, or empty.
@@ -256,7 +274,7 @@ class PoolPortrait:
     n_osds: int
     pg_num: int
     busiest: float
-    balancing_moves: int
+    balancing_moves: int | None
     stored_nbytes: int
     tier: str
     compression: str
@@ -271,8 +289,8 @@ def survey(admin: CephAdmin) -> tuple[PoolPortrait, ...]:
     osd_map = admin.exchange("osd getmap")
     pools = admin.command("osd dump")["pools"]
     stored = {p["name"]: stored_nbytes(p["stats"]) for p in admin.command("df")["pools"]}
-    places = live_map.map_pgs(osd_map)
     names = {p["pool"]: p["pool_name"] for p in pools}
+    places = mapped_pgs(admin, osd_map, list(names.values()))
     return tuple(_portrait(admin, pool, live, osd_map, places, names, stored) for pool in pools)
 
 
@@ -302,11 +320,18 @@ def _portrait(
         n_osds=len(counts),
         pg_num=int(pool["pg_num"]),
         busiest=max(loads, default=1.0),
-        balancing_moves=live_map.balancing_moves(osd_map, name),
+        balancing_moves=_balancing_moves(osd_map, name),
         stored_nbytes=stored.get(name, 0),
         tier=_tier(pool, names),
         compression=_compression(pool.get("options", {})),
     )
+
+
+def _balancing_moves(osd_map: bytes, name: str) -> int | None:
+    try:
+        return live_map.balancing_moves(osd_map, name)
+    except NewerMapError:
+        return None
 
 
 def _kind(admin: CephAdmin, pool: Mapping[str, Any]) -> str:
