@@ -41,7 +41,7 @@ class MapRefusedError(ClusterError):
 
 
 class NewerMapError(MapRefusedError):
-    """The map is of a newer release than crushtool or osdmaptool: that of 16.2 cannot read an OSD map of 20.2.4."""
+    """The map is of a newer release than osdmaptool or crushtool: osdmaptool 16.2 cannot read a map of 20.2.4."""
 
 
 def decompile(binary: bytes) -> str:

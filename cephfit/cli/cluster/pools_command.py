@@ -100,8 +100,8 @@ def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
     )
     if any(p.balancing_moves is None for p in portraits):
         click.echo(
-            "Note: the moves are unknown: this machine's osdmaptool cannot read the cluster's OSD map; install the "
-            "package ceph-base of the cluster's release. The balance is that of the PGs as the manager reports them."
+            "Note: the moves are unknown: this machine's osdmaptool cannot read the cluster's OSD map; install "
+            "ceph-base of the cluster's release. The balance is that of the PGs as the manager reports them."
         )
 
 
