@@ -284,11 +284,9 @@ def test_a_pool_that_was_there_moves_as_planned_and_comes_back(
     pools = target.declared_pools()
     try:
         assert "cephfit does not change it without --adopt" in pools.plan(declared).faults[0]
-        stats = admin.command("pg ls-by-pool", poolstr="rbd")["pg_stats"]
-        until = time.monotonic() + 30
-        while sum(pg["stat_sum"]["num_bytes"] for pg in stats) < 8 * MIB and time.monotonic() < until:
-            time.sleep(1)
-            stats = admin.command("pg ls-by-pool", poolstr="rbd")["pg_stats"]
+        until = time.monotonic() + 60
+        while abs(nbytes_of_pgs(admin, "rbd") - 8 * MIB) > 2048 and time.monotonic() < until:
+            time.sleep(1)  # OSDs report the new objects, and those that other tests deleted, every few seconds
         (change,) = pools.plan(declared, adopt=frozenset({"rbd"})).changes
         assert change.moved.n_pgs == 32, "no hdd is an ssd"
         # In addition to the image's data there are its metadata, and leftovers of other tests.
@@ -302,6 +300,12 @@ def test_a_pool_that_was_there_moves_as_planned_and_comes_back(
                 ioctx.remove_object(f"object-{n}")
         _await_clean(admin)
     assert admin.command("osd pool get", pool="rbd", var="crush_rule")["crush_rule"] == "hdd"
+
+
+def nbytes_of_pgs(admin: RadosAdmin, pool_name: str) -> int:
+    """Return the bytes of one copy of a pool, as its OSDs last reported them."""
+    stats = admin.command("pg ls-by-pool", poolstr=pool_name)["pg_stats"]
+    return sum(pg["stat_sum"]["num_bytes"] for pg in stats)
 
 
 def _await_clean(admin: RadosAdmin) -> None:
