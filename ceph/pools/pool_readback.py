@@ -134,12 +134,30 @@ def mapped_pgs(admin: CephAdmin, osd_map: bytes, pools: Sequence[str]) -> dict[s
         admin: of the cluster.
         osd_map: from ``ceph osd getmap``.
         pools: names; PGs of others may be missing.
+
+    Raises:
+        ClusterError: the manager does not know the PGs, also after some time.
     """
     try:
         return live_map.map_pgs(osd_map)
     except NewerMapError:
-        reported = [pg for name in pools for pg in listed_pgs(admin.command("pg ls-by-pool", poolstr=name)) or ()]
-        return {pg["pgid"]: tuple(pg["up"]) for pg in reported}
+        return _reported_pgs(admin, pools)
+
+
+def _reported_pgs(admin: CephAdmin, pools: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    places: dict[str, tuple[int, ...]] = {}
+
+    def look() -> str:
+        for name in pools:
+            pgs = listed_pgs(admin.command("pg ls-by-pool", poolstr=name))
+            if pgs is None:
+                return f"the manager does not know the PGs of pool {name}"
+            places.update({pg["pgid"]: tuple(pg["up"]) for pg in pgs})
+        return ""
+
+    if unknown := wait_until_clear(look, seconds=_COUNTING_SECONDS, poll_seconds=_POLL_SECONDS):
+        raise ClusterError(unknown, where="pg ls-by-pool", remedy="check that a manager is active, then try again")
+    return places
 
 
 _SETTLED_SECONDS = 30.0
@@ -284,7 +302,7 @@ class PoolPortrait:
 
 
 def survey(admin: CephAdmin) -> tuple[PoolPortrait, ...]:
-    """List all pools of a cluster, with three monitor commands and offline computation; changes nothing."""
+    """List all pools of a cluster, with a few commands and offline computation; changes nothing."""
     live = LiveMap(admin.exchange("osd getcrushmap"))
     osd_map = admin.exchange("osd getmap")
     pools = admin.command("osd dump")["pools"]

@@ -11,8 +11,10 @@ from crush_maps import two_classes
 
 from cephfit.ceph.crush import live_map
 from cephfit.ceph.crush.live_map import NewerMapError
+from cephfit.ceph.pools import pool_readback
 from cephfit.ceph.pools.pool_readback import survey
 from cephfit.cli.main import cephfit
+from cephfit.core.errors import ClusterError
 from cephfit.operations import target_choice
 from cephfit.targets.ceph.ceph_target import CephTarget
 
@@ -41,11 +43,13 @@ class Cluster:
     Args:
         osd_map: readable by this machine's osdmaptool.
         sent: what the monitor answers to ``osd getmap``.
+        n_unready: number of answers before the manager knows the PGs.
     """
 
-    def __init__(self, osd_map: bytes, sent: bytes) -> None:
+    def __init__(self, osd_map: bytes, sent: bytes, *, n_unready: int = 0) -> None:
         self._places = live_map.map_pgs(osd_map)
         self._sent = sent
+        self._n_unready = n_unready
 
     def command(self, prefix: str, /, **arguments: Any) -> Any:
         if prefix == "osd dump":
@@ -54,6 +58,9 @@ class Cluster:
         if prefix == "df":
             return {"pools": [{"name": "rbd", "stats": {"stored": 4096}}]}
         assert prefix == "pg ls-by-pool"
+        if self._n_unready > 0:
+            self._n_unready -= 1
+            return {"pg_ready": False, "pg_stats": []}
         pgs = [{"pgid": pg, "up": list(osds)} for pg, osds in self._places.items()]
         return {"pg_ready": True, "pg_stats": pgs}
 
@@ -83,6 +90,16 @@ def test_a_cluster_newer_than_osdmaptool_is_surveyed_by_what_its_manager_reports
     assert read.balancing_moves is not None
     assert reported.balancing_moves is None
     assert {**reported.as_json(), "balancing_moves": read.balancing_moves} == read.as_json()
+
+
+def test_the_survey_waits_until_the_manager_knows_the_pgs(
+    osd_map: bytes, no_waiting: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (at_once,) = survey(Cluster(osd_map, NEWER))
+    assert survey(Cluster(osd_map, NEWER, n_unready=2)) == (at_once,)
+    monkeypatch.setattr(pool_readback, "_COUNTING_SECONDS", 0.0)
+    with pytest.raises(ClusterError, match="the manager does not know the PGs of pool rbd"):
+        survey(Cluster(osd_map, NEWER, n_unready=2))
 
 
 def test_show_names_the_cause_and_the_remedy_for_unknown_moves(
