@@ -1,7 +1,10 @@
 """Administration over librados: one connection, milliseconds per command."""
 
+import base64
+import binascii
 import errno
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,10 @@ from cephfit.ceph.admin.answers import (
 )
 from cephfit.core.errors import ClusterError
 from cephfit.core.optional_modules import optional_module
+
+_AES256K = 2
+"""Type of a cephx key, in its first two bytes: the only one of new clusters since 20.2.4. Older keys have 1."""
+_SEPARATORS = re.compile(r"[,; \t]+")
 
 
 class RadosAdmin:
@@ -63,11 +70,12 @@ class RadosAdmin:
         try:
             self._cluster.connect()
         except self._binding.Error as error:
+            keyrings = str(self._cluster.conf_get("keyring") or "")
             self._cluster.shutdown()
             raise ClusterError(
                 f"no connection to the cluster in {timeout} s: {error}",
                 where=self._where,
-                remedy=f"check that the monitors run and the keyring has client.{client_id} of this cluster",
+                remedy=_remedy(keyrings, f"client.{client_id}"),
             ) from None
 
     @property
@@ -123,3 +131,30 @@ class RadosAdmin:
         if code != 0:
             raise refusal(whom, spelled(prefix, arguments), abs(code), words)
         return parse_answer(answer.decode(errors="replace"))
+
+
+def _remedy(keyrings: str, entity: str) -> str:
+    """Return what to check after a refused connection, from the type of the key that librados would use.
+
+    Args:
+        keyrings: value of the option ``keyring``: paths, of which librados uses the first that exists.
+        entity: such as ``client.admin``.
+    """
+    check = f"check that the monitors run and the keyring has {entity} of this cluster"
+    found = next((Path(path) for path in _SEPARATORS.split(keyrings) if path and Path(path).is_file()), None)
+    if found is None or _key_type(found, entity) != _AES256K:
+        return check
+    return (
+        f"the key of {entity} is of type aes256k, which librados before 20.2.4 does not know: if this machine's "
+        f"is older, install python3-rados of the cluster's release; else {check}"
+    )
+
+
+def _key_type(keyring: Path, entity: str) -> int | None:
+    """Return the type of an entity's key; None if the keyring has none that can be read."""
+    try:
+        section = keyring.read_text().partition(f"[{entity}]")[2].partition("\n[")[0]
+        found = re.search(r"^\s*key\s*=\s*(\S+)", section, re.MULTILINE)
+        return int.from_bytes(base64.b64decode(found[1])[:2], "little") if found else None
+    except (OSError, UnicodeDecodeError, binascii.Error):
+        return None

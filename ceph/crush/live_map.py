@@ -27,7 +27,7 @@ _SECONDS = 120.0
 _MOST_MOVES = "100"
 _MAPPING = re.compile(r"^CRUSH rule \d+ x (\d+) \[([\d,]*)\]$", re.MULTILINE)
 _BAD = re.compile(r"^bad mapping rule \d+ x (\d+) num_rep \d+ result ", re.MULTILINE)
-_OUR_FILE = re.compile(r"\S*/cephfit-crush-\w+/\w+")
+_OUR_FILE = re.compile(r"'?[^\s']*/cephfit-crush-\w+/\w+'?")
 _PG = re.compile(r"^(\d+\.[0-9a-f]+)\t\[([\d,]*)\]", re.MULTILINE)
 
 
@@ -38,6 +38,10 @@ _REMEDY = "the cluster is newer than this machine's ceph-base; install that of t
 
 class MapRefusedError(ClusterError):
     """crushtool or osdmaptool cannot read or create a map; the message is the program's."""
+
+
+class NewerMapError(MapRefusedError):
+    """The map is of a newer release than osdmaptool or crushtool: osdmaptool 16.2 cannot read a map of 20.2.4."""
 
 
 def decompile(binary: bytes) -> str:
@@ -112,6 +116,10 @@ def map_pgs(osd_map: bytes, crush_map: bytes | None = None) -> dict[str, tuple[i
     Args:
         osd_map: from ``ceph osd getmap``.
         crush_map: replaces the one in ``osd_map``.
+
+    Raises:
+        NewerMapError: this machine's osdmaptool is older than the cluster.
+        MapRefusedError: osdmaptool failed.
     """
     with _files(osdmap=osd_map, crush=crush_map or b"") as at:
         if crush_map is not None:
@@ -120,7 +128,12 @@ def map_pgs(osd_map: bytes, crush_map: bytes | None = None) -> dict[str, tuple[i
 
 
 def balancing_moves(osd_map: bytes, pool: str) -> int:
-    """Count the upmap entries that would balance a pool's PGs to within one PG per OSD, by osdmaptool."""
+    """Count the upmap entries that would balance a pool's PGs to within one PG per OSD, by osdmaptool.
+
+    Raises:
+        NewerMapError: this machine's osdmaptool is older than the cluster.
+        MapRefusedError: osdmaptool failed.
+    """
     with _files(osdmap=osd_map) as at:
         moves = at["osdmap"].with_name("moves")
         argv = ["--upmap", str(moves), "--upmap-pool", pool, "--upmap-deviation", "1", "--upmap-max", _MOST_MOVES]
@@ -161,11 +174,10 @@ def _run(program: str, *argv: str) -> subprocess.CompletedProcess[str]:
         except subprocess.TimeoutExpired:
             raise MapRefusedError(f"{program} did not end in {_SECONDS:.0f} s", where=program) from None
     if done.returncode:
-        raise MapRefusedError(
-            _first_words(done.stderr or done.stdout, done.returncode),
-            where=program,
-            remedy=_REMEDY if "error decoding" in done.stderr else "",
-        )
+        words = _first_words(done.stderr or done.stdout, done.returncode)
+        if "error decoding" in done.stderr:
+            raise NewerMapError(words, where=program, remedy=_REMEDY)
+        raise MapRefusedError(words, where=program)
     return done
 
 

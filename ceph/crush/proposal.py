@@ -8,7 +8,7 @@ from typing import Any
 
 from cephfit.ceph.crush import live_map, map_text
 from cephfit.ceph.crush.data_placement import Placement
-from cephfit.ceph.crush.live_map import LiveMap, MapRefusedError
+from cephfit.ceph.crush.live_map import LiveMap, NewerMapError
 from cephfit.ceph.crush.map_parts import Parts, render_parts
 from cephfit.core.protocols import CephAdmin
 
@@ -348,7 +348,7 @@ class _Study:
         osd_map = self._admin.exchange("osd getmap")
         try:
             return movement(live_map.map_pgs(osd_map), live_map.map_pgs(osd_map, changed.binary))
-        except MapRefusedError:  # this machine's osdmaptool is older than the cluster
+        except NewerMapError:
             return movement(self._mapped_by_rules(self._live), self._mapped_by_rules(changed))
 
     def _mapped_by_rules(self, live: LiveMap) -> dict[str, tuple[int, ...]]:

@@ -12,7 +12,6 @@ from typing import Any
 from cephfit.ceph.admin.answers import RefusedError, listed_pgs, stored_nbytes
 from cephfit.ceph.admin.daemons import running_daemons
 from cephfit.ceph.crush import live_map
-from cephfit.ceph.crush.live_map import MapRefusedError
 from cephfit.ceph.crush.proposal import Movement, Proposal, movement
 from cephfit.ceph.options.option import same_value
 from cephfit.ceph.pools.cache_tier import release_note, why_no_tiers
@@ -20,7 +19,7 @@ from cephfit.ceph.pools.osd_capacity import few_pgs_of, pool_defaults
 from cephfit.ceph.pools.own_pools import PoolDeletion, Pools
 from cephfit.ceph.pools.pool_keys import VALUE_TYPES, code_differences, profile_of
 from cephfit.ceph.pools.pool_plan import PoolPlan, Role, own_rule, plan_pools
-from cephfit.ceph.pools.pool_readback import dumped_pool, pool_value, read_back_pools
+from cephfit.ceph.pools.pool_readback import dumped_pool, mapped_pgs, pool_value, read_back_pools
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import CephAdmin
@@ -345,10 +344,7 @@ class DeclaredPools:
         places, _ = live_map.try_rule(live.binary, rule, size=size, n_inputs=n_pgs, pool=number)
         after = {f"{number}.{x:x}": osds for x, osds in places.items()}
         stats = listed_pgs(self._admin.command("pg ls-by-pool", poolstr=plan.name)) or ()
-        try:
-            now = live_map.map_pgs(self._admin.exchange("osd getmap"))
-        except MapRefusedError:  # this machine's osdmaptool is older than the cluster
-            now = {pg["pgid"]: tuple(pg["up"]) for pg in stats}
+        now = mapped_pgs(self._admin, self._admin.exchange("osd getmap"), [plan.name])
         before = {pg: osds for pg, osds in now.items() if pg in after}
         shares = int(plan.erasure["k"]) if plan.erasure else 1
         nbytes = {pg["pgid"]: int(pg["stat_sum"]["num_bytes"]) // shares for pg in stats}

@@ -13,7 +13,7 @@ from typing import Any
 
 from cephfit.ceph.admin.answers import RefusedError, listed_pgs, stored_nbytes
 from cephfit.ceph.crush import live_map
-from cephfit.ceph.crush.live_map import NOWHERE, LiveMap
+from cephfit.ceph.crush.live_map import NOWHERE, LiveMap, NewerMapError
 from cephfit.ceph.options.option import same_value
 from cephfit.ceph.pools.cache_tier import tier_faults
 from cephfit.ceph.pools.pool_keys import VALUE_TYPES, profile_of
@@ -122,6 +122,41 @@ def dumped_pool(admin: CephAdmin, name: str) -> dict[str, Any]:
     """Return an existing pool's entry of ``osd dump``."""
     pool: dict[str, Any] = next(p for p in admin.command("osd dump")["pools"] if p["pool_name"] == name)
     return pool
+
+
+def mapped_pgs(admin: CephAdmin, osd_map: bytes, pools: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return PG id to its OSDs without temporary mappings: by osdmaptool, or as the manager reports them.
+
+    The manager is asked if this machine's osdmaptool is older than the cluster.
+
+    Args:
+        admin: of the cluster.
+        osd_map: from ``ceph osd getmap``.
+        pools: names; PGs of others may be missing.
+
+    Raises:
+        ClusterError: the manager does not know the PGs, also after some time.
+    """
+    try:
+        return live_map.map_pgs(osd_map)
+    except NewerMapError:
+        return _reported_pgs(admin, pools)
+
+
+def _reported_pgs(admin: CephAdmin, pools: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    places: dict[str, tuple[int, ...]] = {}
+
+    def look() -> str:
+        for name in pools:
+            pgs = listed_pgs(admin.command("pg ls-by-pool", poolstr=name))
+            if pgs is None:
+                return f"the manager does not know the PGs of pool {name}"
+            places.update({pg["pgid"]: tuple(pg["up"]) for pg in pgs})
+        return ""
+
+    if unknown := wait_until_clear(look, seconds=_COUNTING_SECONDS, poll_seconds=_POLL_SECONDS):
+        raise ClusterError(unknown, where="pg ls-by-pool", remedy="check that a manager is active, then try again")
+    return places
 
 
 _SETTLED_SECONDS = 30.0
@@ -241,7 +276,8 @@ class PoolPortrait:
         n_osds: number of OSDs with a part of it.
         pg_num: PGs.
         busiest: PGs of its most loaded OSD over the fair share of that OSD's weight; 1.0 is even.
-        balancing_moves: upmap entries that would balance it, by osdmaptool.
+        balancing_moves: upmap entries that would balance it, by osdmaptool; None if this machine's osdmaptool is
+            older than the cluster.
         stored_nbytes: of clients' data.
         tier: ``cache of X (writeback)``, ``has the cache X``, or empty.
         compression: mode and algorithm, or empty.
@@ -255,7 +291,7 @@ class PoolPortrait:
     n_osds: int
     pg_num: int
     busiest: float
-    balancing_moves: int
+    balancing_moves: int | None
     stored_nbytes: int
     tier: str
     compression: str
@@ -265,13 +301,13 @@ class PoolPortrait:
 
 
 def survey(admin: CephAdmin) -> tuple[PoolPortrait, ...]:
-    """List all pools of a cluster, with three monitor commands and offline computation; changes nothing."""
+    """List all pools of a cluster, with a few commands and offline computation; changes nothing."""
     live = LiveMap(admin.exchange("osd getcrushmap"))
     osd_map = admin.exchange("osd getmap")
     pools = admin.command("osd dump")["pools"]
     stored = {p["name"]: stored_nbytes(p["stats"]) for p in admin.command("df")["pools"]}
-    places = live_map.map_pgs(osd_map)
     names = {p["pool"]: p["pool_name"] for p in pools}
+    places = mapped_pgs(admin, osd_map, list(names.values()))
     return tuple(_portrait(admin, pool, live, osd_map, places, names, stored) for pool in pools)
 
 
@@ -301,11 +337,18 @@ def _portrait(
         n_osds=len(counts),
         pg_num=int(pool["pg_num"]),
         busiest=max(loads, default=1.0),
-        balancing_moves=live_map.balancing_moves(osd_map, name),
+        balancing_moves=_balancing_moves(osd_map, name),
         stored_nbytes=stored.get(name, 0),
         tier=_tier(pool, names),
         compression=_compression(pool.get("options", {})),
     )
+
+
+def _balancing_moves(osd_map: bytes, name: str) -> int | None:
+    try:
+        return live_map.balancing_moves(osd_map, name)
+    except NewerMapError:
+        return None
 
 
 def _kind(admin: CephAdmin, pool: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 from platformdirs import user_data_path, user_state_path
 
+from cephfit.cli.options.common_options import lab_release_option
 from cephfit.core.errors import CephfitError, HostError
 from cephfit.core.units import format_seconds
 
@@ -49,9 +50,15 @@ _LAB = "demo"
     show_default=True,
     help="Runs of the workload on every configuration of the sweep.",
 )
+@lab_release_option
 @click.option("--keep-lab", is_flag=True, help="Leave the one-machine Ceph running afterwards.")
 def command(
-    folder: Path | None, sweep_file: str, workload_seconds: int, workload_repeats: int, keep_lab: bool
+    folder: Path | None,
+    sweep_file: str,
+    workload_seconds: int,
+    workload_repeats: int,
+    release: str | None,
+    keep_lab: bool,
 ) -> None:
     """From nothing to a verified recommendation: lab up, sweep, trace, map, verify, report, lab down.
 
@@ -71,7 +78,7 @@ def command(
     store, profile, trace = folder / "results.sqlite", folder / "profile.json", folder / "trace"
     target = f"lab:{_LAB}"
     trial = ("--workload", "pgbench", "--seconds", str(workload_seconds))
-    with _only_demo(), _lab(keep=keep_lab):
+    with _only_demo(), _lab(release, keep=keep_lab):
         _run("sweep", "run", sweep_file, "--target", target, "--store", str(store))
         trace.mkdir()
         _run("trace", "workload", "--target", target, *trial, "-o", str(trace))
@@ -138,7 +145,7 @@ def _only_demo() -> Iterator[None]:
 
 
 @contextmanager
-def _lab(*, keep: bool) -> Iterator[None]:
+def _lab(release: str | None, *, keep: bool) -> Iterator[None]:
     """Create the demo's lab after removing one of a killed demo; remove it at the end, also after an error."""
     from cephfit.lab.registry import lab_names
 
@@ -146,7 +153,7 @@ def _lab(*, keep: bool) -> Iterator[None]:
         _run("lab", "down", "--name", _LAB)
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        _run("lab", "up", "--name", _LAB)
+        _run("lab", "up", "--name", _LAB, *(("--release", release) if release else ()))
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)

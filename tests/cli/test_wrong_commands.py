@@ -21,7 +21,7 @@ from cephfit.cli.main import cephfit
 from cephfit.cli.reports import report_command
 from cephfit.cli.terminal.written_files import write_whole, written_whole
 from cephfit.cloud.image import guest_image, initramfs
-from cephfit.core.errors import ClusterError, HostError, InputError
+from cephfit.core.errors import CephfitError, ClusterError, HostError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.profile_files import read_profile
 from cephfit.core.values.configuration import Configuration
@@ -171,6 +171,27 @@ def test_the_demo_reads_its_sweep_file_before_it_starts_a_ceph(
     with pytest.raises(InputError, match="no file 'nosuch'"):
         CliRunner().invoke(demo.command, arguments, catch_exceptions=False)
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [([], []), (["--release", "reef"], ["--release", "reef"])])
+def test_the_demo_starts_a_lab_of_the_release_that_is_named(
+    arguments: list[str], expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands that it starts fail here: the demo ends with the first, and removes the lab of a killed one."""
+    commands: list[tuple[str, ...]] = []
+
+    def refuse(*command: str) -> None:
+        commands.append(command)
+        raise CephfitError("no lab in this test")
+
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(demo, "_run", refuse)
+    with pytest.raises(CephfitError, match="no lab in this test"):
+        CliRunner().invoke(
+            demo.command, [*arguments, "--folder", str(tmp_path / "results")], catch_exceptions=False
+        )
+    assert commands[0] == ("lab", "up", "--name", "demo", *expected)
 
 
 def test_a_lab_that_is_named_by_its_folder_is_not_called_default(

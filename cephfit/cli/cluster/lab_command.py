@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.options.common_options import Finite
+from cephfit.cli.options.common_options import Finite, lab_release_option
 from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.units import MIB, format_seconds
 from cephfit.operations.measuring.progress_display import progress_display
@@ -63,12 +63,7 @@ def command() -> None:
     is_flag=True,
     help="Put clients into a network of their own, whose distance sweeps and `cephfit lab network` set.",
 )
-@click.option(
-    "--release",
-    type=click.Choice(("pacific", "reef", "tentacle")),
-    help="Ceph release of the daemons; another than the machine's is installed in the cache folder first.  "
-    "[default: the machine's]",
-)
+@lab_release_option
 @json_option
 def up(
     name: str,

@@ -75,7 +75,7 @@ def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
             str(p.n_osds),
             str(p.pg_num),
             f"{p.busiest:.2f}",
-            str(p.balancing_moves),
+            "-" if p.balancing_moves is None else str(p.balancing_moves),
             _about(p.stored_nbytes),
             "; ".join(filter(None, (p.tier, p.compression))),
         )
@@ -98,6 +98,11 @@ def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
     click.echo(
         "\nbusiest: PGs on the fullest OSD relative to its fair share; moves: upmaps that would balance them"
     )
+    if any(p.balancing_moves is None for p in portraits):
+        click.echo(
+            "Note: the moves are unknown: this machine's osdmaptool cannot read the cluster's OSD map; install "
+            "ceph-base of the cluster's release. The balance is that of the PGs as the manager reports them."
+        )
 
 
 @command.command()

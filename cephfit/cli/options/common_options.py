@@ -135,6 +135,13 @@ def profiles_option(what: str) -> Callable[[_Command], _Command]:
 
 _LOAD_HELP = "Which load of the sweep file to use.  [default: the measurement's own]"
 
+lab_release_option = click.option(
+    "--release",
+    type=click.Choice(("pacific", "reef", "tentacle")),
+    help="Ceph release of the daemons; another than the machine's is installed in the cache folder first.  "
+    "[default: the machine's]",
+)
+
 load_option = click.option("--load", default="", metavar="LOAD", help=_LOAD_HELP)
 
 any_load_option = click.option("--load", metavar="LOAD", help=_LOAD_HELP)

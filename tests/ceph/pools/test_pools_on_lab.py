@@ -3,6 +3,7 @@
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from cluster_state import state_of
 from kill_at_work import kill_at_work
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.ceph.crush.live_map import LiveMap
+from cephfit.ceph.crush.live_map import LiveMap, try_rule
 from cephfit.ceph.volumes import Volume, Volumes
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Applied
@@ -181,6 +182,25 @@ def test_compression_takes_effect_on_what_is_written(
     assert 0 < stats["compress_bytes_used"] <= 0.5 * stats["compress_under_bytes"], stats
 
 
+def test_the_list_of_pools_shows_where_the_rules_place_them(target: LabTarget, admin: RadosAdmin) -> None:
+    """Also on a cluster whose OSD map this machine's osdmaptool cannot read."""
+    apply(target, "ssd", SSD)
+    live = LiveMap(admin.exchange("osd getcrushmap"))
+    dumped = {p["pool_name"]: p for p in admin.command("osd dump")["pools"]}
+    portraits = {p.name: p for p in target.pool_portraits()}
+    assert portraits.keys() == dumped.keys()
+    assert len(portraits) >= 2
+    for name, pool_ in dumped.items():
+        places, _ = try_rule(
+            live.binary, pool_["crush_rule"], size=pool_["size"], n_inputs=pool_["pg_num"], pool=pool_["pool"]
+        )
+        classes = Counter(live.class_of[osd] for osds in places.values() for osd in osds)
+        assert portraits[name].classes == classes
+        assert portraits[name].primary_classes == Counter(live.class_of[osds[0]] for osds in places.values())
+        assert portraits[name].kind == "2 copies"
+    target.reset()
+
+
 def test_what_the_rule_cannot_place_is_reported_and_nothing_is_injected(
     crush_map: bytes, target: LabTarget, admin: RadosAdmin
 ) -> None:
@@ -264,11 +284,9 @@ def test_a_pool_that_was_there_moves_as_planned_and_comes_back(
     pools = target.declared_pools()
     try:
         assert "cephfit does not change it without --adopt" in pools.plan(declared).faults[0]
-        stats = admin.command("pg ls-by-pool", poolstr="rbd")["pg_stats"]
-        until = time.monotonic() + 30
-        while sum(pg["stat_sum"]["num_bytes"] for pg in stats) < 8 * MIB and time.monotonic() < until:
-            time.sleep(1)
-            stats = admin.command("pg ls-by-pool", poolstr="rbd")["pg_stats"]
+        until = time.monotonic() + 60
+        while abs(nbytes_of_pgs(admin, "rbd") - 8 * MIB) > 2048 and time.monotonic() < until:
+            time.sleep(1)  # OSDs report the new objects, and those that other tests deleted, every few seconds
         (change,) = pools.plan(declared, adopt=frozenset({"rbd"})).changes
         assert change.moved.n_pgs == 32, "no hdd is an ssd"
         # In addition to the image's data there are its metadata, and leftovers of other tests.
@@ -282,6 +300,12 @@ def test_a_pool_that_was_there_moves_as_planned_and_comes_back(
                 ioctx.remove_object(f"object-{n}")
         _await_clean(admin)
     assert admin.command("osd pool get", pool="rbd", var="crush_rule")["crush_rule"] == "hdd"
+
+
+def nbytes_of_pgs(admin: RadosAdmin, pool_name: str) -> int:
+    """Return the bytes of one copy of a pool, as its OSDs last reported them."""
+    stats = admin.command("pg ls-by-pool", poolstr=pool_name)["pg_stats"]
+    return sum(pg["stat_sum"]["num_bytes"] for pg in stats)
 
 
 def _await_clean(admin: RadosAdmin) -> None:
