@@ -87,7 +87,7 @@ def latencies_of(findings: Findings, baselines: Baselines) -> dict[str, LatencyT
 
 
 def percentile_figures(
-    findings: Findings, tried: Mapping[Place, Tried], weights: Mapping[Cell, float], names: Sequence[str]
+    tried: Mapping[Place, Tried], weights: Mapping[Cell, float], names: Sequence[str]
 ) -> tuple[ScalingFigure, ...]:
     """Return a figure of percentiles of latency for each of the heaviest cells that has them.
 
@@ -99,7 +99,6 @@ def percentile_figures(
         weights: each cell's share of the workload.
         names: configurations to draw, the default first; at most as many as there are line styles.
     """
-    tails = findings.samples.tails
     figures = []
     for cell in sorted(weights, key=lambda cell: -weights[cell])[:_HEAVIEST]:
         curves = {}
@@ -107,12 +106,12 @@ def percentile_figures(
             there = tried.get((name, cell))
             if there is None:
                 continue
-            rows = there.whole.rows.ravel()
+            rows, tails = there.whole.rows.ravel(), there.samples.tails
             own = tails.ns[rows]
             if len(own) and (own > 0).any(axis=1).all():
                 last = np.where(np.isnan(own), 0.0, tails.percentiles).max(axis=1).min()
                 drawn = [p for p in _DRAWN if p <= last]
-                n_ios = findings.samples.n_ios[rows].astype(np.float64)
+                n_ios = there.samples.n_ios[rows].astype(np.float64)
                 found = mixed_percentiles(own, n_ios, tails.percentiles, drawn) / NS_PER_MS
                 curves[name] = dict(zip(drawn, found.tolist(), strict=True))
         if curves:
@@ -321,7 +320,6 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         rates={name: _rate_text(rate) for name, rate in rates.items()},
         latencies=latencies_of(findings, baselines),
         percentiles=percentile_figures(
-            findings,
             tried,
             weights,
             tuple(dict.fromkeys([baselines.default, predictions.best, predictions.worst])),

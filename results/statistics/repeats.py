@@ -1,14 +1,13 @@
 """The repeats of a run that count, and their figures over all clients. Pure."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.sample import Sample
 from cephfit.core.values.sample_columns import OK, STATES, Floats, Ints, Rows, SampleColumns
 
 P99 = 99.0
@@ -73,7 +72,7 @@ class Tried:
     Attributes:
         samples: of the run.
         rows: of those of this place, in the order of measuring.
-        whole: the repeats of them that count (``whole_repeats``).
+        whole: the repeats of them that count: those with an attempt in which every client is ok and had I/O.
     """
 
     samples: SampleColumns
@@ -114,21 +113,10 @@ def tried_at_places(samples: SampleColumns, rows: Rows) -> dict[Place, Tried]:
     return found
 
 
-def whole_repeats(samples: Iterable[Sample]) -> Repeats:
-    """Return the repeats that count, with the clients in the order of their names.
+def _whole(samples: SampleColumns, rows: Rows, places: Ints) -> Mapping[int, Rows]:
+    """Return the rows of the repeats that count, shape (R, K), by place; clients in the order of their names.
 
     A repeat counts if it has an attempt in which every client is ``ok`` and had I/O. The first such is used.
-
-    Args:
-        samples: of one configuration, cell and load.
-    """
-    columns = SampleColumns.of(samples)
-    every = np.arange(len(columns))
-    return Repeats(columns, _whole(columns, every, np.zeros(len(columns), np.int64)).get(0, every[:0, None]))
-
-
-def _whole(samples: SampleColumns, rows: Rows, places: Ints) -> Mapping[int, Rows]:
-    """Return the rows of the repeats that count, shape (R, K), by place.
 
     Args:
         rows: of samples of one load.

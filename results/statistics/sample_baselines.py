@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
@@ -52,9 +52,13 @@ class Measured:
 
     @property
     def is_of_cells(self) -> bool:
-        """Whether this is a rate of ``Baselines.cells``: of their load, and of the size of a bin."""
-        sized = self.under is None or self.under.nbytes == self.cell.size.benchmark_nbytes
-        return self.load == OWN_LOAD and sized
+        """Whether this is a rate of ``Baselines.cells``."""
+        return _is_of_cells(self.cell, self.under, self.load)
+
+
+def _is_of_cells(cell: Cell, under: LoadedCell | None, load: str) -> bool:
+    """Return whether a rate is one of ``Baselines.cells``: of their load, and of the size of a bin."""
+    return load == OWN_LOAD and (under is None or under.nbytes == cell.size.benchmark_nbytes)
 
 
 def baselines_of(
@@ -87,7 +91,7 @@ def baselines_of(
     kept, missing = _comparable(tried, samples, load)
     source += f", load {load}" if load else ""
     return replace(
-        group(chain.from_iterable(map(_sums_of_clients, kept)), source=source, missing=missing),
+        _sums_of_clients(kept, source=source, missing=missing),
         lost=_lost(tried),
         measured_load=measured_load_of({place: there.whole for place, there in tried.items()}),
     )
@@ -285,15 +289,27 @@ def _rates(kept: _Kept) -> Iterator[Measured]:
         yield Measured(*kept.place, name, repeat, iops, kept.under, kept.load, n)
 
 
-def _sums_of_clients(kept: _Kept) -> Iterator[Measured]:
-    """Yield the rate of all clients together of each repeat, as that of one; their number is in ``n_clients``."""
+def _sums_of_clients(kept: Iterable[_Kept], *, source: str, missing: Mapping[Place, str]) -> Baselines:
+    """Return the baselines of repeats that count: the sums of the rates of their clients."""
+    cells: dict[Place, Baseline] = {}
+    loaded: dict[tuple[str, LoadedCell], Baseline] = {}
+    for of_place in kept:
+        found = _sum_of_clients(of_place)
+        name, cell = of_place.place
+        under = of_place.under
+        if _is_of_cells(cell, under, of_place.load):
+            cells[name, cell] = found
+        if under is not None:
+            loaded.setdefault((name, under), found)
+    return Baselines(cells, source, missing, loaded=loaded)
+
+
+def _sum_of_clients(kept: _Kept) -> Baseline:
     repeats = kept.repeats
-    firsts = repeats.rows[:, 0]
-    together = _clients_together(repeats.samples, firsts)
-    rates = repeats.of_clients(repeats.samples.iops)
-    for row, repeat, clients in zip(firsts.tolist(), repeats.numbers, rates, strict=True):
-        n = together.get(row) or repeats.n_clients
-        yield Measured(*kept.place, "", repeat, sum(clients), kept.under, kept.load, n)
+    first = repeats.rows[:1, 0]
+    n_clients = next(iter(_clients_together(repeats.samples, first).values()), 0) or repeats.n_clients
+    rates = tuple(map(sum, repeats.of_clients(repeats.samples.iops)))
+    return Baseline(*kept.place, rates, n_clients=n_clients, rounds=tuple(repeats.numbers))
 
 
 def _clients_together(samples: SampleColumns, rows: Rows) -> dict[int, int]:

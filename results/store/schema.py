@@ -33,7 +33,7 @@ from cephfit.core.protocols import Applied
 from cephfit.core.values.file_operations import FileCell, stored_cell
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample
-from cephfit.core.values.sample_columns import STATES, Names, SampleColumns
+from cephfit.core.values.sample_columns import STATES, Codes, Ints, Names, SampleColumns
 
 SCHEMA_VERSION = 3
 """Version that this program writes. It grows with every change of a table or index. Each change has a step in
@@ -290,17 +290,14 @@ SAMPLE_COLUMNS = (
 
 def columns_of(batches: Iterable[Sequence[Sequence[Any]]]) -> SampleColumns:
     """Return the samples of rows of ``SAMPLE_COLUMNS``, which come in batches."""
-    names, states = Names(), {state.value: code for code, state in enumerate(STATES)}
-    cells: dict[tuple[str, str], int] = {}
+    names, sizes, patterns = Names(), Codes(), Codes()
+    states = {state.value: code for code, state in enumerate(STATES)}
     parts: list[list[NDArray[Any]]] = []
     for rows in batches:
         configuration, size, pattern, load, client, repeat, attempt, state, *rest = zip(*rows, strict=True)
-        places = list(zip(size, pattern, strict=True))
-        for place in set(places) - cells.keys():
-            cells[place] = names.cells[stored_cell(*place, where="store of results")]
         coded = (
             names.configurations.of(configuration),
-            _column(int, map(cells.__getitem__, places), len(rows)),
+            sizes.of(size) << _PATTERN_BITS | patterns.of(pattern),
             names.loads.of(load),
             names.clients.of(client),
             _column(int, repeat, len(rows)),
@@ -310,7 +307,22 @@ def columns_of(batches: Iterable[Sequence[Sequence[Any]]]) -> SampleColumns:
         parts.append([*coded, *(_column(kind, c, len(rows)) for kind, c in zip(_KINDS, rest, strict=True))])
     if not parts:
         return SampleColumns.of(())
-    return SampleColumns.with_names(names, *map(np.concatenate, zip(*parts, strict=True)))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    columns[1] = _cell_codes(columns[1], names.cells, tuple(sizes), tuple(patterns))
+    return SampleColumns.with_names(names, *columns)
+
+
+_PATTERN_BITS = 16
+
+
+def _cell_codes(places: Ints, cells: Codes, sizes: Sequence[str], patterns: Sequence[str]) -> Ints:
+    """Return the number of each cell in ``cells``, which receives them, from the numbers of sizes and patterns."""
+    found, firsts, of_rows = np.unique(places, return_index=True, return_inverse=True)
+    codes = np.zeros(len(found), np.int64)
+    for i in np.argsort(firsts).tolist():
+        size, pattern = sizes[found[i] >> _PATTERN_BITS], patterns[found[i] & (1 << _PATTERN_BITS) - 1]
+        codes[i] = cells[stored_cell(size, pattern, where="store of results")]
+    return codes[of_rows]
 
 
 _KINDS = (float, float, int, int, float, object, int, int, object, object)

@@ -100,7 +100,7 @@ def test_the_report_has_the_chart_and_the_table_only_where_they_were_measured(fi
     assert len(re.findall(r'<rect class="l\d+"', section)) == 4
     assert "A, object store: 0.500 CPUs" in section
     assert "| 4K-randread | A | 2,500 | 1,250 | 3,750 |" in text
-    bare = replace(findings, samples=(sample("A", "4K-read", 0),))
+    bare = replace(findings, samples=SampleColumns.of((sample("A", "4K-read", 0),)))
     assert "Where the CPU time goes" not in to_html(report_of(bare, made_ns=1))
 
 

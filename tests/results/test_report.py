@@ -26,6 +26,7 @@ from cephfit.core.errors import CephfitError, InputError
 from cephfit.core.protocols import Applied
 from cephfit.core.values.prediction import Verdict
 from cephfit.core.values.sample import State
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.mapper import predictor
 from cephfit.results import open_baselines
 from cephfit.results.report.render import to_html, to_markdown
@@ -464,7 +465,9 @@ def test_a_histogram_says_what_its_per_cents_are_of(findings: Findings) -> None:
 
 def test_a_region_that_is_read_aloud_has_the_name_that_is_seen(findings: Findings) -> None:
     failed = [replace(sample, state=State.FAILED, reason="fio: no space") for sample in findings.samples[:1]]
-    html = to_html(report_of(replace(findings, samples=(*failed, *findings.samples[1:])), made_ns=0))
+    html = to_html(
+        report_of(replace(findings, samples=SampleColumns.of((*failed, *findings.samples[1:]))), made_ns=0)
+    )
     section = html[html.index('<section aria-labelledby="method">') :]
     parts = re.findall(r"<details[^>]*><summary>([^<]*?) <span>[^<]*</span></summary>(<div[^>]*>)", section)
     assert "Rejected samples" in dict(parts)

@@ -63,16 +63,17 @@ class Tails:
         for first in range(0, len(documents), _AT_ONCE):
             batch = documents[first : first + _AT_ONCE]
             known = np.flatnonzero(batch.astype(np.bool_))
-            found = list(parsed(batch[known]))
-            titles = list(map(tuple, found))
-            for same in set(titles):  # all samples of an engine have the same percentiles
-                at = [i for i, title in enumerate(titles) if title == same]
-                own = found if len(at) == len(found) else [found[i] for i in at]
-                flat = list(chain.from_iterable(map(dict.values, own)))
-                rows.setdefault(same, []).append(first + known[at])
-                values.setdefault(same, []).append(np.array(flat, np.float64).reshape(len(own), len(same)))
-                if int in set(map(type, flat)):
-                    integral[first + known[at]] = [all(type(ns) is int for ns in one.values()) for one in own]
+            by_titles: dict[tuple[Any, ...], tuple[list[int], list[dict[Any, Any]]]] = {}
+            for row, one in zip((first + known).tolist(), parsed(batch[known]), strict=True):
+                at, own = by_titles.setdefault(tuple(one), ([], []))
+                at.append(row)
+                own.append(one)
+            for titles, (at, own) in by_titles.items():  # all samples of an engine have the same percentiles
+                flat = chain.from_iterable(map(dict.values, own))
+                found = np.fromiter(flat, np.float64, len(own) * len(titles))
+                rows.setdefault(titles, []).append(np.array(at))
+                values.setdefault(titles, []).append(found.reshape(len(own), len(titles)))
+                integral[at] = [type(next(iter(one.values()), None)) is int for one in own]
         percentiles = sorted({float(p) for same in rows for p in same})
         ns = np.full((len(documents), len(percentiles)), np.nan)
         for same, parts in rows.items():
@@ -87,7 +88,7 @@ class Tails:
         """Yield the percentiles of each sample."""
         for own, is_integral in zip(self.ns.tolist(), self.integral.tolist(), strict=True):
             known = ((p, ns) for p, ns in zip(self.percentiles, own, strict=True) if ns == ns)
-            yield {p: int(ns) for p, ns in known} if is_integral else dict(known)
+            yield {p: int(ns) if ns == int(ns) else ns for p, ns in known} if is_integral else dict(known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,17 +239,13 @@ class SampleColumns(Sequence[Sample]):
         Args:
             rows: where to look; None: everywhere.
         """
-        marks = [f'"{key}"' for key in keys]
+        wanted = frozenset(keys)
         every = np.arange(len(self)) if rows is None else rows
         for first in range(0, len(every), _AT_ONCE):
             batch = every[first : first + _AT_ONCE]
-            maybe = [
-                (row, said)
-                for row, said in zip(batch.tolist(), self.evidence[batch], strict=True)
-                if not isinstance(said, str) or any(mark in said for mark in marks)
-            ]
-            for (row, _), evidence in zip(maybe, parsed(said for _, said in maybe), strict=True):
-                if any(key in evidence for key in keys):
+            maybe = _mentioning(self.evidence[batch], keys)
+            for row, evidence in zip(batch[maybe].tolist(), parsed(self.evidence[batch[maybe]]), strict=True):
+                if not wanted.isdisjoint(evidence):
                     yield row, evidence
 
     def _made(self) -> Iterator[Sample]:
@@ -277,6 +274,17 @@ class SampleColumns(Sequence[Sample]):
         ):
             own = None if figures[0] != figures[0] else Metrics(*figures)
             yield Sample(SampleKey(*key), state, own, started_ns, finished_ns, reason, evidence)
+
+
+def _mentioning(documents: Objects, keys: Sequence[str]) -> NDArray[np.bool_]:
+    """Return which of the documents may have one of the keys."""
+    found = np.zeros(len(documents), dtype=np.bool_)
+    for key in keys:
+        mark = f'"{key}"'
+        found |= np.array([mark in one if isinstance(one, str) else key in one for one in documents], np.bool_)
+        if found.all():
+            break
+    return found
 
 
 class Names:
