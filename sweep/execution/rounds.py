@@ -16,6 +16,7 @@ from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import OWN_LOAD, Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.core.variance import LARGEST_LOG, PRIOR_DF
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.summary_statistics import pooled_spread
@@ -119,7 +120,8 @@ def decisions(sweep: Sweep, samples: Iterable[Sample], goal: Goal | None, *, rou
     stopping = sweep.stopping
     if stopping is None:
         return
-    kept = [s for s in samples if s.key.load == OWN_LOAD]
+    columns = SampleColumns.of(samples)
+    kept = columns.take(columns.rows_under(OWN_LOAD))
     decided = begin(sweep, goal)
     for measured in range(stopping.minimum, min(rounds, sweep.measurement.repeats - 1) + 1):
         decided = decide(decided, sweep, kept, goal, measured=measured)
@@ -146,7 +148,9 @@ def decide(
     assert stopping is not None, "only sweeps with terms for stopping are decided on"
     if stopping.within is None and all(contest.over for contest in before.contests.values()):
         return replace(before, looks=before.looks + 1)
-    baselines = baselines_of((s for s in samples if s.key.repeat < measured), source=f"{measured} rounds")
+    columns = SampleColumns.of(samples)
+    earlier = columns.take(np.flatnonzero(columns.repeat < measured))
+    baselines = baselines_of(earlier, source=f"{measured} rounds")
     look = Look(measured, sweep.measurement.repeats, stopping)
     contests = dict(before.contests)
     stopped = dict(before.stopped)
@@ -278,7 +282,7 @@ def expected_saving(sweep: Sweep, goal: Goal, scatter: Scatter = ASSUMED_SCATTER
 
 
 def _simulated_saving(sweep: Sweep, plan: Plan, goal: Goal, scatter: Scatter, seed: int) -> float:
-    samples = simulated_samples(sweep, scatter, seed)
+    samples = SampleColumns.of(simulated_samples(sweep, scatter, seed))
     decided = begin(sweep, goal)
     assert sweep.stopping is not None, "the caller's condition"
     for measured in range(sweep.stopping.minimum, sweep.measurement.repeats):
