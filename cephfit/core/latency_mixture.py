@@ -41,16 +41,17 @@ def mixed_percentiles(
     if tuple(wanted) == tuple(percentiles) and (np.count_nonzero(used, axis=-1) == 1).all():
         return np.take_along_axis(quantiles, used.argmax(axis=-1)[..., None, None], axis=-2)[..., 0, :]
     n_groups, size = math.prod(weights.shape[:-1]), math.prod(quantiles.shape[-2:]) * len(wanted)
-    groups = quantiles.reshape(n_groups, *quantiles.shape[-2:]), weights.reshape(n_groups, -1)
+    by_group, group_weights = quantiles.reshape(n_groups, *quantiles.shape[-2:]), weights.reshape(n_groups, -1)
     at_once = max(1, _VALUES_AT_ONCE // max(size, 1))
     found = [
-        _mixed(*(part[first : first + at_once] for part in groups), percentiles, wanted)
+        _mixed(by_group[first : first + at_once], group_weights[first : first + at_once], percentiles, wanted)
         for first in range(0, n_groups, at_once)
     ]
     return np.concatenate(found).reshape(*weights.shape[:-1], len(wanted))
 
 
-_VALUES_AT_ONCE = 1 << 22
+_VALUES_AT_ONCE = 1 << 20
+"""Bound on quantiles times wanted percentiles of the mixtures that are computed together."""
 
 
 def _mixed(quantiles: Floats, weights: Floats, percentiles: Sequence[float], wanted: Sequence[float]) -> Floats:

@@ -126,11 +126,9 @@ def _from_evidence(samples: SampleColumns, rows: Rows) -> tuple[list[str], Float
     """Return the conditions of the caches, and the deviations of an independent count (``deviation_of``)."""
     caches: set[str] = set()
     windows = np.full(len(samples), np.nan)
-    for row, evidence in samples.evidence_with("cache", INDEPENDENT_COUNT, rows=rows):
-        if "cache" in evidence:
-            caches.add(str(evidence["cache"]))
-        if (window := window_nbytes_of(evidence)) is not None:
-            windows[row] = window
+    for batch, found in samples.evidence_in_batches("cache", INDEPENDENT_COUNT, rows=rows):
+        caches.update(str(evidence["cache"]) for evidence in found if "cache" in evidence)
+        windows[batch] = np.array(list(map(window_nbytes_of, found)), np.float64)  # NaN for None
     by_fio = samples.nbytes_per_s * samples.runtime_ns / 1e9
     counted = (samples.state == OK) & (by_fio > 0) & ~np.isnan(windows)
     return sorted(caches), windows[counted] / by_fio[counted] - 1

@@ -248,8 +248,8 @@ def bottlenecks_of(samples: Iterable[Sample], *, load: str) -> Bottlenecks | Non
     findings: dict[str, dict[Pattern, list[Mapping[str, Any]]]] = {}
     followed = []
     columns = SampleColumns.of(samples)
-    rows = columns.rows_under(load)
-    for row, evidence in columns.evidence_with("steadiness", "used", rows=rows[columns.state[rows] == OK]):
+    ok = columns.rows_under(load)
+    for row, evidence in columns.evidence_with("steadiness", "used", rows=ok[columns.state[ok] == OK]):
         if (steadiness := evidence.get("steadiness")) is not None:
             followed.append(bool(steadiness["steady"]))
         if (used := evidence.get("used")) and (found := used.get("bottleneck")):

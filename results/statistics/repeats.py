@@ -35,7 +35,7 @@ class Repeats:
 
     @property
     def n_clients(self) -> int:
-        return self.rows.shape[1]
+        return int(self.rows.shape[1])
 
     def of_clients(self, column: Floats | Ints) -> list[list[Any]]:
         """Return a column's values of each repeat's clients."""
@@ -61,7 +61,7 @@ class Repeats:
         if P99 not in tails.percentiles:
             return [None] * len(self)
         own = tails.ns[:, tails.percentiles.index(P99)][self.rows]
-        known = (own > 0).all(axis=1).tolist()
+        known = np.all(own > 0, axis=1)
         return [p99 if k else None for p99, k in zip(own.max(axis=1).tolist(), known, strict=True)]
 
 

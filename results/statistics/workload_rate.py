@@ -221,17 +221,18 @@ def percentile_speeds(
 ) -> Baselines:
     """Return the reciprocal of a percentile of the mix's latency, in 1/s, by configuration and round.
 
-    The percentile is that of the mixture of all accesses of all clients (``mixture_percentiles``).
+    The percentile is that of the mixture of all accesses of all clients (``mixed_percentiles``).
 
     Raises:
         InputError: the default lacks a cell that the workload uses, or no sample has percentiles.
     """
     counts = _counts(profile, baselines)
     columns = SampleColumns.of(samples)
-    tails, found, rounds_of = columns.tails, _whole(columns, load, counts), {}
+    tails, found = columns.tails, _whole(columns, load, counts)
+    rounds_of: dict[Place, list[int]] = {}
     for place, whole in found.items():
-        is_known = (tails.ns[whole.rows] > 0).any(axis=-1).all(axis=-1)
-        rounds_of[place] = [r for r, known in zip(whole.numbers, is_known.tolist(), strict=True) if known]
+        is_known = np.all(np.any(tails.ns[whole.rows] > 0, axis=-1), axis=-1)
+        rounds_of[place] = [r for r, known in zip(whole.numbers, is_known, strict=True) if known]
 
     def mixed(name: str, rounds: Sequence[int]) -> list[float]:
         rows, weights = [], []

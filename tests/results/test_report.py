@@ -153,7 +153,10 @@ def test_names_from_the_sweep_file_cannot_become_markup(findings: Findings) -> N
         replace(p, configuration=evil) if p.configuration == "hybrid" else p for p in predictions.predictions
     )
     changed = replace(
-        findings, samples=samples, predictions=replace(predictions, predictions=rows, best=evil), assessment=None
+        findings,
+        samples=SampleColumns.of(samples),
+        predictions=replace(predictions, predictions=rows, best=evil),
+        assessment=None,
     )
     report = report_of(changed, made_ns=0)
     assert not any(tag == "img" for tag, _ in Page(to_html(report)).tags)
@@ -272,10 +275,10 @@ def test_runs_that_judged_another_prediction_do_not_vouch_for_this_one(findings:
         {"profile": None},
         {"assessment": None, "workload_samples": ()},
         {"profile": None, "predictions": None, "assessment": None, "workload_samples": ()},
-        {"samples": (), "applied": (), "fio": None},
+        {"samples": SampleColumns.of(()), "applied": (), "fio": None},
         {"predictions": None},
-        {"samples": (), "applied": (), "fio": None, "profile": None, "predictions": None, "assessment": None,
-         "workload_samples": ()},
+        {"samples": SampleColumns.of(()), "applied": (), "fio": None, "profile": None, "predictions": None,
+         "assessment": None, "workload_samples": ()},
     ],
 )  # fmt: skip
 def test_any_part_may_be_missing(findings: Findings, missing: dict[str, object]) -> None:
