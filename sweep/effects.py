@@ -10,7 +10,7 @@ divided by the rate at the first, averaged over all other factors.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.core.values.sample import OWN_LOAD, Sample
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.sweep.factorial_design import Design, DesignKind
 from cephfit.sweep.sweep_plan import Goal
@@ -115,8 +116,7 @@ def effects_on_profile(
     assert goal.profile is not None, "the caller's condition"
     predictor = goal.predictor(confidence)
     table: dict[tuple[str, int], float] = {}
-    for repeat in sorted({s.key.repeat for s in samples}):
-        of_round = [s for s in samples if s.key.repeat == repeat and s.key.load == OWN_LOAD]
+    for repeat, of_round in _rounds(samples):
         try:
             predicted = predictor.predict(goal.profile, baselines_of(of_round, source=f"round {repeat + 1}"))
         except InputError:
@@ -201,12 +201,16 @@ def _noise(
 
 def _by_round(samples: Iterable[Sample]) -> dict[tuple[str, Cell, int], float]:
     """Return all clients' IOPS by configuration, cell and round, under the measurement's own load."""
-    rounds: dict[int, list[Sample]] = {}
-    for sample in samples:
-        if sample.key.load == OWN_LOAD:
-            rounds.setdefault(sample.key.repeat, []).append(sample)
     return {
         (name, cell, repeat): baseline.iops[0]
-        for repeat, of_round in rounds.items()
+        for repeat, of_round in _rounds(samples)
         for (name, cell), baseline in baselines_of(of_round, source="").cells.items()
     }
+
+
+def _rounds(samples: Iterable[Sample]) -> Iterator[tuple[int, SampleColumns]]:
+    """Yield each round and its samples under the measurement's own load, ascending."""
+    columns = SampleColumns.of(samples)
+    rows = columns.rows_under(OWN_LOAD)
+    for repeat in np.unique(columns.repeat[rows]).tolist():
+        yield repeat, columns.take(rows[columns.repeat[rows] == repeat])

@@ -9,11 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cephfit.core.errors import InputError
 from cephfit.core.optional_modules import optional_module
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
 from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.core.values.sample import OWN_LOAD, Sample
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.sweep.factorial_design import (
     Factor,
@@ -126,17 +129,16 @@ def values_of(
     """
     search = sweep.search
     assert search is not None, "only an optimiser has trials"
-    return [_value(search, t, samples, goal, batch_rounds(sweep, t.batch)) for t in trials]
+    columns = SampleColumns.of(samples)
+    own = columns.take(columns.rows_under(OWN_LOAD))
+    return [_value(search, t, own, goal, batch_rounds(sweep, t.batch)) for t in trials]
 
 
-def _value(
-    search: Search, trial: Trial, samples: Sequence[Sample], goal: Goal | None, rounds: range
-) -> float | None:
+def _value(search: Search, trial: Trial, samples: SampleColumns, goal: Goal | None, rounds: range) -> float | None:
     names = (DEFAULT_CONFIGURATION, trial.configuration.name)
-    kept = [
-        s for s in samples if s.key.repeat in rounds and s.key.configuration in names and s.key.load == OWN_LOAD
-    ]
-    baselines = baselines_of(kept, source=f"trial {trial.configuration.name}")
+    codes = [i for i, name in enumerate(samples.configurations) if name in names]
+    kept = np.isin(samples.configuration, codes) & np.isin(samples.repeat, list(rounds))
+    baselines = baselines_of(samples.take(np.flatnonzero(kept)), source=f"trial {trial.configuration.name}")
     if search.cell is not None:
         found = [baselines.cells.get((name, search.cell)) for name in names]
         if found[0] is None or found[1] is None:

@@ -114,7 +114,12 @@ def command(
             where="--token",
             remedy="omit it to get a random one",
         )
-    _refuse_other_files(store)
+    if not _is_there(store):
+        click.echo(
+            f"{store}: there is no store of results here yet; the page shows runs as soon as `cephfit sweep run` "
+            "or `cephfit import` has created it",
+            err=True,
+        )
     os.environ.pop(TOKEN_VARIABLE, None)
     generated = "" if token or is_local else secrets.token_urlsafe(24)
     access = Access(token or generated, is_local, known_names(host_names))
@@ -135,18 +140,22 @@ def command(
     )
 
 
-def _refuse_other_files(store: str) -> None:
-    """Refuse a folder, and a file that is no store; the store may be created later, by a sweep.
+def _is_there(store: str) -> bool:
+    """Return whether a file is a store; a sweep may create it later. A database server is not asked.
 
     Raises:
-        StoreError: it is one of them.
+        StoreError: it is a folder, or a file that is no store.
     """
+    from cephfit.core.errors import MissingStoreError
     from cephfit.results.store.sample_store import Store
 
-    path = Path(store).expanduser()
-    if "://" not in store and (path.is_dir() or (path.is_file() and path.stat().st_size)):
-        with Store.open(store):
-            pass
+    if "://" in store:
+        return True
+    try:
+        with Store.open(Path(store).expanduser()):
+            return True
+    except MissingStoreError:
+        return False
 
 
 def _is_loopback(listen: str) -> bool:

@@ -2,8 +2,7 @@
 
 import math
 import statistics as stdlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,8 @@ import numpy as np
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.run import IMPORTED_OUTPUT
-from cephfit.core.values.sample import Sample, State, window_nbytes_of
+from cephfit.core.values.sample import INDEPENDENT_COUNT, Sample, State, window_nbytes_of
+from cephfit.core.values.sample_columns import OK, STATES, Floats, Rows, SampleColumns
 from cephfit.results.report import formatting
 from cephfit.results.report.report_model import AppliedRow, Findings, Method
 from cephfit.results.report.run_notes import Controls
@@ -25,11 +25,11 @@ REJECTED_SHOWN = 200
 
 def method_of(findings: Findings, baselines: Baselines, controls: Controls | None) -> Method:
     """Return everything that the reader needs to judge the figures or to measure them again."""
-    states = Counter(sample.state for sample in findings.samples)
+    counts = np.bincount(findings.samples.state, minlength=len(STATES)).tolist()
     rejected = tuple(_rejected(findings))
     return Method(
         summary=(*_summary(findings, baselines), *_control(controls)),
-        states=tuple((state.value, states[state]) for state in State if states[state]),
+        states=tuple((state.value, n) for state, n in zip(STATES, counts, strict=True) if n),
         rejected=rejected[:REJECTED_SHOWN],
         n_more_rejected=max(len(rejected) - REJECTED_SHOWN, 0),
         applied=tuple(_applied_rows(findings)),
@@ -43,31 +43,33 @@ def method_of(findings: Findings, baselines: Baselines, controls: Controls | Non
 
 def n_rejected(findings: Findings) -> int:
     """Return the number of samples that do not count."""
-    return sum(sample.state is not State.OK for sample in findings.samples)
+    return int(np.count_nonzero(findings.samples.state != OK))
 
 
 def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, str]]:
     run = findings.run
-    samples = [sample for sample in findings.samples if sample.key.load == findings.load]
+    samples, rows = findings.samples, findings.samples.rows_under(findings.load)
     yield "Sweep", run.sweep_name
     yield "Target", run.target
     yield "Run", run.run_id + ("" if run.finished else " (not finished)")
     yield "Started", formatting.moment(run.created_ns)
-    if samples:
-        first, last = min(s.started_ns for s in samples), max(s.finished_ns for s in samples)
+    if len(rows):
+        first, last = int(samples.started_ns[rows].min()), int(samples.finished_ns[rows].max())
         yield (
             "Measured",
             f"{formatting.moment(first)} to {formatting.moment(last)} ({formatting.duration(last - first)})",
         )
         if len(loads := names_of(findings.samples)) > 1:
             yield "Loads", ", ".join(name or "the measurement's own" for name in loads)
-        yield "Concurrent clients", formatting.names(sorted({s.key.client for s in samples}))
-        yield "Repeats", str(len({s.key.repeat for s in samples}))
+        clients = [samples.clients[code] for code in np.unique(samples.client[rows])]
+        yield "Concurrent clients", formatting.names(clients)
+        yield "Repeats", str(len(np.unique(samples.repeat[rows])))
         yield from _early_stopping(findings.stopping)
-        yield "Median runtime of a sample", _measured_time(samples)
+        times = samples.runtime_ns[rows][~np.isnan(samples.iops[rows])]
+        yield "Median runtime of a sample", formatting.duration(int(np.median(times))) if len(times) else "–"
     if not run.is_imported:
         yield "Random seed of the order", str(run.seed)
-    caches = sorted({str(s.evidence["cache"]) for s in samples if "cache" in s.evidence})
+    caches, deviations = _from_evidence(samples, rows)
     if caches:
         yield "Caches before each run", formatting.names(caches)
     spread = summary_statistics.pooled_spread(b.iops for b in baselines.cells.values())
@@ -79,7 +81,7 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
             "Noise floor",
             f"{formatting.relative(floor)} points: smaller differences from the default cannot be detected",
         )
-    yield from _cross_check(samples)
+    yield from _cross_check(deviations)
     if findings.profile is not None:
         yield (
             "Workload profile",
@@ -120,16 +122,23 @@ def _control(controls: Controls | None) -> Iterator[tuple[str, str]]:
     )
 
 
-def _measured_time(samples: Iterable[Sample]) -> str:
-    times = [s.metrics.runtime_ns for s in samples if s.metrics is not None]
-    return formatting.duration(int(np.median(times))) if times else "–"
+def _from_evidence(samples: SampleColumns, rows: Rows) -> tuple[list[str], Floats]:
+    """Return the conditions of the caches, and the deviations of an independent count (``deviation_of``)."""
+    caches: set[str] = set()
+    windows = np.full(len(samples), np.nan)
+    for batch, found in samples.evidence_in_batches("cache", INDEPENDENT_COUNT, rows=rows):
+        caches.update(str(evidence["cache"]) for evidence in found if "cache" in evidence)
+        windows[batch] = np.array(list(map(window_nbytes_of, found)), np.float64)  # NaN for None
+    by_fio = samples.nbytes_per_s * samples.runtime_ns / 1e9
+    counted = (samples.state == OK) & (by_fio > 0) & ~np.isnan(windows)
+    return sorted(caches), windows[counted] / by_fio[counted] - 1
 
 
-def _cross_check(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
+def _cross_check(deviations: Floats) -> Iterator[tuple[str, str]]:
     """Yield the deviation of an independent byte count from fio's: window over fio minus 1."""
-    deviations = [d for sample in samples if (d := deviation_of(sample)) is not None]
-    if deviations:
-        middle, worst = float(np.median(np.abs(deviations))), max(deviations, key=abs)
+    if len(deviations):
+        sizes = np.abs(deviations)
+        middle, worst = float(np.median(sizes)), float(deviations[sizes.argmax()])
         yield (
             "Cross-check",
             f"{formatting.count(len(deviations), 'ok sample')}: an independent count deviates from fio's by "
@@ -147,12 +156,11 @@ def deviation_of(sample: Sample) -> float | None:
 
 
 def _rejected(findings: Findings) -> Iterator[tuple[str, str, str]]:
-    for sample in findings.samples:
-        if sample.state is not State.OK:
-            k = sample.key
-            under = f" under {k.load}" if k.load else ""
-            name = f"{k.configuration} {k.cell}{under}, {k.client}, repeat {k.repeat + 1}, attempt {k.attempt + 1}"
-            yield name, sample.state.value, sample.reason
+    for sample in findings.samples.take(np.flatnonzero(findings.samples.state != OK)):
+        k = sample.key
+        under = f" under {k.load}" if k.load else ""
+        name = f"{k.configuration} {k.cell}{under}, {k.client}, repeat {k.repeat + 1}, attempt {k.attempt + 1}"
+        yield name, sample.state.value, sample.reason
     for workload, run in findings.workload_samples:
         if run.state is not State.OK:
             name = f"{workload} on {run.configuration}, repeat {run.repeat + 1}, attempt {run.attempt + 1}"

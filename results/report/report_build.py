@@ -5,9 +5,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
+import numpy as np
+
 from cephfit import __version__
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.latency_mixture import mixture_percentiles
+from cephfit.core.statistics.latency_mixture import mixed_percentiles
 from cephfit.core.units import MIB, NS_PER_MS
 from cephfit.core.values.assessment import Assessment
 from cephfit.core.values.baseline import Baselines
@@ -21,9 +23,10 @@ from cephfit.core.values.run import (
     STOPPING_DOCUMENT,
     VERIFICATION_DOCUMENT,
 )
-from cephfit.core.values.sample import OWN_LOAD, State
+from cephfit.core.values.sample import OWN_LOAD
+from cephfit.core.values.sample_columns import OK
 from cephfit.core.values.supply import Estimate, SupplySet
-from cephfit.results.report import formatting
+from cephfit.results.report import formatting, report_figures
 from cephfit.results.report.figures import report_figures
 from cephfit.results.report.figures.cell_figures import baseline_rows_of, cell_figures_of, heat_map_of
 from cephfit.results.report.figures.cpu_figures import cpu_section_of, cpu_use_of
@@ -43,9 +46,10 @@ from cephfit.results.report.report_model import (
 )
 from cephfit.results.report.run_notes import bottlenecks_of, continuations_of, controls_of, same_rounds
 from cephfit.results.report.summary import answer_of, caveats_of, settings_of
-from cephfit.results.statistics.loads import by_place, names_of, of_load, title_of
-from cephfit.results.statistics.sample_baselines import baselines_of, tried_of, whole_repeats
-from cephfit.results.statistics.scaling import curves_of, metrics_of
+from cephfit.results.statistics.loads import names_of, rows_of_load, title_of
+from cephfit.results.statistics.repeats import Place, Tried
+from cephfit.results.statistics.sample_baselines import baselines_of, tried_of
+from cephfit.results.statistics.scaling import curves_of
 from cephfit.results.statistics.summary_statistics import CONFIDENCE
 from cephfit.results.statistics.workload_rate import (
     WorkloadRate,
@@ -86,7 +90,7 @@ def _latency(found: Estimate | None) -> str:
 
 
 def percentile_figures(
-    findings: Findings, weights: Mapping[Cell, float], names: Sequence[str]
+    tried: Mapping[Place, Tried], weights: Mapping[Cell, float], names: Sequence[str]
 ) -> tuple[ScalingFigure, ...]:
     """Return a figure of percentiles of latency for each of the heaviest cells that has them.
 
@@ -94,21 +98,24 @@ def percentile_figures(
     -log10(1 - p/100), so that each further nine takes the same width.
 
     Args:
+        tried: of the load.
         weights: each cell's share of the workload.
         names: configurations to draw, the default first; at most as many as there are line styles.
     """
-    tried = by_place(of_load(findings.samples, findings.load))
     figures = []
     for cell in sorted(weights, key=lambda cell: -weights[cell])[:_HEAVIEST]:
         curves = {}
         for name in names:
-            repeats = [metrics_of(repeat) for repeat in whole_repeats(tried.get((name, cell), []))]
-            metrics = [m for clients in repeats for m in clients]
-            if metrics and all(any(m.latency_percentiles_ns.values()) for m in metrics):
-                parts = [(float(m.n_ios), m.latency_percentiles_ns) for m in metrics]
-                last = min(max(m.latency_percentiles_ns) for m in metrics)
+            there = tried.get((name, cell))
+            if there is None:
+                continue
+            rows, tails = there.whole.rows.ravel(), there.samples.tails
+            own = tails.ns[rows]
+            if len(own) and (own > 0).any(axis=1).all():
+                last = np.where(np.isnan(own), 0.0, tails.percentiles).max(axis=1).min()
                 drawn = [p for p in _DRAWN if p <= last]
-                found = mixture_percentiles(parts, drawn) / NS_PER_MS
+                n_ios = there.samples.n_ios[rows].astype(np.float64)
+                found = mixed_percentiles(own, n_ios, tails.percentiles, drawn) / NS_PER_MS
                 curves[name] = dict(zip(drawn, found.tolist(), strict=True))
         if curves:
             figures.append(_figure(cell, curves, names))
@@ -181,13 +188,13 @@ def read_findings(
             uses a cell that the default was not measured in.
     """
     run = store.run(run_id)
-    samples = tuple(store.samples(run.run_id))
-    of_load(samples, load)
+    samples = store.samples(run.run_id)
+    rows = rows_of_load(samples, load)
     kinds = (PROFILE_DOCUMENT, PREDICTIONS_DOCUMENT, VERIFICATION_DOCUMENT)
     documents = {kind: store.document(run.run_id, kind_of(kind, load)) for kind in kinds}
     kept_profile, kept_document, verification = documents.values()
-    last_ok = next((s.key for s in reversed(samples) if s.state is State.OK and s.key.load == load), None)
-    fio = store.fio_json(run.run_id, last_ok) if last_ok is not None else None
+    ok = rows[samples.state[rows] == OK]
+    fio = store.fio_json(run.run_id, samples[int(ok[-1])].key) if len(ok) else None
     where = f"{store.name}, run {run.run_id}"
 
     @cache
@@ -316,7 +323,9 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         rates={name: _rate_text(rate) for name, rate in rates.items()},
         latencies=latencies_of(findings, baselines),
         percentiles=percentile_figures(
-            findings, weights, tuple(dict.fromkeys([baselines.default, predictions.best, predictions.worst]))
+            tried,
+            weights,
+            tuple(dict.fromkeys([baselines.default, predictions.best, predictions.worst])),
         )
         if predictions
         else (),

@@ -14,7 +14,8 @@ from cephfit.core.values.assessment import Assessment
 from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.run import Run
-from cephfit.core.values.sample import OWN_LOAD, Sample, WorkloadSample
+from cephfit.core.values.sample import OWN_LOAD, WorkloadSample
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.report.figures.cpu_figures import CpuSection
 from cephfit.results.report.run_notes import Bottlenecks
@@ -210,7 +211,7 @@ class Findings:
     """
 
     run: Run
-    samples: tuple[Sample, ...]
+    samples: SampleColumns
     applied: tuple[tuple[int, Applied], ...] = ()
     workload_samples: tuple[tuple[str, WorkloadSample], ...] = ()
     profile: Profile | None = None

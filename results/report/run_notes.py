@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Applied
 from cephfit.core.statistics.variance import Table
@@ -24,7 +26,8 @@ from cephfit.core.values.cells import Pattern
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.run import CONTINUATIONS_DOCUMENT, IMPORTED, SIMULATED, STOPPING_DOCUMENT
-from cephfit.core.values.sample import Sample, State
+from cephfit.core.values.sample import Sample
+from cephfit.core.values.sample_columns import OK, Rows, SampleColumns
 from cephfit.results.report import formatting
 from cephfit.results.statistics.cell_intervals import AgainstDefault
 from cephfit.results.store.sample_store import Store
@@ -249,14 +252,14 @@ def bottlenecks_of(samples: Iterable[Sample], *, load: str) -> Bottlenecks | Non
     """Return what limited the ok runs of a load; None without telemetry."""
     findings: dict[str, dict[Pattern, list[Mapping[str, Any]]]] = {}
     followed = []
-    for sample in samples:
-        if sample.state is not State.OK or sample.key.load != load:
-            continue
-        if (steadiness := sample.evidence.get("steadiness")) is not None:
+    columns = SampleColumns.of(samples)
+    ok = columns.rows_under(load)
+    for row, evidence in columns.evidence_with("steadiness", "used", rows=ok[columns.state[ok] == OK]):
+        if (steadiness := evidence.get("steadiness")) is not None:
             followed.append(bool(steadiness["steady"]))
-        if (used := sample.evidence.get("used")) and (found := used.get("bottleneck")):
-            patterns = findings.setdefault(sample.key.configuration, {})
-            patterns.setdefault(sample.key.cell.pattern, []).append(found)
+        if (used := evidence.get("used")) and (found := used.get("bottleneck")):
+            patterns = findings.setdefault(columns.configurations[columns.configuration[row]], {})
+            patterns.setdefault(columns.cells[columns.cell[row]].pattern, []).append(found)
     seen = [p for p in Pattern if any(p in patterns for patterns in findings.values())]
     if not seen:
         return None
@@ -270,16 +273,22 @@ FALLING_EVIDENCE = ('%"unsteady": true%', '%"unsteady":true%', '%"attained": fal
 spaces."""
 
 
-def rates_still_falling(samples: Iterable[Sample]) -> str:
-    """Return a sentence on the ok samples whose rate was not steady; empty if there are none."""
+def rates_still_falling(samples: Iterable[Sample], rows: Rows | None = None) -> str:
+    """Return a sentence on the ok samples whose rate was not steady; empty if there are none.
+
+    Args:
+        rows: of the samples to look at; None: all.
+    """
+    columns = SampleColumns.of(samples)
+    rows = np.arange(len(columns)) if rows is None else rows
     places: dict[str, None] = {}
-    for sample in samples:
-        halves, steady = sample.evidence.get("halves"), sample.evidence.get("steady")
+    for row, evidence in columns.evidence_with("halves", "steady", rows=rows[columns.state[rows] == OK]):
+        halves, steady = evidence.get("halves"), evidence.get("steady")
         # A measurement with `steady` has a limit of its own.
-        falling = not steady["attained"] if steady else bool(halves and halves["unsteady"])
-        if sample.state is State.OK and falling:
-            load = f" under {sample.key.load}" if sample.key.load else ""
-            places[f"{sample.key.configuration} {sample.key.cell}{load}"] = None
+        if not steady["attained"] if steady else bool(halves and halves["unsteady"]):
+            load = columns.loads[columns.load[row]]
+            name, cell = columns.configurations[columns.configuration[row]], columns.cells[columns.cell[row]]
+            places[f"{name} {cell}{f' under {load}' if load else ''}"] = None
     if not places:
         return ""
     shown = list(places)[:_PLACES_SHOWN]

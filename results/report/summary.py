@@ -3,8 +3,10 @@
 import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from cephfit.core.protocols import Applied
 from cephfit.core.values.assessment import Assessment, AssessmentRow
@@ -144,17 +146,18 @@ def _of_predictions(findings: Findings) -> Iterator[str]:
 
 
 def _of_samples(findings: Findings, *, has_controls: bool) -> Iterator[str]:
-    if falling := rates_still_falling(s for s in findings.samples if s.key.load == findings.load):
+    samples = findings.samples
+    if falling := rates_still_falling(samples, samples.rows_under(findings.load)):
         yield falling
-    if not has_controls and len({sample.key.configuration for sample in findings.samples}) > 1:
+    if not has_controls and len(np.unique(samples.configuration)) > 1:
         yield (
             "There is no A/A control, so the difference between two measurements of the default is unknown. To "
             "add a control, declare a configuration without settings in the sweep file."
         )
-    repeats = {sample.key.repeat for sample in findings.samples}
-    if findings.samples and len(repeats) < 3:
+    n_repeats = len(np.unique(samples.repeat))
+    if 0 < n_repeats < 3:
         yield (
-            f"Each cell was measured in only {formatting.count(len(repeats), 'repeat')}, which is too few to "
+            f"Each cell was measured in only {formatting.count(n_repeats, 'repeat')}, which is too few to "
             "estimate its spread. The intervals also use the scatter of the same cell under the other "
             "configurations."
         )
@@ -353,11 +356,12 @@ def _order(assessment: Assessment, measured: list[float]) -> str:
 
 def _sweep_alone(findings: Findings) -> str:
     run = findings.run
-    configurations = {sample.key.configuration for sample in findings.samples}
-    cells = {cell for cell, _ in groupby(sample.key.cell for sample in findings.samples)}
+    n_configurations, n_cells = (
+        len(np.unique(c)) for c in (findings.samples.configuration, findings.samples.cell)
+    )
     if not findings.samples:
         return f"The sweep {run.sweep_name} on {run.target} has no samples yet."
     return (
         f"The sweep {run.sweep_name} on {run.target} measured "
-        f"{formatting.count(len(configurations), 'configuration')} in {formatting.count(len(cells), 'cell')}."
+        f"{formatting.count(n_configurations, 'configuration')} in {formatting.count(n_cells, 'cell')}."
     )

@@ -1,10 +1,10 @@
 """The loads under which samples were measured: names, shapes, mix, and where a load's limit was reached."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 from typing import Any
+
+import numpy as np
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_S, format_nbytes
@@ -12,6 +12,8 @@ from cephfit.core.values.baseline import MeasuredLoad, parts_of_mix
 from cephfit.core.values.cells import Cell, LoadedCell, Op
 from cephfit.core.values.measurement import DSYNC, FSYNC
 from cephfit.core.values.sample import OWN_LOAD, Sample
+from cephfit.core.values.sample_columns import Ints, Rows, SampleColumns
+from cephfit.results.statistics.repeats import Repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +51,14 @@ class LoadShape:
         )
 
 
-def by_place(samples: Iterable[Sample]) -> dict[tuple[str, Cell], list[Sample]]:
-    """Group samples by (configuration, cell), keeping their order."""
-    found: dict[tuple[str, Cell], list[Sample]] = {}
-    for place, alike in groupby(samples, _PLACE):  # the samples of all clients follow each other
-        found.setdefault(place, []).extend(alike)
-    return found
-
-
-_PLACE = attrgetter("key.configuration", "key.cell")
-
-
-def of_load(samples: Iterable[Sample], load: str, *, where: str = "") -> list[Sample]:
-    """Return the samples of one load.
+def rows_of_load(samples: SampleColumns, load: str, *, where: str = "") -> Rows:
+    """Return the rows of the samples of one load.
 
     Raises:
         InputError: there is none of this name.
     """
-    samples = list(samples)
-    found = [sample for sample in samples if sample.key.load == load]
-    if load and not found:
+    found = samples.rows_under(load)
+    if load and not len(found):
         others = [name for name in names_of(samples) if name]
         raise InputError(
             f"nothing was measured under a load called {load!r}",
@@ -82,20 +72,27 @@ def of_load(samples: Iterable[Sample], load: str, *, where: str = "") -> list[Sa
 
 def names_of(samples: Iterable[Sample]) -> tuple[str, ...]:
     """Return the names of the loads, the measurement's own first, then in the order of appearance."""
-    names = dict.fromkeys(sample.key.load for sample in samples)
+    columns = SampleColumns.of(samples)
+    names = [columns.loads[code] for code in in_order(columns.load)]
     return (*([OWN_LOAD] if OWN_LOAD in names else []), *(name for name in names if name != OWN_LOAD))
+
+
+def in_order(codes: Ints) -> list[int]:
+    """Return the different codes of a column in the order of their first appearance."""
+    values, firsts = np.unique(codes, return_index=True)
+    return list(values[np.argsort(firsts)].tolist())
 
 
 def shapes_of(samples: Iterable[Sample]) -> dict[str, LoadShape]:
     """Return the shape of each load; loads without a recorded shape are omitted."""
+    columns = SampleColumns.of(samples)
     shapes: dict[str, LoadShape] = {}
-    for sample in samples:
-        if sample.key.load in shapes:
-            continue
-        said = sample.evidence.get("load")
-        if isinstance(said, Mapping):
-            shapes[sample.key.load] = LoadShape(
-                sample.key.load,
+    for code in in_order(columns.load):
+        name = columns.loads[code]
+        said = _shape(columns, np.flatnonzero(columns.load == code))
+        if said:
+            shapes[name] = LoadShape(
+                name,
                 int(said["iodepth"]),
                 int(said["clients"]),
                 _rest(said),
@@ -105,6 +102,12 @@ def shapes_of(samples: Iterable[Sample]) -> dict[str, LoadShape]:
                 int(said.get("nbytes") or 0),
             )
     return shapes
+
+
+def _shape(samples: SampleColumns, rows: Rows) -> Mapping[str, Any]:
+    """Return the load as the first of these samples recorded it; empty where none did."""
+    recorded = (evidence["load"] for _, evidence in samples.evidence_with("load", rows=rows))
+    return next((said for said in recorded if isinstance(said, Mapping) and said), {})
 
 
 def loads_by_clients(samples: Iterable[Sample], load: str = OWN_LOAD) -> dict[int, str]:
@@ -175,35 +178,31 @@ _REACHED = 0.97
 """Share of its limit from which on a client counts as limited: fio keeps a limit within a few per cent."""
 
 
-def measured_load_of(repeats: Mapping[tuple[str, Cell], Sequence[Sequence[Sample]]]) -> MeasuredLoad:
+def measured_load_of(repeats: Mapping[tuple[str, Cell], Repeats]) -> MeasuredLoad:
     """Return mix and limit of the load, from the evidence of its samples.
 
     A (configuration, cell) is at the limit if any client reached it in any repeat: its rate could be higher, so
     the sum and the mean are too low.
 
     Args:
-        repeats: that count, each as the samples of its clients, by (configuration, cell); of one load.
+        repeats: that count, by (configuration, cell); of one load.
     """
-    said = next((s for place in repeats.values() for repeat in place for s in repeat if _shape(s)), None)
-    if said is None:
+    shape = next((said for whole in repeats.values() if (said := _shape(whole.samples, whole.rows.ravel()))), None)
+    if shape is None:
         return MeasuredLoad()
-    shape = _shape(said)
     limit = _limit_in_words(shape)
     limited = repeats if limit else {}
     return MeasuredLoad(
         shape.get("read_pct"),
         limit,
-        frozenset(place for place, found in limited.items() if any(map(_reached, _all_of(found)))),
+        frozenset(place for place, whole in limited.items() if _has_reached(whole)),
     )
 
 
-def _all_of(repeats: Iterable[Sequence[Sample]]) -> Iterable[Sample]:
-    return (sample for repeat in repeats for sample in repeat)
-
-
-def _shape(sample: Sample) -> Mapping[str, Any]:
-    said = sample.evidence.get("load")
-    return said if isinstance(said, Mapping) else {}
+def _has_reached(repeats: Repeats) -> bool:
+    samples = repeats.samples
+    found = samples.evidence_with("load", rows=repeats.rows.ravel())
+    return any(_reached(samples[row], evidence["load"]) for row, evidence in found)
 
 
 def _limit_in_words(shape: Mapping[str, Any]) -> str:
@@ -213,12 +212,12 @@ def _limit_in_words(shape: Mapping[str, Any]) -> str:
     return f"{format_nbytes(nbytes)} bytes/s" if nbytes is not None else ""
 
 
-def _reached(sample: Sample) -> bool:
+def _reached(sample: Sample, shape: Mapping[str, Any]) -> bool:
     """Return whether the client reached its limit, in the cell's direction or in the other one of a mix.
 
     One more access is added: fio's last one before the end of a run waits for its turn and is not counted.
     """
-    metrics, limits = sample.metrics, _limits(sample)
+    metrics, limits = sample.metrics, _limits(sample.key.cell, shape)
     if metrics is None or not limits:
         return False
     own = sample.key.cell.pattern.op
@@ -230,14 +229,13 @@ def _reached(sample: Sample) -> bool:
     return any(rate + one_more >= _REACHED * limits[op] for op, rate in rates.items())
 
 
-def _limits(sample: Sample) -> Mapping[Op, float]:
+def _limits(cell: Cell, shape: Mapping[str, Any]) -> Mapping[Op, float]:
     """Return a client's limits in I/Os per second by direction; empty without a limit."""
-    shape = _shape(sample)
     iops, nbytes = shape.get("rate_iops"), shape.get("rate_nbytes_per_s")
     limit = iops if iops is not None else nbytes
     if limit is None:
         return {}
-    per_access = 1 if iops is not None else sample.key.cell.size.benchmark_nbytes
+    per_access = 1 if iops is not None else cell.size.benchmark_nbytes
     read_pct = shape.get("read_pct")
     parts = dict.fromkeys(Op, limit) if read_pct is None else parts_of_mix(limit, read_pct)
     return {op: part / per_access for op, part in parts.items()}

@@ -4,18 +4,20 @@ Amplification is what network, disks and volumes moved, by what the program aske
 operations on data, bytes per operation for operations on names.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from cephfit.core.protocols import Applied
 from cephfit.core.units import NS_PER_S
 from cephfit.core.values.file_operations import ASKED, MOVED, VOLUME_MOVED, FileCell
 from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Sample, State
+from cephfit.core.values.sample import Sample
+from cephfit.core.values.sample_columns import OK, SampleColumns
 from cephfit.results.statistics.loads import sync_in_words
-from cephfit.results.statistics.scaling import mean_latency_ns, metrics_of, slowest_p99_ns
+from cephfit.results.statistics.repeats import Repeats
 from cephfit.results.statistics.summary_statistics import mean
 
 _COUNTERS: Mapping[str, tuple[str, str]] = {
@@ -75,13 +77,17 @@ def operation_figures(run: Run, samples: Iterable[Sample]) -> tuple[OperationFig
 
     Rounds count in which all clients are ok.
     """
-    rounds: dict[tuple[str, str, FileCell], dict[int, list[Sample]]] = {}
-    for sample in samples:
-        cell = sample.key.cell
-        if isinstance(cell, FileCell) and sample.state is State.OK:
-            place = (sample.key.configuration, sample.key.load, cell)
-            rounds.setdefault(place, {}).setdefault(sample.key.repeat, []).append(sample)
-    found = [_figures(run, place, list(by_round.values())) for place, by_round in rounds.items()]
+    columns = SampleColumns.of(samples)
+    rounds: dict[tuple[str, str, FileCell], dict[int, list[int]]] = {}
+    for row in np.flatnonzero(columns.state == OK).tolist():
+        cell = columns.cells[columns.cell[row]]
+        if isinstance(cell, FileCell):
+            place = (columns.configurations[columns.configuration[row]], columns.loads[columns.load[row]], cell)
+            rounds.setdefault(place, {}).setdefault(int(columns.repeat[row]), []).append(row)
+    found = [
+        _figures(run, place, [Repeats(columns, np.array([rows])) for rows in by_round.values()])
+        for place, by_round in rounds.items()
+    ]
     order = {operation: i for i, operation in enumerate(type(found[0].cell.operation))} if found else {}
     return tuple(
         sorted(
@@ -97,19 +103,23 @@ def operation_figures(run: Run, samples: Iterable[Sample]) -> tuple[OperationFig
     )
 
 
-def _figures(run: Run, place: tuple[str, str, FileCell], rounds: Sequence[list[Sample]]) -> OperationFigures:
+def _figures(run: Run, place: tuple[str, str, FileCell], rounds: Sequence[Repeats]) -> OperationFigures:
     configuration, load, cell = place
-    tails = [p99 for own in rounds if (p99 := slowest_p99_ns(metrics_of(own))) is not None]
+    tails = [p99 for own in rounds for p99 in own.slowest_p99_ns() if p99 is not None]
     return OperationFigures(
         run=run,
         configuration=configuration,
         load=load,
         cell=cell,
-        rates=tuple(math.fsum(m.iops for m in metrics_of(own)) for own in rounds),
-        latency_mean_ns=mean([mean_latency_ns(metrics_of(own)) for own in rounds]),
+        rates=tuple(rate for own in rounds for rate in own.sums(own.samples.iops)),
+        latency_mean_ns=mean([mean_ns for own in rounds for mean_ns in own.latency_mean_ns()]),
         p99_ns=mean(tails) if tails else None,
-        amplification=_amplification(rounds, per_byte=cell.operation.has_data),
+        amplification=_amplification(_samples_of(rounds), per_byte=cell.operation.has_data),
     )
+
+
+def _samples_of(rounds: Sequence[Repeats]) -> list[list[Sample]]:
+    return [list(own.samples.take(own.rows.ravel())) for own in rounds]
 
 
 def _amplification(rounds: Sequence[list[Sample]], *, per_byte: bool) -> dict[str, float]:

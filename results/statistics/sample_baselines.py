@@ -1,6 +1,6 @@
 """Compute baselines from the samples of a run, or of several runs of one cluster."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -11,16 +11,17 @@ from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.run import Run, is_another_cluster
-from cephfit.core.values.sample import OWN_LOAD, SUM_OF_CLIENTS, Sample, State
+from cephfit.core.values.sample import OWN_LOAD, SUM_OF_CLIENTS, Sample
+from cephfit.core.values.sample_columns import Rows, SampleColumns
 from cephfit.results.statistics.loads import (
     LoadShape,
-    by_place,
     loads_by_clients,
     measured_load_of,
     names_of,
-    of_load,
+    rows_of_load,
     shapes_of,
 )
+from cephfit.results.statistics.repeats import Place, Repeats, Tried, tried_at_places
 from cephfit.results.store.sample_store import Store
 
 
@@ -51,9 +52,13 @@ class Measured:
 
     @property
     def is_of_cells(self) -> bool:
-        """Whether this is a rate of ``Baselines.cells``: of their load, and of the size of a bin."""
-        sized = self.under is None or self.under.nbytes == self.cell.size.benchmark_nbytes
-        return self.load == OWN_LOAD and sized
+        """Whether this is a rate of ``Baselines.cells``."""
+        return _is_of_cells(self.cell, self.under, self.load)
+
+
+def _is_of_cells(cell: Cell, under: LoadedCell | None, load: str) -> bool:
+    """Return whether a rate is one of ``Baselines.cells``: of their load, and of the size of a bin."""
+    return load == OWN_LOAD and (under is None or under.nbytes == cell.size.benchmark_nbytes)
 
 
 def baselines_of(
@@ -61,7 +66,7 @@ def baselines_of(
     *,
     source: str,
     load: str = OWN_LOAD,
-    tried: "Mapping[tuple[str, Cell], Tried] | None" = None,
+    tried: Mapping[Place, Tried] | None = None,
 ) -> Baselines:
     """Return the baselines of a run under one load.
 
@@ -81,12 +86,12 @@ def baselines_of(
     Raises:
         InputError: the run has no load of this name.
     """
-    samples = list(samples)
+    samples = SampleColumns.of(samples)
     tried = _default_first(tried_of(samples, load, where=source) if tried is None else tried)
     kept, missing = _comparable(tried, samples, load)
     source += f", load {load}" if load else ""
     return replace(
-        group(map(_sum_of_clients, kept), source=source, missing=missing),
+        _sums_of_clients(kept, source=source, missing=missing),
         lost=_lost(tried),
         measured_load=measured_load_of({place: there.whole for place, there in tried.items()}),
     )
@@ -105,8 +110,8 @@ def baselines_by_clients(
     Raises:
         InputError: the run has no load of this name, or its shape is not recorded.
     """
-    samples = list(samples)
-    of_load(samples, load, where=source)
+    samples = SampleColumns.of(samples)
+    rows_of_load(samples, load, where=source)
     return {
         n: (name, baselines_of(samples, source=source, load=name))
         for n, name in loads_by_clients(samples, load).items()
@@ -115,7 +120,7 @@ def baselines_by_clients(
 
 def measured_of(
     samples: Iterable[Sample], *, load: str = OWN_LOAD, where: str = ""
-) -> tuple[list[Measured], dict[tuple[str, Cell], str]]:
+) -> tuple[list[Measured], dict[Place, str]]:
     """Return the rates that count, and why a (configuration, cell) that was tried under the load has none.
 
     The rates are those under the load, followed by those of ``Baselines.loaded`` under other loads. If ``load`` is
@@ -124,9 +129,9 @@ def measured_of(
     Raises:
         InputError: there is no load of this name.
     """
-    samples = list(samples)
+    samples = SampleColumns.of(samples)
     kept, missing = _comparable(_default_first(tried_of(samples, load, where=where)), samples, load)
-    return [_rate(sample, repeat) for repeat in kept for sample in repeat.samples], missing
+    return [rate for repeats in kept for rate in _rates(repeats)], missing
 
 
 OWN_LOAD_TITLE = "own"
@@ -134,8 +139,8 @@ OWN_LOAD_TITLE = "own"
 
 
 def _comparable(
-    tried: "Mapping[tuple[str, Cell], Tried]", samples: Sequence[Sample], load: str
-) -> "tuple[list[_Kept], dict[tuple[str, Cell], str]]":
+    tried: Mapping[Place, Tried], samples: SampleColumns, load: str
+) -> "tuple[list[_Kept], dict[Place, str]]":
     """Return the repeats that count, then those of comparable loads; and why a place has none.
 
     Comparable loads have the same number of clients, no mix and no rate limit. A repeat is the same pass over all
@@ -165,45 +170,33 @@ def _comparable(
     return found, missing
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """The samples of one configuration and cell under a load.
-
-    Attributes:
-        samples: all of them.
-        whole: the repeats of them that count (``whole_repeats``).
-    """
-
-    samples: list[Sample]
-    whole: list[list[Sample]]
-
-
-def tried_of(samples: Iterable[Sample], load: str = OWN_LOAD, *, where: str = "") -> dict[tuple[str, Cell], Tried]:
+def tried_of(samples: Iterable[Sample], load: str = OWN_LOAD, *, where: str = "") -> dict[Place, Tried]:
     """Group the samples of a load by (configuration, cell), in the order of measuring.
 
     Raises:
         InputError: there is no load of this name.
     """
-    by_cell = by_place(of_load(samples, load, where=where))
-    return {place: Tried(own, whole_repeats(own)) for place, own in by_cell.items()}
+    columns = SampleColumns.of(samples)
+    return tried_at_places(columns, rows_of_load(columns, load, where=where))
 
 
-def _default_first(tried: Mapping[tuple[str, Cell], Tried]) -> dict[tuple[str, Cell], Tried]:
+def _default_first(tried: Mapping[Place, Tried]) -> dict[Place, Tried]:
     return {place: tried[place] for place in sorted(tried, key=_order(tried))}
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A repeat that counts: the samples of its clients, and the load as recorded in their rates (``Measured``)."""
+    """The repeats of a place that count, and the load as recorded in their rates (``Measured``)."""
 
-    samples: list[Sample]
+    place: Place
+    repeats: Repeats
     under: LoadedCell | None
     load: str
 
 
 def _kept(
-    tried: Mapping[tuple[str, Cell], Tried], shape: LoadShape | None = None, load: str = OWN_LOAD
-) -> tuple[list[_Kept], dict[tuple[str, Cell], str]]:
+    tried: Mapping[Place, Tried], shape: LoadShape | None = None, load: str = OWN_LOAD
+) -> tuple[list[_Kept], dict[Place, str]]:
     """Return the repeats that count, and why a place has none.
 
     Args:
@@ -212,40 +205,35 @@ def _kept(
         load: its name there.
     """
     kept: list[_Kept] = []
-    missing: dict[tuple[str, Cell], str] = {}
+    missing: dict[Place, str] = {}
     for (configuration, cell), there in tried.items():
         under = None if shape is None else shape.loaded(cell)
-        kept += [_Kept(repeat, under, load) for repeat in there.whole]
-        if not there.whole:
-            missing[configuration, cell] = _why(there.samples) or "no repeat has I/O from every client"
+        if there.whole:
+            kept.append(_Kept((configuration, cell), there.whole, under, load))
+        else:
+            missing[configuration, cell] = there.reasons() or "no repeat has I/O from every client"
     return kept, missing
 
 
-def _cells_under(tried: Mapping[tuple[str, Cell], Tried], shape: LoadShape) -> set[tuple[str, LoadedCell]]:
+def _cells_under(tried: Mapping[Place, Tried], shape: LoadShape) -> set[tuple[str, LoadedCell]]:
     return {(configuration, shape.loaded(cell)) for (configuration, cell), there in tried.items() if there.whole}
 
 
-def _lost(tried: Mapping[tuple[str, Cell], Tried]) -> dict[tuple[str, Cell], tuple[str, ...]]:
+def _lost(tried: Mapping[Place, Tried]) -> dict[Place, tuple[str, ...]]:
     """Return why repeats gave no figure, by (configuration, cell), in the order of repeats."""
-    lost: dict[tuple[str, Cell], tuple[str, ...]] = {}
-    for place, there in tried.items():
-        whole = {repeat[0].key.repeat for repeat in there.whole}
-        if reasons := tuple(
-            _why([s for s in there.samples if s.key.repeat == repeat]) or "a client completed no I/O"
-            for repeat in sorted({s.key.repeat for s in there.samples} - whole)
-        ):
-            lost[place] = reasons
-    return lost
+    lost = {
+        place: tuple(there.reasons(repeat) or "a client completed no I/O" for repeat in there.lost())
+        for place, there in tried.items()
+    }
+    return {place: reasons for place, reasons in lost.items() if reasons}
 
 
 _ALIKE = attrgetter("configuration", "cell", "under", "load")
 
 
-def group(
-    measured: Iterable[Measured], *, source: str, missing: Mapping[tuple[str, Cell], str] | None = None
-) -> Baselines:
+def group(measured: Iterable[Measured], *, source: str, missing: Mapping[Place, str] | None = None) -> Baselines:
     """Sum the clients of each repeat; the repeats of each (configuration, cell) in order."""
-    cells: dict[tuple[str, Cell], list[Measured]] = {}
+    cells: dict[Place, list[Measured]] = {}
     loaded: dict[tuple[str, LoadedCell], list[Measured]] = {}
     for (configuration, cell, under, _), alike in groupby(measured, _ALIKE):
         rows = list(alike)
@@ -275,7 +263,7 @@ def _baseline(rows: Sequence[Measured]) -> Baseline:
     )
 
 
-def _order(places: Iterable[tuple[str, Cell]]) -> "_Order":
+def _order(places: Iterable[Place]) -> "_Order":
     return _Order(dict.fromkeys(configuration for configuration, _ in places))
 
 
@@ -287,64 +275,47 @@ class _Order:
         self._configurations = {name: i for i, name in enumerate(names)}
         self._cells = {cell: i for i, cell in enumerate(CELLS)}
 
-    def __call__(self, place: tuple[str, Cell]) -> tuple[int, int]:
+    def __call__(self, place: Place) -> tuple[int, int]:
         return self._configurations[place[0]], self._cells[place[1]]
 
 
-def whole_repeats(samples: Iterable[Sample]) -> list[list[Sample]]:
-    """Return the repeats that count, each as the samples of its clients in the order of their names.
-
-    Args:
-        samples: of one configuration, cell and load.
-    """
-    repeats: dict[int, list[Sample]] = {}
-    for number, alike in groupby(samples, _REPEAT):  # the samples of all clients follow each other
-        repeats.setdefault(number, []).extend(alike)
-    clients = {client for repeat in repeats.values() for client in map(_CLIENT, repeat)}
-    return [whole for repeat in sorted(repeats) if (whole := _first_whole(repeats[repeat], clients))]
+def _rates(kept: _Kept) -> Iterator[Measured]:
+    """Yield the rate of each client in each repeat."""
+    samples, rows = kept.repeats.samples, kept.repeats.rows.ravel()
+    together = _clients_together(samples, rows)
+    numbers, clients, rates = (column[rows].tolist() for column in (samples.repeat, samples.client, samples.iops))
+    for row, repeat, client, iops in zip(rows.tolist(), numbers, clients, rates, strict=True):
+        name, n = samples.clients[client], together.get(row, 0)
+        yield Measured(*kept.place, name, repeat, iops, kept.under, kept.load, n)
 
 
-_REPEAT, _ATTEMPT, _CLIENT = map(attrgetter, ("key.repeat", "key.attempt", "key.client"))
+def _sums_of_clients(kept: Iterable[_Kept], *, source: str, missing: Mapping[Place, str]) -> Baselines:
+    """Return the baselines of repeats that count: the sums of the rates of their clients."""
+    cells: dict[Place, Baseline] = {}
+    loaded: dict[tuple[str, LoadedCell], Baseline] = {}
+    for of_place in kept:
+        found = _sum_of_clients(of_place)
+        name, cell = of_place.place
+        under = of_place.under
+        if _is_of_cells(cell, under, of_place.load):
+            cells[name, cell] = found
+        if under is not None:
+            loaded.setdefault((name, under), found)
+    return Baselines(cells, source, missing, loaded=loaded)
 
 
-def _first_whole(samples: list[Sample], clients: set[str]) -> list[Sample]:
-    for attempt in sorted(set(map(_ATTEMPT, samples))):
-        good = [
-            s
-            for s in samples
-            if s.key.attempt == attempt and s.state is State.OK and s.metrics is not None and s.metrics.iops > 0
-        ]
-        if set(map(_CLIENT, good)) == clients:
-            return sorted(good, key=_CLIENT)
-    return []
+def _sum_of_clients(kept: _Kept) -> Baseline:
+    repeats = kept.repeats
+    first = repeats.rows[:1, 0]
+    n_clients = next(iter(_clients_together(repeats.samples, first).values()), 0) or repeats.n_clients
+    rates = tuple(map(sum, repeats.of_clients(repeats.samples.iops)))
+    return Baseline(*kept.place, rates, n_clients=n_clients, rounds=tuple(repeats.numbers))
 
 
-def _rate(sample: Sample, repeat: _Kept) -> Measured:
-    k, n_clients = sample.key, _n_clients(sample)
-    return Measured(
-        k.configuration, k.cell, k.client, k.repeat, _iops(sample), repeat.under, repeat.load, n_clients
-    )
-
-
-def _sum_of_clients(repeat: _Kept) -> Measured:
-    """Return the rate of all clients together as that of one; their number is in ``n_clients``."""
-    k, iops = repeat.samples[0].key, sum(map(_iops, repeat.samples))
-    n_clients = _n_clients(repeat.samples[0]) or len(repeat.samples)
-    return Measured(k.configuration, k.cell, "", k.repeat, iops, repeat.under, repeat.load, n_clients)
-
-
-def _n_clients(sample: Sample) -> int:
-    return int(sample.evidence.get(SUM_OF_CLIENTS, 0))
-
-
-def _iops(sample: Sample) -> float:
-    assert sample.metrics is not None, "a repeat counts only with the metrics of all its clients"
-    return sample.metrics.iops
-
-
-def _why(samples: list[Sample]) -> str:
-    reasons = dict.fromkeys(f"{sample.state}: {sample.reason}" for sample in samples if sample.reason)
-    return "; ".join(reasons)
+def _clients_together(samples: SampleColumns, rows: Rows) -> dict[int, int]:
+    """Return the number of clients by row, for samples that are the sum of several."""
+    found = samples.evidence_with(SUM_OF_CLIENTS, rows=rows)
+    return {row: int(evidence[SUM_OF_CLIENTS]) for row, evidence in found}
 
 
 def joined_baselines(store: Store, run: Run, others: Sequence[Run], load: str = OWN_LOAD) -> Baselines:
@@ -362,7 +333,7 @@ def joined_baselines(store: Store, run: Run, others: Sequence[Run], load: str = 
     Raises:
         InputError: another run is of another cluster, or is given twice.
     """
-    samples = store.samples(run.run_id)
+    samples = list(store.samples(run.run_id))
     known = shapes_of(samples)
     seen = {run.run_id}
     for other in others:

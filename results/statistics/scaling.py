@@ -1,6 +1,5 @@
 """Scaling curves: rate and latency over the number of clients, and over the I/Os in flight. Pure."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,37 +11,14 @@ from cephfit.core.statistics.variance import Blocks, Floats, Table
 from cephfit.core.values.baseline import LevelFigures, MeasuredLevels, Place
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
-from cephfit.core.values.sample import Metrics, Sample
+from cephfit.core.values.sample import Sample
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import spread_as_of
-from cephfit.results.statistics.loads import LoadShape, by_place, names_of, shapes_of
-from cephfit.results.statistics.sample_baselines import whole_repeats
+from cephfit.results.statistics.loads import LoadShape, in_order, names_of, shapes_of
+from cephfit.results.statistics.repeats import Repeats
+from cephfit.results.statistics.sample_baselines import tried_of
 from cephfit.results.statistics.summary_statistics import CONFIDENCE, Interval
-
-_P99 = 99.0
-
-
-def metrics_of(repeat: Iterable[Sample]) -> list[Metrics]:
-    """Return the metrics of each client of a repeat that counts."""
-    return [sample.metrics for sample in repeat if sample.metrics is not None]
-
-
-def mean_latency_ns(clients: Sequence[Metrics]) -> float:
-    """Return the mean latency over all I/Os: each client's mean is weighted by its number of I/Os."""
-    n_ios = sum(m.n_ios for m in clients)
-    return math.fsum(m.latency_mean_ns * m.n_ios for m in clients) / n_ios
-
-
-def slowest_p99_ns(clients: Sequence[Metrics]) -> float | None:
-    """Return the 99th percentile of the slowest client; it bounds that of all, which cannot be computed.
-
-    Returns:
-        None where a client has none.
-    """
-    found = [m.latency_percentiles_ns.get(_P99) for m in clients]
-    known = [p for p in found if p]
-    return max(known) if len(known) == len(clients) and known else None
-
 
 CLIENTS = "clients"
 IODEPTH = "iodepth"
@@ -126,21 +102,24 @@ def curves_of(samples: Iterable[Sample], *, confidence: float = CONFIDENCE) -> t
         samples: of one run, in any order.
         confidence: level of each interval by itself.
     """
-    samples = list(samples)
-    families = _families(shapes_of(samples).values())
+    columns = SampleColumns.of(samples)
+    families = _families(shapes_of(columns).values())
     if not families:
         return ()
-    by_place: dict[_Place, list[Sample]] = {}
-    for sample in samples:
-        by_place.setdefault((sample.key.configuration, sample.key.cell, sample.key.load), []).append(sample)
-    names = dict.fromkeys([DEFAULT_CONFIGURATION, *(configuration for configuration, _, _ in by_place)])
     on_curves = dict.fromkeys(shape.name for _, _, shapes in families for shape in shapes)
+    names = dict.fromkeys(
+        [DEFAULT_CONFIGURATION, *(columns.configurations[c] for c in in_order(columns.configuration))]
+    )
     repeats = {
-        place: whole for place, own in by_place.items() if place[2] in on_curves and (whole := whole_repeats(own))
+        (*place, load): there.whole
+        for load in names_of(columns)
+        if load in on_curves
+        for place, there in tried_of(columns, load).items()
+        if there.whole
     }
-    rates = _Quantity.of(repeats, lambda repeat: math.fsum(m.iops for m in metrics_of(repeat)), confidence)
-    means = _Quantity.of(repeats, lambda repeat: mean_latency_ns(metrics_of(repeat)), confidence)
-    tails = _Quantity.of(repeats, lambda repeat: slowest_p99_ns(metrics_of(repeat)), confidence)
+    rates = _Quantity.of(repeats, lambda whole: whole.sums(columns.iops), confidence)
+    means = _Quantity.of(repeats, Repeats.latency_mean_ns, confidence)
+    tails = _Quantity.of(repeats, Repeats.slowest_p99_ns, confidence)
     curves = []
     for along, fixed, shapes in families:
         for cell in CELLS:
@@ -190,14 +169,14 @@ class _Quantity:
     @classmethod
     def of(
         cls,
-        repeats: Mapping[_Place, list[list[Sample]]],
-        figure: Callable[[list[Sample]], float | None],
+        repeats: Mapping[_Place, Repeats],
+        figures_of: Callable[[Repeats], Sequence[float | None]],
         confidence: float,
     ) -> "_Quantity":
         values = {
             place: found
             for place, whole in repeats.items()
-            if (found := {one[0].key.repeat: value for one in whole if (value := figure(one)) is not None})
+            if (found := {r: v for r, v in zip(whole.numbers, figures_of(whole), strict=True) if v is not None})
         }
         rows = {load: j for j, load in enumerate(dict.fromkeys(load for _, _, load in values))}
         columns = {of: c for c, of in enumerate(dict.fromkeys((name, cell) for name, cell, _ in values))}
@@ -264,42 +243,42 @@ def levels_of(samples: Iterable[Sample]) -> MeasuredLevels:
     Args:
         samples: of one run, in any order.
     """
-    samples = list(samples)
-    shapes = shapes_of(samples)
-    repeats: dict[Place, list[list[Sample]]] = {}
-    for load in sorted(names_of(samples), key=lambda name: -shapes[name].n_clients if name in shapes else 0):
+    columns = SampleColumns.of(samples)
+    shapes = shapes_of(columns)
+    repeats: dict[Place, Repeats] = {}
+    for load in sorted(names_of(columns), key=lambda name: -shapes[name].n_clients if name in shapes else 0):
         shape = shapes.get(load)
         if shape is None or not shape.is_plain:
             continue
-        own = [sample for sample in samples if sample.key.load == load]
-        for (name, cell), of_cell in by_place(own).items():
+        for (name, cell), there in tried_of(columns, load).items():
             kind = replace(shape.loaded(cell), iodepth=1)
-            if whole := whole_repeats(of_cell):
-                repeats.setdefault((name, kind, shape.n_clients * shape.iodepth), whole)
-    percentiles = _common_percentiles(repeats.values())
-    figures = {
-        place: {one[0].key.repeat: _figures(metrics_of(one), percentiles) for one in whole}
-        for place, whole in repeats.items()
-    }
-    order = {name: i for i, name in enumerate(dict.fromkeys(sample.key.configuration for sample in samples))}
+            if there.whole:
+                repeats.setdefault((name, kind, shape.n_clients * shape.iodepth), there.whole)
+    used = (
+        np.concatenate([whole.rows.ravel() for whole in repeats.values()]) if repeats else np.array([], np.int64)
+    )
+    tails = columns.tails
+    common = [i for i, p in enumerate(tails.percentiles) if 0 < p < 100 and (tails.ns[used, i] > 0).all()]
+    percentiles = tuple(tails.percentiles[i] for i in common) if len(used) else ()
+    figures = {place: _figures(whole, percentiles, tails.ns[:, common]) for place, whole in repeats.items()}
+    order = {columns.configurations[c]: i for i, c in enumerate(in_order(columns.configuration))}
     return MeasuredLevels(percentiles, dict(sorted(figures.items(), key=lambda item: order[item[0][0]])))
 
 
-def _common_percentiles(places: Iterable[Sequence[Sequence[Sample]]]) -> tuple[float, ...]:
-    """Return the percentiles that all samples have, from 0 to 100 exclusively."""
-    common: set[float] | None = None
-    for whole in places:
-        for one in whole:
-            for metrics in metrics_of(one):
-                own = {p for p, ns in metrics.latency_percentiles_ns.items() if ns > 0 and 0 < p < 100}
-                common = own if common is None else common & own
-    return tuple(sorted(common or ()))
+def _figures(repeats: Repeats, percentiles: tuple[float, ...], quantiles: Floats) -> dict[int, LevelFigures]:
+    """Return the figures by repeat.
 
-
-def _figures(clients: Sequence[Metrics], percentiles: tuple[float, ...]) -> LevelFigures:
-    quantiles: tuple[float, ...] = ()
-    if percentiles:
-        own = np.array([[m.latency_percentiles_ns[p] for p in percentiles] for m in clients])
-        n_ios = np.array([m.n_ios for m in clients], dtype=np.float64)
-        quantiles = tuple(mixed_percentiles(own, n_ios, percentiles, percentiles).tolist())
-    return LevelFigures(math.fsum(m.iops for m in clients), mean_latency_ns(clients), quantiles)
+    Args:
+        quantiles: of all samples of the run at the percentiles, shape (N, P).
+    """
+    rates, means = repeats.sums(repeats.samples.iops), repeats.latency_mean_ns()
+    n_ios = repeats.samples.n_ios[repeats.rows].astype(np.float64)
+    mixed = (
+        mixed_percentiles(quantiles[repeats.rows], n_ios, percentiles, percentiles)
+        if percentiles
+        else n_ios[:, :0]
+    )
+    return {
+        number: LevelFigures(rate, mean_ns, tuple(of_mix))
+        for number, rate, mean_ns, of_mix in zip(repeats.numbers, rates, means, mixed.tolist(), strict=True)
+    }

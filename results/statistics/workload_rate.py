@@ -7,25 +7,25 @@ A round's latency is one figure per configuration. Its reciprocal is a rate, so 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 
 from cephfit.core.errors import InputError
 from cephfit.core.statistics.absolute_spread import Absolute
-from cephfit.core.statistics.latency_mixture import mixture_percentiles
+from cephfit.core.statistics.latency_mixture import mixed_percentiles
 from cephfit.core.statistics.variance import Floats
 from cephfit.core.units import NS_PER_S
 from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad, omitted_cells
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.sample import OWN_LOAD, Metrics, Sample
+from cephfit.core.values.sample import OWN_LOAD, Sample
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.core.values.supply import Estimate
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import AgainstDefault, own_spreads, spread_as_of
-from cephfit.results.statistics.loads import by_place, of_load
-from cephfit.results.statistics.sample_baselines import whole_repeats
-from cephfit.results.statistics.scaling import Level, mean_latency_ns, metrics_of
+from cephfit.results.statistics.repeats import Place, Repeats
+from cephfit.results.statistics.sample_baselines import tried_of
+from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.summary_statistics import CONFIDENCE
 
 NO_RATE_OF_A_MIX = (
@@ -181,8 +181,6 @@ _WHOLE = CELLS[0]
 """Stands for the whole mix in baselines of one figure per round."""
 _MS_PER_S = 1000.0
 
-_Figure = TypeVar("_Figure")
-
 
 def mean_speeds(
     profile: Profile, baselines: Baselines, samples: Iterable[Sample] | None, *, load: str = OWN_LOAD
@@ -206,14 +204,16 @@ def mean_speeds(
         found = {place: _by_little(baselines, *place) for place in baselines.cells}
     else:
         found = {
-            place: {r: mean_latency_ns(clients) / NS_PER_S for r, clients in rounds.items()}
-            for place, rounds in _rounds(samples, load, counts).items()
+            place: {r: ns / NS_PER_S for r, ns in zip(whole.numbers, whole.latency_mean_ns(), strict=True)}
+            for place, whole in _whole(samples, load, counts).items()
         }
 
-    def mean(cells: Mapping[Cell, float]) -> float:
-        return math.fsum(n * cells[cell] for cell, n in counts.items()) / math.fsum(counts.values())
+    total = math.fsum(counts.values())
 
-    return _speeds(baselines, counts, found, mean)
+    def means(name: str, rounds: Sequence[int]) -> list[float]:
+        return [math.fsum(n * found[name, cell][r] for cell, n in counts.items()) / total for r in rounds]
+
+    return _speeds(baselines, counts, found, means)
 
 
 def percentile_speeds(
@@ -221,29 +221,31 @@ def percentile_speeds(
 ) -> Baselines:
     """Return the reciprocal of a percentile of the mix's latency, in 1/s, by configuration and round.
 
-    The percentile is that of the mixture of all accesses of all clients (``mixture_percentiles``).
+    The percentile is that of the mixture of all accesses of all clients (``mixed_percentiles``).
 
     Raises:
         InputError: the default lacks a cell that the workload uses, or no sample has percentiles.
     """
     counts = _counts(profile, baselines)
-    found = {
-        place: {
-            r: clients
-            for r, clients in rounds.items()
-            if all(any(m.latency_percentiles_ns.values()) for m in clients)
-        }
-        for place, rounds in _rounds(samples, load, counts).items()
-    }
+    columns = SampleColumns.of(samples)
+    tails, found = columns.tails, _whole(columns, load, counts)
+    rounds_of: dict[Place, list[int]] = {}
+    for place, whole in found.items():
+        is_known = np.all(np.any(tails.ns[whole.rows] > 0, axis=-1), axis=-1)
+        rounds_of[place] = [r for r, known in zip(whole.numbers, is_known, strict=True) if known]
 
-    def mixed(cells: Mapping[Cell, Sequence[Metrics]]) -> float:
-        parts = []
+    def mixed(name: str, rounds: Sequence[int]) -> list[float]:
+        rows, weights = [], []
         for cell, n in counts.items():
-            n_ios = sum(m.n_ios for m in cells[cell])
-            parts += [(n * m.n_ios / n_ios, m.latency_percentiles_ns) for m in cells[cell]]
-        return float(mixture_percentiles(parts, (percentile,))[0]) / NS_PER_S
+            whole = found[name, cell]
+            rows.append(whole.rows[np.searchsorted(whole.numbers, rounds)])
+            n_ios = columns.n_ios[rows[-1]]
+            weights.append(n * n_ios / n_ios.sum(axis=1, keepdims=True))
+        own = tails.ns[np.concatenate(rows, axis=1)]
+        times = mixed_percentiles(own, np.concatenate(weights, axis=1), tails.percentiles, (percentile,))
+        return list((times[:, 0] / NS_PER_S).tolist())
 
-    return _speeds(baselines, counts, found, mixed)
+    return _speeds(baselines, counts, rounds_of, mixed)
 
 
 def whole_mix(profile: Profile) -> Profile:
@@ -279,15 +281,10 @@ def _counts(profile: Profile, baselines: Baselines) -> Mapping[Cell, float]:
     return counts
 
 
-def _rounds(
-    samples: Iterable[Sample], load: str, cells: Collection[Cell]
-) -> dict[tuple[str, Cell], dict[int, list[Metrics]]]:
-    """Return the metrics of all clients by (configuration, cell) and round, of the repeats that count."""
-    return {
-        place: {repeat[0].key.repeat: metrics_of(repeat) for repeat in whole_repeats(tried)}
-        for place, tried in by_place(of_load(samples, load)).items()
-        if place[1] in cells
-    }
+def _whole(samples: Iterable[Sample], load: str, cells: Collection[Cell]) -> dict[Place, Repeats]:
+    """Return the repeats that count by (configuration, cell)."""
+    tried = tried_of(samples, load)
+    return {place: there.whole for place, there in tried.items() if place[1] in cells and there.whole}
 
 
 def _by_little(baselines: Baselines, name: str, cell: Cell) -> dict[int, float]:
@@ -301,16 +298,20 @@ def _by_little(baselines: Baselines, name: str, cell: Cell) -> dict[int, float]:
 def _speeds(
     baselines: Baselines,
     counts: Mapping[Cell, float],
-    found: Mapping[tuple[str, Cell], Mapping[int, _Figure]],
-    of_mix: Callable[[Mapping[Cell, _Figure]], float],
+    rounds_of: Mapping[Place, Collection[int]],
+    of_rounds: Callable[[str, Sequence[int]], list[float]],
 ) -> Baselines:
-    """Return the reciprocals of a figure of the mix, for the rounds that have all cells."""
-    speeds: dict[tuple[str, Cell], Baseline] = {}
-    missing: dict[tuple[str, Cell], str] = {}
+    """Return the reciprocals of a figure of the mix, for the rounds that have all cells.
+
+    Args:
+        rounds_of: of each configuration and cell.
+        of_rounds: returns the figure of a configuration in some of the rounds that have all cells.
+    """
+    speeds: dict[Place, Baseline] = {}
+    missing: dict[Place, str] = {}
     for name in baselines.configurations:
-        cells: dict[Cell, Mapping[int, _Figure]] = {cell: found.get((name, cell), {}) for cell in counts}
-        rounds = sorted(set.intersection(*(set(rounds) for rounds in cells.values())))
-        values = [of_mix({cell: cells[cell][r] for cell in counts}) for r in rounds]
+        rounds = sorted(set.intersection(*(set(rounds_of.get((name, cell), ())) for cell in counts)))
+        values = of_rounds(name, rounds) if rounds else []
         if values:
             n = baselines.of(name, next(iter(counts))).n_clients
             speeds[name, _WHOLE] = Baseline(name, _WHOLE, tuple(1 / v for v in values), n, tuple(rounds))

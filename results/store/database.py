@@ -29,12 +29,12 @@ from sqlalchemy.exc import (
 
 from cephfit.core.errors import MissingStoreError, StoreError
 from cephfit.core.optional_modules import install_command
+from cephfit.core.values.sample_columns import from_json
 from cephfit.results.store.schema import (
     FIRST_VERSION,
     SAME_TABLES_SINCE,
     SCHEMA_VERSION,
     TABLES,
-    from_json,
     schema_version,
 )
 

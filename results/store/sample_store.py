@@ -4,7 +4,6 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from cephfit.core.protocols import Applied
 from cephfit.core.values.file_operations import FileCell, stored_cell
 from cephfit.core.values.run import IMPORTED_DOCUMENT, MEASURING_DOCUMENT, TARGETS_DOCUMENT, Run
 from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample, without_collector
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.store import database, schema
 from cephfit.results.store.measuring_process import measuring_process
 from cephfit.results.store.read_only import ReadOnlySource, why_file_is_read_only
@@ -27,7 +27,7 @@ LATEST = "latest"
 
 _FORMER_KINDS = {TARGETS_DOCUMENT: "beside"}
 """Kinds of documents to their names in stores of version 0.1.0, which are still read."""
-_ROWS = 1000
+_ROWS = 4096
 """Rows that are fetched together, so that a run is never in memory twice."""
 _TABLES_OF_A_RUN = (schema.documents, schema.workload_samples, schema.samples, schema.fio_runs, schema.applied)
 """In the order in which rows can be deleted: samples refer to fio runs."""
@@ -361,7 +361,7 @@ class Store:
                 remedy="is another cephfit working on the same run?",
             ) from error
 
-    def samples(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> list[Sample]:
+    def samples(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> SampleColumns:
         """Return the samples of a run in the 20 cells, in the order of measuring.
 
         Args:
@@ -389,11 +389,11 @@ class Store:
             row = connection.execute(query).one_or_none()
         return row is not None and isinstance(stored_cell(*row, where=self.name), FileCell)
 
-    def file_samples(self, run_id: str) -> list[Sample]:
+    def file_samples(self, run_id: str) -> Sequence[Sample]:
         """Return the samples of operations on files of a run, in the order of measuring; none of another run."""
         return self.every_sample(run_id) if self.measures_files(run_id) else []
 
-    def every_sample(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> list[Sample]:
+    def every_sample(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> SampleColumns:
         """Return all samples of a run, in the order of measuring; those of ``evidence_like`` as in ``samples``."""
         table = schema.samples
         query = select(*schema.SAMPLE_COLUMNS).where(table.c.run_id == run_id).order_by(table.c.id)
@@ -402,7 +402,7 @@ class Store:
         with self._reading() as connection, without_collector():
             self._must_know(connection, run_id)
             fetched = connection.execute(query.execution_options(yield_per=_ROWS))
-            return schema.samples_of(chain.from_iterable(fetched.partitions()))
+            return schema.columns_of(fetched.partitions())
 
     def latest_samples(self, run_id: str, n: int, *, without_ok: bool = False) -> list[Sample]:
         """Return the last ``n`` samples of a run, the newest first.
@@ -418,7 +418,8 @@ class Store:
             query = query.where(table.c.state != State.OK.value)
         with self._reading() as connection:
             self._must_know(connection, run_id)
-            return schema.samples_of(connection.execute(query.order_by(table.c.id.desc()).limit(n)))
+            rows = connection.execute(query.order_by(table.c.id.desc()).limit(n)).all()
+        return list(schema.columns_of([rows] if rows else []))
 
     def fio_json(self, run_id: str, key: SampleKey) -> str | None:
         """Return fio's own output for a sample's fio run; None if there is no such sample or output."""

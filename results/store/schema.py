@@ -5,11 +5,11 @@ other tables too. Times are wall clock in ns since the epoch. Statistics are com
 Stored conclusions (``documents``) record what a command reported at that time; a report computes them again.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import orjson
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -25,14 +25,15 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    type_coerce,
+    cast,
+    func,
 )
 
 from cephfit.core.protocols import Applied
-from cephfit.core.values.cells import Cell
 from cephfit.core.values.file_operations import FileCell, stored_cell
 from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
+from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample
+from cephfit.core.values.sample_columns import STATES, Codes, Ints, Names, SampleColumns
 
 SCHEMA_VERSION = 3
 """Version that this program writes. It grows with every change of a table or index. Each change has a step in
@@ -272,64 +273,67 @@ def sample_row(sample: Sample) -> dict[str, Any]:
     }
 
 
-_METRICS = ("iops", "nbytes_per_s", "n_ios", "runtime_ns", "latency_mean_ns", "latency_percentiles_ns")
-_KEY = ("configuration", "size", "pattern", "client", "repeat", "attempt", "load")
-SAMPLE_COLUMNS = tuple(
-    type_coerce(column, Text) if isinstance(column.type, JSON) else column
-    for column in (
-        samples.c[name] for name in (*_KEY, "state", "reason", *_METRICS, "started_ns", "finished_ns", "evidence")
-    )
+SAMPLE_COLUMNS = (
+    *(
+        samples.c[name]
+        for name in ("configuration", "size", "pattern", "load", "client", "repeat", "attempt", "state")
+    ),
+    *(samples.c[name] for name in ("iops", "nbytes_per_s")),
+    *(func.coalesce(samples.c[name], 0) for name in ("n_ios", "runtime_ns")),
+    samples.c.latency_mean_ns,
+    cast(samples.c.latency_percentiles_ns, Text),
+    *(samples.c[name] for name in ("started_ns", "finished_ns", "reason")),
+    cast(samples.c.evidence, Text),
 )
-"""The columns of ``sample_row``, in the order that ``samples_of`` expects.
-
-SQLite returns documents as text, because SQLAlchemy's conversion takes twice the time of reading the JSON itself.
-"""
+"""The columns of ``sample_row``, in the order of ``SampleColumns``. Documents are texts that are parsed on use."""
 
 
-def samples_of(rows: Iterable[Sequence[Any]]) -> list[Sample]:
-    """Return the reverse of ``sample_row`` for rows of ``SAMPLE_COLUMNS``.
-
-    A run may have a million samples, so nothing is looked up by name here.
-    """
-    states = {state.value: state for state in State}
-    names: dict[str, str] = {}  # each name once, instead of once per row
-    same = names.setdefault
-    cells: dict[tuple[str, str], Cell] = {}
-    known: tuple[str, ...] = ()  # all samples of an engine have the same percentiles
-    numbers: tuple[float, ...] = ()
-    found = []
-    for row in rows:
-        configuration, size, pattern, client, repeat, attempt, load, state, reason = row[:9]
-        iops, nbytes_per_s, n_ios, runtime_ns, mean_ns, percentiles = row[9:15]
-        started_ns, finished_ns, evidence = row[15:]
-        metrics = None
-        if iops is not None:
-            if isinstance(percentiles, str):
-                percentiles = from_json(percentiles)
-            if (titles := tuple(percentiles)) != known:
-                known, numbers = titles, tuple(map(float, titles))
-            tails = dict(zip(numbers, percentiles.values(), strict=True))
-            metrics = Metrics(iops, nbytes_per_s, n_ios, runtime_ns, mean_ns, tails)
-        if isinstance(evidence, str):
-            evidence = from_json(evidence)
-        cell = cells.get((size, pattern))
-        if cell is None:
-            cell = cells[size, pattern] = stored_cell(size, pattern, where="store of results")
-        configuration, client, load = same(configuration, configuration), same(client, client), same(load, load)
-        key = SampleKey(configuration, cell, client, repeat, attempt, load)
-        found.append(Sample(key, states[state], metrics, started_ns, finished_ns, reason, evidence))
-    return found
+def columns_of(batches: Iterable[Sequence[Sequence[Any]]]) -> SampleColumns:
+    """Return the samples of rows of ``SAMPLE_COLUMNS``, which come in batches."""
+    names, sizes, patterns = Names(), Codes(), Codes()
+    states = {state.value: code for code, state in enumerate(STATES)}
+    parts: list[list[NDArray[Any]]] = []
+    for rows in batches:
+        configuration, size, pattern, load, client, repeat, attempt, state, *rest = zip(*rows, strict=True)
+        coded = (
+            names.configurations.of(configuration),
+            sizes.of(size) << _PATTERN_BITS | patterns.of(pattern),
+            names.loads.of(load),
+            names.clients.of(client),
+            _column(int, repeat, len(rows)),
+            _column(int, attempt, len(rows)),
+            _column(int, map(states.__getitem__, state), len(rows)),
+        )
+        parts.append([*coded, *(_column(kind, c, len(rows)) for kind, c in zip(_KINDS, rest, strict=True))])
+    if not parts:
+        return SampleColumns.of(())
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    columns[1] = _cell_codes(columns[1], names.cells, tuple(sizes), tuple(patterns))
+    return SampleColumns.with_names(names, *columns)
 
 
-def from_json(text: str | bytes) -> Any:
-    """Read a stored document; orjson takes a quarter of the time of Python's module.
+_PATTERN_BITS = 16
 
-    It reads integers beyond 64 bits as floats. No document has such.
-    """
+
+def _cell_codes(places: Ints, cells: Codes, sizes: Sequence[str], patterns: Sequence[str]) -> Ints:
+    """Return the number of each cell in ``cells``, which receives them, from the numbers of sizes and patterns."""
+    found, firsts, of_rows = np.unique(places, return_index=True, return_inverse=True)
+    codes = np.zeros(len(found), np.int64)
+    for i in np.argsort(firsts).tolist():
+        size, pattern = sizes[found[i] >> _PATTERN_BITS], patterns[found[i] & (1 << _PATTERN_BITS) - 1]
+        codes[i] = cells[stored_cell(size, pattern, where="store of results")]
+    return codes[of_rows]
+
+
+_KINDS = (float, float, int, int, float, object, int, int, object, object)
+"""Types of the columns of figures, times and documents. Missing floats become NaN."""
+
+
+def _column(kind: type, values: Iterable[Any], n: int) -> NDArray[Any]:
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:  # half of a surrogate pair, as from file names that are not UTF-8
-        return json.loads(text)
+        return np.fromiter(values, kind, n)
+    except TypeError:  # a sample without metrics
+        return np.array(values, kind)
 
 
 def workload_row(sample: WorkloadSample) -> dict[str, Any]:

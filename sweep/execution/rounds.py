@@ -17,6 +17,7 @@ from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.summary_statistics import pooled_spread
 from cephfit.sweep.execution.racing import Contest, Look
@@ -129,7 +130,9 @@ def decide(
     assert stopping is not None, "only sweeps with terms for stopping are decided on"
     if stopping.within is None and all(contest.over for contest in before.contests.values()):
         return replace(before, looks=before.looks + 1)
-    baselines = baselines_of((s for s in samples if s.key.repeat < measured), source=f"{measured} rounds")
+    columns = SampleColumns.of(samples)
+    earlier = columns.take(np.flatnonzero(columns.repeat < measured))
+    baselines = baselines_of(earlier, source=f"{measured} rounds")
     look = Look(measured, sweep.measurement.repeats, stopping)
     contests = dict(before.contests)
     stopped = dict(before.stopped)
@@ -261,7 +264,7 @@ def expected_saving(sweep: Sweep, goal: Goal, scatter: Scatter = ASSUMED_SCATTER
 
 
 def _simulated_saving(sweep: Sweep, plan: Plan, goal: Goal, scatter: Scatter, seed: int) -> float:
-    samples = simulated_samples(sweep, scatter, seed)
+    samples = SampleColumns.of(simulated_samples(sweep, scatter, seed))
     decided = begin(sweep, goal)
     assert sweep.stopping is not None, "the caller's condition"
     for measured in range(sweep.stopping.minimum, sweep.measurement.repeats):

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from cephfit.cli.main import cephfit
 from cephfit.core.errors import CephfitError
+from cephfit.results.store.sample_store import Store
 
 
 def refusal(*arguments: str) -> str:
@@ -41,6 +42,14 @@ def test_a_folder_or_another_file_is_no_store(tmp_path: Path) -> None:
     assert other.read_text() == "hello"
 
 
-def test_a_store_that_a_sweep_will_create_is_accepted(tmp_path: Path) -> None:
-    assert "cannot listen" in refusal("--store", str(tmp_path / "later.sqlite"))
+def test_a_store_that_a_sweep_will_create_is_accepted_with_a_notice(tmp_path: Path) -> None:
+    later = tmp_path / "later.sqlite"
+    arguments = ["serve", "--listen", "192.0.2.1", "--port", "0", "--store", str(later)]
+    result = CliRunner().invoke(cephfit, arguments)
+    assert "cannot listen" in str(result.exception)
+    assert result.stderr.count("\n") == 1
+    assert f"{later}: there is no store of results here yet" in result.stderr
+    assert not later.exists()
+    Store.open(later, create=True).close()
+    assert CliRunner().invoke(cephfit, arguments).stderr == ""
     assert "cannot listen" in refusal("--host-name", "storage.example", "--max-minutes", "0.5")

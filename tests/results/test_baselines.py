@@ -1,13 +1,13 @@
 """Samples to baselines: what counts and what does not."""
 
-from collections.abc import Iterable
-
 import pytest
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample_columns import Rows, SampleColumns
 from cephfit.results.statistics import sample_baselines as baselines_module
+from cephfit.results.statistics.repeats import Place, Tried
 from cephfit.results.statistics.sample_baselines import baselines_of
 
 CELL = Cell.parse("4K-randread")
@@ -62,18 +62,17 @@ def test_a_cell_without_a_repeat_that_counts_is_missing_with_its_reason() -> Non
 def test_repeats_are_sorted_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """For what was measured and for what was lost alike."""
     asked: list[int] = []
-    sorted_out = baselines_module.whole_repeats
+    sorted_out = baselines_module.tried_at_places
 
-    def counted(samples: Iterable[Sample]) -> list[list[Sample]]:
-        tried = list(samples)
-        asked.append(len(tried))
-        return sorted_out(tried)
+    def counted(samples: SampleColumns, rows: Rows) -> dict[Place, Tried]:
+        asked.append(len(rows))
+        return sorted_out(samples, rows)
 
-    monkeypatch.setattr(baselines_module, "whole_repeats", counted)
+    monkeypatch.setattr(baselines_module, "tried_at_places", counted)
     found = baselines_of(
         [sample(1), sample(2, repeat=1, state=State.FAILED), sample(5, name="B")], source="a test"
     )
-    assert asked == [2, 1]
+    assert asked == [3]
     assert found.lost == {("A", CELL): ("failed: a PG was recovering",)}
 
 

@@ -10,6 +10,7 @@ from cephfit.core.units import MIB, NS_PER_S
 from cephfit.core.values.assessment import AssessmentRow
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.mapper import predictor
 from cephfit.results.report import formatting
 from cephfit.results.report.figures.cell_figures import baseline_rows_of, cell_figures_of
@@ -87,7 +88,7 @@ def test_captions_say_which_rounds_figures_are_of_where_not_all_have_the_same(fi
     )
     assert whole.profile is not None
     predictions = predictor("time").predict(whole.profile, baselines_of(lost, source="lost"))
-    fewer = replace(whole, samples=lost, predictions=predictions)
+    fewer = replace(whole, samples=SampleColumns.of(lost), predictions=predictions)
     for page in (to_html, to_markdown):
         text = page(report_of(fewer, made_ns=0)).replace("&#39;", "'")
         assert text.count(ROUNDS_OF_CELLS) == 2, "above the map and above the table"
@@ -143,7 +144,7 @@ def test_what_a_list_omits_is_stated(alone: Findings) -> None:
         Sample(SampleKey("A", CELL, "c0", 0, attempt), State.INVALID, None, 0, 1, "HEALTH_WARN")
         for attempt in range(REJECTED_SHOWN + 7)
     ]
-    report = report_of(replace(alone, samples=(*alone.samples, *lost)), made_ns=0)
+    report = report_of(replace(alone, samples=SampleColumns.of((*alone.samples, *lost))), made_ns=0)
     assert len(report.method.rejected) == REJECTED_SHOWN
     assert any(f"the first {REJECTED_SHOWN} of them" in caveat for caveat in report.caveats)
     for text in (to_html(report), to_markdown(report)):

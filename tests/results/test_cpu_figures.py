@@ -11,6 +11,7 @@ import pytest
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import CpuLayer, Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.report.figures.cpu_figures import cpu_section_of, cpu_use_of
 from cephfit.results.report.render import to_html, to_markdown
 from cephfit.results.report.report_build import report_of
@@ -89,7 +90,7 @@ def test_the_cell_that_carries_the_workload_comes_first() -> None:
 
 @pytest.fixture
 def findings() -> Findings:
-    return Findings(Run("r1", "nodes", "", "digest", "lab", 1, 0), tuple(run_of_two()))
+    return Findings(Run("r1", "nodes", "", "digest", "lab", 1, 0), SampleColumns.of(run_of_two()))
 
 
 def test_the_report_has_the_chart_and_the_table_only_where_they_were_measured(findings: Findings) -> None:
@@ -99,7 +100,7 @@ def test_the_report_has_the_chart_and_the_table_only_where_they_were_measured(fi
     assert len(re.findall(r'<rect class="l\d+"', section)) == 4
     assert "A, object store: 0.500 CPUs" in section
     assert "| 4K-randread | A | 2,500 | 1,250 | 3,750 |" in text
-    bare = replace(findings, samples=(sample("A", "4K-read", 0),))
+    bare = replace(findings, samples=SampleColumns.of((sample("A", "4K-read", 0),)))
     assert "Where the CPU time goes" not in to_html(report_of(bare, made_ns=1))
 
 

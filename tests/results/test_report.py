@@ -26,6 +26,7 @@ from cephfit.core.errors import CephfitError, InputError
 from cephfit.core.protocols import Applied
 from cephfit.core.values.prediction import Verdict
 from cephfit.core.values.sample import State
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.mapper import predictor
 from cephfit.results import open_baselines
 from cephfit.results.report.render import to_html, to_markdown
@@ -152,7 +153,10 @@ def test_names_from_the_sweep_file_cannot_become_markup(findings: Findings) -> N
         replace(p, configuration=evil) if p.configuration == "hybrid" else p for p in predictions.predictions
     )
     changed = replace(
-        findings, samples=samples, predictions=replace(predictions, predictions=rows, best=evil), assessment=None
+        findings,
+        samples=SampleColumns.of(samples),
+        predictions=replace(predictions, predictions=rows, best=evil),
+        assessment=None,
     )
     report = report_of(changed, made_ns=0)
     assert not any(tag == "img" for tag, _ in Page(to_html(report)).tags)
@@ -271,10 +275,10 @@ def test_runs_that_judged_another_prediction_do_not_vouch_for_this_one(findings:
         {"profile": None},
         {"assessment": None, "workload_samples": ()},
         {"profile": None, "predictions": None, "assessment": None, "workload_samples": ()},
-        {"samples": (), "applied": (), "fio": None},
+        {"samples": SampleColumns.of(()), "applied": (), "fio": None},
         {"predictions": None},
-        {"samples": (), "applied": (), "fio": None, "profile": None, "predictions": None, "assessment": None,
-         "workload_samples": ()},
+        {"samples": SampleColumns.of(()), "applied": (), "fio": None, "profile": None, "predictions": None,
+         "assessment": None, "workload_samples": ()},
     ],
 )  # fmt: skip
 def test_any_part_may_be_missing(findings: Findings, missing: dict[str, object]) -> None:
@@ -464,7 +468,9 @@ def test_a_histogram_says_what_its_per_cents_are_of(findings: Findings) -> None:
 
 def test_a_region_that_is_read_aloud_has_the_name_that_is_seen(findings: Findings) -> None:
     failed = [replace(sample, state=State.FAILED, reason="fio: no space") for sample in findings.samples[:1]]
-    html = to_html(report_of(replace(findings, samples=(*failed, *findings.samples[1:])), made_ns=0))
+    html = to_html(
+        report_of(replace(findings, samples=SampleColumns.of((*failed, *findings.samples[1:]))), made_ns=0)
+    )
     section = html[html.index('<section aria-labelledby="method">') :]
     parts = re.findall(r"<details[^>]*><summary>([^<]*?) <span>[^<]*</span></summary>(<div[^>]*>)", section)
     assert "Rejected samples" in dict(parts)

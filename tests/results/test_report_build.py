@@ -8,10 +8,11 @@ import pytest
 from test_workload_rate import exponential, sample
 
 from cephfit.core.values.cells import Cell
+from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.report.render import to_html
 from cephfit.results.report.report_build import latencies_of, percentile_figures, read_findings, report_of
 from cephfit.results.report.report_model import Findings
-from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.statistics.sample_baselines import baselines_of, tried_of
 from cephfit.results.statistics.summary_statistics import CONFIDENCE
 from cephfit.results.statistics.workload_rate import mean_speeds, milliseconds
 from cephfit.results.store.sample_store import Store
@@ -24,8 +25,8 @@ def test_the_curve_of_an_exponential_distribution_is_a_straight_line(finished_st
     full = {**exponential(2e6), 99.9: 2e6 * 6.907755}
     samples = [replace(s, metrics=replace(s.metrics, latency_percentiles_ns=full)) for s in samples if s.metrics]
     with Store.open(finished_store) as store:
-        findings = replace(read_findings(store), samples=tuple(samples))
-    (figure,) = percentile_figures(findings, {cell: 1.0}, ["A", "not measured"])
+        findings = replace(read_findings(store), samples=SampleColumns.of(samples))
+    (figure,) = percentile_figures(tried_of(findings.samples), {cell: 1.0}, ["A", "not measured"])
     (line,) = figure.lines
     slopes = [(b.y - a.y) / (b.x - a.x) for a, b in zip(line.marks, line.marks[1:], strict=False)]
     assert slopes == pytest.approx([slopes[0]] * len(slopes), rel=1e-3) and len(slopes) >= 2

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
+import numpy as np
 
 from cephfit.cli.terminal.output import print_table
 from cephfit.core.protocols import Progress
@@ -14,6 +15,7 @@ from cephfit.core.values.file_operations import FileSet
 from cephfit.core.values.measurement import MICRO, StepTimes
 from cephfit.core.values.run import SIMULATED, Run
 from cephfit.core.values.sample import State
+from cephfit.core.values.sample_columns import OK
 from cephfit.operations.measuring.run_status import known_of
 from cephfit.operations.measuring.sweep_measurement import Request, measured
 from cephfit.results.statistics.loads import sync_in_words
@@ -281,10 +283,9 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
     samples = store.every_sample(run.run_id)
     progresses = RunProgress(known.sweep, samples, stops=known.stops, rounds=known.rounds).all()
     reasons: dict[tuple[str, str, str], Counter[str]] = {}
-    for s in samples:
-        if s.state is not State.OK:
-            cell = f"{s.key.cell} under {s.key.load}" if s.key.load else str(s.key.cell)
-            reasons.setdefault((s.key.configuration, s.state.value, s.reason), Counter())[cell] += 1
+    for s in samples.take(np.flatnonzero(samples.state != OK)):
+        cell = f"{s.key.cell} under {s.key.load}" if s.key.load else str(s.key.cell)
+        reasons.setdefault((s.key.configuration, s.state.value, s.reason), Counter())[cell] += 1
     return {
         "run": run.run_id,
         "sweep": run.sweep_name,

@@ -11,8 +11,8 @@ from cephfit.results.report import formatting
 from cephfit.results.report.report_model import BaselineRow, HeatCell, HeatMap
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import AgainstDefault
-from cephfit.results.statistics.sample_baselines import Tried
-from cephfit.results.statistics.scaling import Level, mean_latency_ns, metrics_of, slowest_p99_ns
+from cephfit.results.statistics.repeats import Tried
+from cephfit.results.statistics.scaling import Level
 
 HEAT_CONFIDENCE = 0.99
 """Level for each cell by itself: of 100 cells without an effect, at most about one is coloured by chance."""
@@ -147,17 +147,17 @@ def cell_figures_of(tried: Mapping[tuple[str, Cell], Tried]) -> dict[tuple[str, 
     """
     figures = {}
     for (name, cell), there in tried.items():
-        repeats = [metrics_of(repeat) for repeat in there.whole]
+        repeats = there.whole
         if not repeats:
             continue
-        tails = [tail for clients in repeats if (tail := slowest_p99_ns(clients)) is not None]
+        tails = [tail for tail in repeats.slowest_p99_ns() if tail is not None]
         figures[name, cell] = CellFigures(
             configuration=name,
             cell=cell,
             n_repeats=len(repeats),
-            n_clients=len(repeats[0]),
-            nbytes_per_s=Level.of_repeats([math.fsum(m.nbytes_per_s for m in clients) for clients in repeats]),
-            latency_ns=Level.of_repeats([mean_latency_ns(clients) for clients in repeats]),
+            n_clients=repeats.n_clients,
+            nbytes_per_s=Level.of_repeats(repeats.sums(repeats.samples.nbytes_per_s)),
+            latency_ns=Level.of_repeats(repeats.latency_mean_ns()),
             p99_ns=Level.of_repeats(tails) if len(tails) == len(repeats) else None,
         )
     return figures

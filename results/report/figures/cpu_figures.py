@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cephfit.core.values.cells import CELLS, Cell
-from cephfit.core.values.sample import NOT_OF_STORAGE, CpuLayer, Sample
+from cephfit.core.values.sample import NOT_OF_STORAGE, CpuLayer
 from cephfit.results.report import formatting
-from cephfit.results.statistics.sample_baselines import Tried
-from cephfit.results.statistics.scaling import Level, metrics_of
+from cephfit.results.statistics.repeats import Repeats, Tried
+from cephfit.results.statistics.scaling import Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,7 @@ def cpu_use_of(tried: Mapping[tuple[str, Cell], Tried]) -> tuple[CpuUse, ...]:
     Args:
         tried: of one load.
     """
-    found = [
-        use
-        for (name, cell), there in tried.items()
-        if (use := _use(name, cell, [one for one in map(_repeat, there.whole) if one is not None]))
-    ]
+    found = [use for (name, cell), there in tried.items() if (use := _use(name, cell, _repeats(there.whole)))]
     return tuple(sorted(found, key=lambda use: CELLS.index(use.cell)))
 
 
@@ -62,9 +59,23 @@ class _Repeat:
         return math.fsum(self.user.get(layer, 0.0) + self.system.get(layer, 0.0) for layer in layers)
 
 
-def _repeat(clients: Sequence[Sample]) -> _Repeat | None:
-    used = next((s.evidence["used"] for s in clients if s.evidence.get("used")), None)
-    hosts = [host for host in (used or {}).get("hosts", {}).values() if host.get("cpu_by_layer")]
+def _repeats(whole: Repeats) -> list[_Repeat]:
+    """Return the repeats whose CPU time was recorded, by the first client that has it."""
+    used: dict[int, Mapping[str, Any]] = {}
+    n_clients = whole.n_clients
+    numbers = {row: i // n_clients for i, row in enumerate(whole.rows.ravel().tolist())}
+    for row, evidence in whole.samples.evidence_with("used", rows=whole.rows.ravel()):
+        if evidence["used"]:
+            used.setdefault(numbers[row], evidence["used"])
+    if not used:
+        return []
+    rates = whole.sums(whole.samples.iops)
+    found = [_repeat(rates[number], used[number]) for number in sorted(used)]
+    return [one for one in found if one is not None]
+
+
+def _repeat(iops: float, used: Mapping[str, Any]) -> _Repeat | None:
+    hosts = [host for host in used.get("hosts", {}).values() if host.get("cpu_by_layer")]
     if not hosts:
         return None
     user: dict[str, float] = {}
@@ -73,7 +84,6 @@ def _repeat(clients: Sequence[Sample]) -> _Repeat | None:
         for layer, cpus in host["cpu_by_layer"].items():
             user[layer] = user.get(layer, 0.0) + cpus["user"]
             system[layer] = system.get(layer, 0.0) + cpus["system"]
-    iops = math.fsum(m.iops for m in metrics_of(clients))
     return _Repeat(iops, sum(int(host["n_cpus"]) for host in hosts), user, system)
 
 

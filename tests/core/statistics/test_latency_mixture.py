@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import lognorm
 
-from cephfit.core.statistics.latency_mixture import mixed_percentiles, mixture_percentiles, shares_above
+from cephfit.core.statistics.latency_mixture import mixed_percentiles, shares_above
 
 FIOS = (1.0, 5.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 
@@ -54,15 +54,15 @@ def test_a_single_known_percentile_is_that_of_an_exponential() -> None:
 
 
 def test_parts_may_be_known_at_different_percentiles() -> None:
-    one, other = {50.0: math.log(2), 99.0: math.log(100)}, {90.0: 5 * math.log(10)}
-    found = mixture_percentiles([(0.7, one), (0.3, other)], (99.0,))[0]
+    own = np.array([[math.log(2), math.nan, math.log(100)], [0.0, 5 * math.log(10), math.nan]])
+    found = mixed_percentiles(own, np.array([0.7, 0.3]), (50.0, 90.0, 99.0), (99.0,))[0]
     right = brentq(lambda t: 0.7 * math.exp(-t) + 0.3 * math.exp(-t / 5) - 0.01, 0, 100)
     assert found == pytest.approx(right, rel=1e-9)
 
 
 def test_equal_percentiles_of_a_histogram_are_accepted() -> None:
     """fio's bins are coarse: several percentiles may be equal."""
-    found = mixture_percentiles([(1.0, {50.0: 10.0, 90.0: 10.0, 99.0: 20.0})], (99.0, 90.0))
+    found = mixed_percentiles(np.array([[10.0, 10.0, 20.0]]), np.ones(1), (50.0, 90.0, 99.0), (99.0, 90.0))
     assert found == pytest.approx([20.0, 10.0])
 
 
