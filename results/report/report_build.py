@@ -26,7 +26,7 @@ from cephfit.core.values.run import (
 from cephfit.core.values.sample import OWN_LOAD
 from cephfit.core.values.sample_columns import OK
 from cephfit.core.values.supply import Estimate, SupplySet
-from cephfit.results.report import formatting, report_figures
+from cephfit.results.report import formatting
 from cephfit.results.report.figures import report_figures
 from cephfit.results.report.figures.cell_figures import baseline_rows_of, cell_figures_of, heat_map_of
 from cephfit.results.report.figures.cpu_figures import cpu_section_of, cpu_use_of
