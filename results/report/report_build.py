@@ -24,7 +24,7 @@ from cephfit.core.values.run import (
     VERIFICATION_DOCUMENT,
 )
 from cephfit.core.values.sample import OWN_LOAD
-from cephfit.core.values.sample_columns import OK
+from cephfit.core.values.sample_columns import OK, SampleColumns
 from cephfit.core.values.supply import Estimate, SupplySet
 from cephfit.results.report import formatting
 from cephfit.results.report.figures import report_figures
@@ -173,6 +173,7 @@ def read_findings(
     predict: Predict | None = None,
     serve: Serve | None = None,
     profile: Profile | None = None,
+    samples: SampleColumns | None = None,
 ) -> Findings:
     """Read everything that the store holds of a run (the newest if None), to report on one of its loads.
 
@@ -181,6 +182,7 @@ def read_findings(
             stored one. Without it the stored prediction is used, whatever was measured since.
         serve: compares what the workload needs with what is served; None: the report does not.
         profile: predict for this workload instead of the stored one; needs ``predict``.
+        samples: of the run, if they were read already.
 
     Raises:
         StoreError: no such run.
@@ -188,7 +190,7 @@ def read_findings(
             uses a cell that the default was not measured in.
     """
     run = store.run(run_id)
-    samples = store.samples(run.run_id)
+    samples = store.samples(run.run_id) if samples is None else samples
     rows = rows_of_load(samples, load)
     kinds = (PROFILE_DOCUMENT, PREDICTIONS_DOCUMENT, VERIFICATION_DOCUMENT)
     documents = {kind: store.document(run.run_id, kind_of(kind, load)) for kind in kinds}

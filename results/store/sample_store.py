@@ -362,7 +362,7 @@ class Store:
             ) from error
 
     def samples(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> SampleColumns:
-        """Return the samples of a run in the 20 cells, in the order of measuring.
+        """Return the samples of a run in the 20 cells, in the order of measuring, as columns.
 
         Args:
             run_id: of the run.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,22 +132,22 @@ def _findings(
             why = "it measured operations on files: `cephfit report --run RUN -o FILE` shows them"
             lost.append(Lost(f"run {run.run_id} on {run.target}", "", why))
             continue
-        names = names_of(store.samples(run.run_id)) if load is None else (load,)
+        samples = store.samples(run.run_id)
+        names = names_of(samples) if load is None else (load,)
         if not names:
             lost.append(Lost(f"run {run.run_id} on {run.target}", "", "no samples yet"))
         for name in names:
             under, n_before = f" under load {name}" if name else "", len(pages)
+            read = partial(read_findings, store, run.run_id, name, predict=predict, serve=serve, samples=samples)
             for profile in profiles or (None,):
                 try:
-                    pages.append(
-                        read_findings(store, run.run_id, name, predict=predict, serve=serve, profile=profile)
-                    )
+                    pages.append(read(profile=profile))
                 except InputError as error:
                     subject = f"run {run.run_id} on {run.target}{under}"
                     lost.append(Lost(subject, profile.name if profile else "", error.what))
             if profiles and len(pages) == n_before:  # what was measured is worth a page without these workloads
                 with suppress(InputError):
-                    pages.append(read_findings(store, run.run_id, name, predict=predict, serve=serve))
+                    pages.append(read())
     return pages, lost
 
 
