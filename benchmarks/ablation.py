@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from cephfit.core.profile_files import read_profile
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import LoadedCell
 from cephfit.core.values.profile import Profile
@@ -17,6 +18,8 @@ from cephfit.operations.assessment.evaluation_set import read_folder
 from cephfit.operations.assessment.model_assessment import FIGURES, assess_models, figure_text
 
 FOLDER = Path(__file__).parent / "data" / "evaluation"
+QUEUED = FOLDER / "profiles-queued"
+"""Of the same recordings, with demands of queued accesses."""
 RUN_SECONDS = 1.4
 """Ramp and measured time of each run of the evaluation's sweep."""
 SHOWN = ("median_error_pct", "p90_error_pct", "spearman", "mean_regret_pct", "best_in_top_2", "worst_named")
@@ -31,12 +34,19 @@ def without_commits(profile: Profile) -> Profile:
     return replace(profile, commits=None)
 
 
+def with_queued_demands(profile: Profile) -> Profile:
+    """Return a profile with the demands of accesses before the block layer merged them."""
+    queued = read_profile(QUEUED / f"{profile.name}.json")
+    return replace(profile, demands=queued.demands, idle_seconds=queued.idle_seconds, commits=queued.commits)
+
+
 def as_they_are(baselines: Baselines) -> Baselines:
     return baselines
 
 
 ROWS: tuple[tuple[str, str, Callable[[Baselines], Baselines], Callable[[Profile], Profile] | None], ...] = (
     ("`waiting`, all", "waiting", as_they_are, None),
+    ("without issued accesses: demands as queued", "waiting", as_they_are, with_queued_demands),
     ("without alignment", "waiting", cells_where(lambda cell: not cell.align_nbytes), None),
     ("without depth", "waiting", cells_where(lambda cell: cell.iodepth == 1), None),
     ("without commits", "waiting", cells_where(lambda cell: not cell.sync), without_commits),

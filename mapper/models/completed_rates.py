@@ -4,8 +4,8 @@
 unaligned writes with several outstanding. Their effects are taken to multiply. The rate of a kind that was not
 measured is that of the same size and pattern, shallow, aligned and without flushes, times the effect of each of
 its properties. An effect is a ratio of two measured rates of the same configuration in the same round, at the
-nearest size where both were measured. The effect of a depth is that at the size itself up to the largest depth
-measured there, and from there on that at the nearest size. Effects of depth on sequential accesses are those on
+nearest size where both were measured. The effect of a depth is that at the size itself, at any alignment, up to the
+largest depth measured there, and from there on that at the nearest size. Effects of depth on sequential accesses are those on
 random ones where only these were measured.
 
 ``Origins``: rates that follow from the same measurements are not independent. Variances are therefore
@@ -205,13 +205,14 @@ class _Grid:
         return None if whole is None else (whole,)
 
     def _from_depth(self, kind: LoadedCell, smaller: int) -> _Effect | None:
-        """Return the effect of a kind's depth over a smaller one, at the nearest size."""
+        """Return the effect of a kind's depth over a smaller one: at its own size, else of alike alignment."""
         for pattern in (kind.pattern, Pattern.of(kind.pattern.op, is_random=True)):
             deep = [with_it for with_it, _ in self._depths.get((pattern, kind.iodepth), [])]
             pairs = [(cell, replace(cell, iodepth=smaller)) for cell in deep]
             effects = [pair for pair in pairs if pair[1] in self.cells]
+            own = [effect for effect in effects if _is_own(kind, effect)]
             alike = [effect for effect in effects if not _differs(kind, effect)]
-            if found := _nearest(kind, alike or effects):
+            if found := _nearest(kind, own or alike or effects):
                 return found
         return None
 
