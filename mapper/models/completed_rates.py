@@ -4,9 +4,9 @@
 unaligned writes with several outstanding. Their effects are taken to multiply. The rate of a kind that was not
 measured is that of the same size and pattern, shallow, aligned and without flushes, times the effect of each of
 its properties. An effect is a ratio of two measured rates of the same configuration in the same round, at the
-nearest size where both were measured. The effect of a depth is that at the size itself, at any alignment, up to the
-largest depth measured there, and from there on that at the nearest size. Effects of depth on sequential accesses are those on
-random ones where only these were measured.
+nearest size where both were measured. The effect of a depth is that at the size itself, at any alignment, up to
+the largest depth measured there, and from there on that at the nearest size. Effects of depth on sequential
+accesses are those on random ones where only these were measured.
 
 ``Origins``: rates that follow from the same measurements are not independent. Variances are therefore
 those of the measurements alone: the weight of such a rate is handed on to the measured rates that it follows from.
