@@ -1,5 +1,6 @@
 """The lab's disks: loop devices over sparse files, and the kernel's table of what is mounted where."""
 
+import errno
 import os
 import re
 import time
@@ -131,7 +132,11 @@ def abandon(device: Path) -> None:
     """
     file = Path(_backing_file(device.name) or "/nonexistent")
     run(["losetup", "--detach", str(device)])
-    file.unlink(missing_ok=True)
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno != errno.EBUSY:  # an image's export is a mount point, and goes when its server ends
+            raise
 
 
 def device_number(device: Path) -> str:

@@ -29,7 +29,7 @@ from sqlalchemy.exc import (
 
 from cephfit.core.errors import MissingStoreError, StoreError
 from cephfit.core.optional_modules import install_command
-from cephfit.core.values.sample_columns import from_json
+from cephfit.core.values.sample import from_json
 from cephfit.results.store.schema import (
     FIRST_VERSION,
     SAME_TABLES_SINCE,

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, Table, Text, cast, delete, func, insert, or_, select, update
 from sqlalchemy.engine import URL
@@ -16,11 +16,13 @@ from cephfit.core.protocols import Applied
 from cephfit.core.values.file_operations import FileCell, stored_cell
 from cephfit.core.values.run import IMPORTED_DOCUMENT, MEASURING_DOCUMENT, TARGETS_DOCUMENT, Run
 from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample, without_collector
-from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.store import database, schema
 from cephfit.results.store.measuring_process import measuring_process
 from cephfit.results.store.read_only import ReadOnlySource, why_file_is_read_only
 from cephfit.results.store.run_copies import Merged, merge_run
+
+if TYPE_CHECKING:
+    from cephfit.core.values.sample_columns import SampleColumns
 
 LATEST = "latest"
 """Name of the newest run on the command line."""
@@ -361,7 +363,7 @@ class Store:
                 remedy="is another cephfit working on the same run?",
             ) from error
 
-    def samples(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> SampleColumns:
+    def samples(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> "SampleColumns":
         """Return the samples of a run in the 20 cells, in the order of measuring, as columns.
 
         Args:
@@ -393,8 +395,10 @@ class Store:
         """Return the samples of operations on files of a run, in the order of measuring; none of another run."""
         return self.every_sample(run_id) if self.measures_files(run_id) else []
 
-    def every_sample(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> SampleColumns:
+    def every_sample(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> "SampleColumns":
         """Return all samples of a run, in the order of measuring; those of ``evidence_like`` as in ``samples``."""
+        from cephfit.results.store.stored_columns import columns_of
+
         table = schema.samples
         query = select(*schema.SAMPLE_COLUMNS).where(table.c.run_id == run_id).order_by(table.c.id)
         if evidence_like:
@@ -402,7 +406,7 @@ class Store:
         with self._reading() as connection, without_collector():
             self._must_know(connection, run_id)
             fetched = connection.execute(query.execution_options(yield_per=_ROWS))
-            return schema.columns_of(fetched.partitions())
+            return columns_of(fetched.partitions())
 
     def latest_samples(self, run_id: str, n: int, *, without_ok: bool = False) -> list[Sample]:
         """Return the last ``n`` samples of a run, the newest first.
@@ -412,6 +416,8 @@ class Store:
             n: the most samples to return.
             without_ok: only those that failed, are invalid, or were skipped.
         """
+        from cephfit.results.store.stored_columns import columns_of
+
         table = schema.samples
         query = select(*schema.SAMPLE_COLUMNS).where(table.c.run_id == run_id)
         if without_ok:
@@ -419,7 +425,7 @@ class Store:
         with self._reading() as connection:
             self._must_know(connection, run_id)
             rows = connection.execute(query.order_by(table.c.id.desc()).limit(n)).all()
-        return list(schema.columns_of([rows] if rows else []))
+        return list(columns_of([rows] if rows else []))
 
     def fio_json(self, run_id: str, key: SampleKey) -> str | None:
         """Return fio's own output for a sample's fio run; None if there is no such sample or output."""

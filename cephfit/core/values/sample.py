@@ -1,11 +1,14 @@
 """Samples: measurements in a terminal state, with their evidence, such as the independent count of I/O."""
 
 import gc
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+import orjson
 
 from cephfit.core.values.cells import Cell
 
@@ -203,3 +206,14 @@ def without_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def from_json(text: str | bytes) -> Any:
+    """Read a stored document; orjson takes a quarter of the time of Python's module.
+
+    It reads integers beyond 64 bits as floats. No document has such.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:  # half of a surrogate pair, as from file names that are not UTF-8
+        return json.loads(text)

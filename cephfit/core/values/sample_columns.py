@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +9,10 @@ from itertools import chain, islice
 from typing import Any, overload
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, from_json
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -338,14 +336,3 @@ def parsed(documents: Iterable[Any]) -> Iterator[Any]:
             yield from from_json(f"[{','.join(batch)}]")
         else:
             yield from (from_json(one) if isinstance(one, str) else one for one in batch)
-
-
-def from_json(text: str | bytes) -> Any:
-    """Read a stored document; orjson takes a quarter of the time of Python's module.
-
-    It reads integers beyond 64 bits as floats. No document has such.
-    """
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:  # half of a surrogate pair, as from file names that are not UTF-8
-        return json.loads(text)

@@ -15,7 +15,7 @@ from cephfit.ceph.pools import pool_readback
 from cephfit.ceph.pools.pool_readback import survey
 from cephfit.cli.main import cephfit
 from cephfit.core.errors import ClusterError
-from cephfit.operations import target_choice
+from cephfit.operations.measuring import target_choice
 from cephfit.targets.ceph.ceph_target import CephTarget
 
 pytestmark = pytest.mark.skipif(shutil.which("osdmaptool") is None, reason="needs osdmaptool (package ceph-base)")

@@ -12,7 +12,7 @@ from cephfit.core.values.cells import Cell
 from cephfit.mapper import predictor
 from cephfit.mapper.extrapolation.scaling_law import ScaledBaselines, baselines_at, fit_law
 from cephfit.mapper.models.mix_predictor import MixPredictor
-from cephfit.mapper.models.model_error import NO_ERROR, ModelError
+from cephfit.mapper.models.model_error import ERRORS, NO_ERROR, ModelError
 
 CELL, OTHER = Cell.parse("4K-randread"), Cell.parse("4K-randwrite")
 Truth = tuple[float, float, float]
@@ -177,7 +177,7 @@ def test_the_error_of_the_law_widens_the_intervals_of_every_model() -> None:
     known = scaled.with_its_error(predictor("time", with_error=True))
     assert isinstance(known, MixPredictor)
     own = known.errors["time"]
-    assert own.floor == pytest.approx(math.hypot(0.0772, scaled.error))
+    assert own.floor == pytest.approx(math.hypot(ERRORS["time"].floor, scaled.error))
     assert own.by_cells == ModelError(math.hypot(NO_ERROR.floor, scaled.error), 0.0, 3)
 
 
