@@ -31,7 +31,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -140,8 +140,30 @@ _FIO_REAPING_SECONDS = 0.02
 """Time between the last completion and fio's reading of its clock; below 10 ms on a busy machine."""
 
 
-def counters_of(device: Path) -> MovedBytes:
-    """Read the bytes that a device has completed since its creation.
+@dataclass(frozen=True, slots=True)
+class DeviceTotals:
+    """What a device has completed since its creation, as the kernel counts.
+
+    Attributes:
+        n_reads: reads, after merging.
+        read_nbytes: bytes of them.
+        n_writes: writes, after merging.
+        written_nbytes: bytes of them.
+    """
+
+    n_reads: int
+    read_nbytes: int
+    n_writes: int
+    written_nbytes: int
+
+    def since(self, earlier: "DeviceTotals") -> dict[str, int]:
+        """Return what was completed since an earlier reading, by attribute. JSON values only."""
+        now, then = asdict(self), asdict(earlier)
+        return {name: now[name] - then[name] for name in now}
+
+
+def totals_of(device: Path) -> DeviceTotals:
+    """Read what a device has completed since its creation.
 
     Raises:
         HostError: it is no block device, or the kernel does not count (``queue/iostats`` is 0).
@@ -153,8 +175,18 @@ def counters_of(device: Path) -> MovedBytes:
         raise HostError(
             f"the kernel has no counters for {device}: {error}", where=str(folder), remedy="is it a block device?"
         ) from None
-    # Documentation/block/stat.rst: field 3 is sectors read, field 7 sectors written.
-    return MovedBytes(fields[2] * LBN_NBYTES, fields[6] * LBN_NBYTES)
+    # Documentation/block/stat.rst: read I/Os, merges, sectors and ms, then the same of writes.
+    return DeviceTotals(fields[0], fields[2] * LBN_NBYTES, fields[4], fields[6] * LBN_NBYTES)
+
+
+def counters_of(device: Path) -> MovedBytes:
+    """Read the bytes that a device has completed since its creation.
+
+    Raises:
+        HostError: it is no block device, or the kernel does not count (``queue/iostats`` is 0).
+    """
+    totals = totals_of(device)
+    return MovedBytes(totals.read_nbytes, totals.written_nbytes)
 
 
 def why_uncounted(device: Path) -> str:

@@ -19,8 +19,8 @@ from cephfit.core.protocols import Applied, Client, Health, Progress, Target, Wa
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.run import CLUSTER
-from cephfit.core.values.sample import State, WorkloadSample
-from cephfit.measure.block_device import read_through
+from cephfit.core.values.sample import DEVICE_IO, State, WorkloadSample
+from cephfit.measure.block_device import DeviceTotals, read_through, totals_of
 from cephfit.measure.validity.surveillance import Surveillance, health_now, wait_until_healthy
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.concurrent_clients import ClientRates, Lockstep, Result, run_together
@@ -434,8 +434,14 @@ def watched_run(target: Target, run: Attempt, *clients: Client) -> WorkloadSampl
         for client in clients:
             _warm(trial, client)
     before = health_now(target)
+    counted = _device_totals(clients)
     with Surveillance(target, None) as watch:
         results = results_of(trial, clients, run.repeat, run.number)
+    moved = [now.since(then) for now, then in zip(_device_totals(clients), counted, strict=False)]
+    if len(moved) == len(clients):
+        totals = {key: sum(one[key] for one in moved) for key in moved[0]}
+        seconds = _longest_seconds([output for _, output in results.values()])
+        run.evidence[DEVICE_IO] = {**totals, "seconds": seconds}
     if len(clients) == 1:
         (run.evidence["output"],) = (output for _, output in results.values())
     else:
@@ -443,6 +449,20 @@ def watched_run(target: Target, run: Attempt, *clients: Client) -> WorkloadSampl
         run.evidence[TOGETHER] = together_share([output for _, output in results.values()])
     run.evidence["health"] = {"before": _as_json(before), "after": _as_json(health_now(target))}
     return run.ended(math.fsum(value for value, _ in results.values()), watch.reasons)
+
+
+def _longest_seconds(outputs: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the longest client's measured time; None if a workload does not state its times."""
+    times = [o["finished_ns"] - o["started_ns"] for o in outputs if "started_ns" in o and "finished_ns" in o]
+    return max(times) / 1e9 if len(times) == len(outputs) else None
+
+
+def _device_totals(clients: Sequence[Client]) -> list[DeviceTotals]:
+    """Return what the clients' devices have completed; empty if one is not of this machine, or not counted."""
+    try:
+        return [totals_of(client.device) for client in clients if client.device is not None]
+    except HostError:
+        return []
 
 
 def results_of(trial: Trial, clients: Sequence[Client], repeat: int, attempt: int) -> dict[str, Result]:

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -14,6 +14,7 @@ from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.sample import State, WorkloadSample
+from cephfit.mapper.assessment.io_amounts import io_per_operation, other_amounts
 
 _RANKED = 3
 """Fewest configurations whose order is meaningful: of two, every second order is right by chance."""
@@ -314,7 +315,13 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
     model = _BlockDesign.of(
         {p.configuration: values[p.configuration] for p in predicted if p.configuration in values}
     )
-    rows = tuple(_row(p, values, default, model, predictions.confidence) for p in predicted)
+    amounts = io_per_operation(samples, default)
+    rows = tuple(
+        replace(
+            _row(p, values, default, model, predictions.confidence), io_per_operation=amounts.get(p.configuration)
+        )
+        for p in predicted
+    )
     held, ties = _order(predicted, model, predictions.confidence)
     regret, regret_low, regret_high = _regret(rows, predictions.best, model, predictions.confidence)
     return Assessment(
@@ -333,6 +340,7 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
             *_lost(samples),
             *_unconnected(model, default),
             *_unpredicted(values, predicted),
+            *other_amounts(rows),
             *ties,
         ),
     )

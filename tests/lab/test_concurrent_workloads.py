@@ -14,7 +14,7 @@ from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.run import Run
-from cephfit.core.values.sample import State
+from cephfit.core.values.sample import DEVICE_IO, State
 from cephfit.lab.daemons import processes
 from cephfit.lab.devices.disks import mounts
 from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec
@@ -77,6 +77,9 @@ def test_pgbench_runs_on_four_volumes_at_once(devices: list[Path], store: Store)
     assert rates is not None and rates.lowest > 0
     assert sample.value == pytest.approx(sum(one["value"] for one in sample.evidence["clients"].values()))
     assert sample.evidence["together"] > 0.8, "all are measured for nearly the same time"
+    counted = sample.evidence[DEVICE_IO]
+    assert counted["n_writes"] > sample.value, "each transaction of each second writes to the log"
+    assert counted["written_nbytes"] >= 4096 * 0.9 * counted["n_writes"] and 1.5 < counted["seconds"] < 10
     assert is_clean(devices)
 
 

@@ -26,6 +26,9 @@ class AssessmentRow:
         measured_low: lower end of the measured interval; None if there are too few runs.
         measured_high: upper end of the measured interval; None if there are too few runs.
         values: the metric of every ok run, in order of repeat.
+        io_per_operation: I/Os of the workload's devices per operation, relative to the default = 1; None if they
+            were not counted. Storage can be compared only for equal I/O: a workload that fills its own cache reads
+            less per operation the more operations it does.
     """
 
     configuration: str
@@ -36,6 +39,7 @@ class AssessmentRow:
     measured_low: float | None
     measured_high: float | None
     values: tuple[float, ...]
+    io_per_operation: float | None = None
 
     @property
     def n(self) -> int:
@@ -181,6 +185,7 @@ class Assessment:
                     "n": row.n,
                     "values": list(row.values),
                     "error_points": row.error_points,
+                    "io_per_operation": row.io_per_operation,
                 }
                 for row in self.rows
             ],
@@ -239,4 +244,5 @@ def _row(row: Any) -> AssessmentRow:
         measured_low=_optional(measured["low"]),
         measured_high=_optional(measured["high"]),
         values=tuple(float(value) for value in row["values"]),
+        io_per_operation=_optional(row.get("io_per_operation")),
     )

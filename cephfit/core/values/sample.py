@@ -132,6 +132,10 @@ class WorkloadSample:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
+DEVICE_IO = "device_io"
+"""Key of a workload sample's evidence: what its clients' devices completed during the run, as the kernel counts
+(``n_reads``, ``read_nbytes``, ``n_writes``, ``written_nbytes``), and the time that it took (``seconds``)."""
+
 INDEPENDENT_COUNT = "independent_count"
 """Key of the I/O count by another source than the measuring program (rule 4 of the design)."""
 _WINDOW, _NUMBER = "window_nbytes", (int, float)

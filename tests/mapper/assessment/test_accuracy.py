@@ -1,11 +1,13 @@
 """Predicted against measured values."""
 
+from dataclasses import replace
+
 import pytest
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.assessment import Assessment
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
-from cephfit.core.values.sample import State, WorkloadSample
+from cephfit.core.values.sample import DEVICE_IO, State, WorkloadSample
 from cephfit.mapper.assessment.accuracy import assess
 
 
@@ -254,3 +256,30 @@ def test_the_thesis_verification(workload: str, errors: tuple[float, float], in_
     assert (measured == sorted(measured, reverse=True)) is in_order
     assert answer.of("best").error_points == pytest.approx(errors[0], abs=0.1)
     assert answer.of("worst").error_points == pytest.approx(errors[1], abs=0.1)
+
+
+def with_io(sample: WorkloadSample, *, n_reads: int, n_writes: int = 0, seconds: float = 10.0) -> WorkloadSample:
+    counted = {"n_reads": n_reads, "read_nbytes": 0, "n_writes": n_writes, "written_nbytes": 0, "seconds": seconds}
+    return replace(sample, evidence={DEVICE_IO: counted})
+
+
+def test_a_workload_that_reads_less_per_operation_where_it_is_fast_is_named() -> None:
+    """1,000 operations did 1,000 I/Os on A, and 8,000 operations 2,000 on `fast`: the rest came from a cache."""
+    cached = [
+        with_io(run("A", 0, 100.0), n_reads=900, n_writes=100),
+        with_io(run("fast", 0, 800.0), n_reads=1800, n_writes=200),
+        with_io(run("slow", 0, 50.0), n_reads=1000, seconds=20.0),
+    ]
+    answer = assess(predicted(), cached, "pgbench")
+    amounts = {row.configuration: row.io_per_operation for row in answer.rows}
+    assert amounts == pytest.approx({"fast": 0.25, "A": 1.0, "slow": 1.0})
+    (note,) = [note for note in answer.notes if "I/Os per operation" in note]
+    assert "on fast the workload did 0.25 times" in note
+    assert "in I/Os per second, fast has 200.0, the default 100" in note
+    assert Assessment.from_json(answer.to_json()) == answer
+
+
+def test_runs_whose_io_was_not_counted_have_no_amount() -> None:
+    answer = assess(predicted(), [with_io(run("fast", 0, 8.0), n_reads=9), *runs(A=(1,), slow=(1,))], "pgbench")
+    assert [row.io_per_operation for row in answer.rows] == [None, None, None]
+    assert not any("I/Os per operation" in note for note in answer.notes)

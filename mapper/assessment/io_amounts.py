@@ -1,0 +1,57 @@
+"""The I/O that a workload does per operation, compared between configurations. Pure.
+
+A prediction is for equal I/O. A workload does not always give that: one that fills its own cache during the run
+reads less per operation on faster storage, because it does more operations; and more writes may meet in its queue
+and be merged where storage is slow. The kernel's counters of the workload's devices show it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from cephfit.core.values.assessment import AssessmentRow
+from cephfit.core.values.sample import DEVICE_IO, State, WorkloadSample
+
+ALIKE = 1.25
+"""Amounts that differ by less than this factor need no note."""
+
+
+def io_per_operation(samples: Sequence[WorkloadSample], default: str) -> dict[str, float]:
+    """Return the I/Os per operation of each configuration, relative to the default.
+
+    Args:
+        samples: of one workload. Only ok ones whose I/O was counted are used.
+        default: configuration.
+
+    Returns:
+        Geometric mean over the runs of a configuration, over that of the default; empty if that was not counted.
+    """
+    logs: dict[str, list[float]] = {}
+    for sample in samples:
+        counted = sample.evidence.get(DEVICE_IO)
+        if sample.state is State.OK and counted and (amount := _per_operation(sample.value, counted)):
+            logs.setdefault(sample.configuration, []).append(math.log(amount))
+    means = {name: math.fsum(own) / len(own) for name, own in logs.items()}
+    if default not in means:
+        return {}
+    return {name: math.exp(mean - means[default]) for name, mean in means.items()}
+
+
+def _per_operation(value: float | None, counted: Mapping[str, float | None]) -> float | None:
+    """Return I/Os per unit of the metric and second; None if a count or a time is missing."""
+    seconds = counted.get("seconds")
+    n_ios = (counted.get("n_reads") or 0) + (counted.get("n_writes") or 0)
+    return n_ios / (value * seconds) if value and seconds and n_ios else None
+
+
+def other_amounts(rows: Sequence[AssessmentRow]) -> list[str]:
+    """Return a note on each configuration on which the workload did another amount of I/O per operation."""
+    return [
+        f"on {row.configuration} the workload did {row.io_per_operation:.2f} times the I/Os per operation that it "
+        "did on the default (its own cache served more or less of them, or more or fewer were merged). "
+        "Predictions are for equal I/O: in I/Os per second, "
+        f"{row.configuration} has {row.measured_relative * row.io_per_operation:.1f}, the default 100"
+        for row in rows
+        if row.io_per_operation is not None
+        and row.measured_relative is not None
+        and not 1 / ALIKE <= row.io_per_operation <= ALIKE
+    ]
