@@ -5,8 +5,10 @@ Each link in this folder is one workload, with the steps of docs/workloads.md: `
 of a workload are built once, as an image of the whole volume. `prepare` copies it to the device, so every run on
 each configuration begins with the same bytes, and all of the volume is allocated. CEPHFIT_IMAGES names the folder
 that keeps the images; without it, each `prepare` builds its own. CEPHFIT_PACE limits the operations per second of
-workloads with single operations, which then begin at random times. Both steps have separate mount and process
-namespaces: when they end or are killed, the kernel ends all their processes and removes their mounts.
+workloads with single operations, which then begin at random times. With CEPHFIT_EQUAL_WORK, a run ends not after
+its seconds, but when it has done the operations that a lab's hard disks do in them: page caches then serve the
+same share of the reads on storage of any speed. Both steps have separate mount and process namespaces: when they
+end or are killed, the kernel ends all their processes and removes their mounts.
 """
 
 import ctypes
@@ -58,11 +60,25 @@ class Pace:
             time.sleep(max(0.0, self._due - time.monotonic()))
 
 
+class Budget:
+    """How long a run goes on: its seconds, or with CEPHFIT_EQUAL_WORK what a lab's hard disks do in them."""
+
+    def __init__(self, seconds: float, rate: float) -> None:
+        self.n_operations = round(rate * seconds) if rate and os.environ.get("CEPHFIT_EQUAL_WORK") else None
+        self._until = time.monotonic() + seconds
+
+    def lasts(self, count: float) -> bool:
+        """Return whether the run goes on after a number of operations."""
+        return count < self.n_operations if self.n_operations is not None else time.monotonic() < self._until
+
+
 class RealWorkload:
     """A workload: `build` writes its data below a folder, `work` uses them for some time and returns its speed."""
 
     metric = "operations/s"
     filesystem = "ext4"
+    rate = 0.0
+    """What the hard disks of a lab do in a second, about, in its metric; 0: runs always take their seconds."""
 
     def build(self, root: Path) -> None:
         raise NotImplementedError
@@ -70,10 +86,10 @@ class RealWorkload:
     def work(self, root: Path, seconds: float, choose: random.Random) -> float:
         """Return the operations per second."""
         operation = self.opened(root, choose)
-        pace = Pace()
+        pace, budget = Pace(), Budget(seconds, self.rate)
         began = time.monotonic()
         count = 0
-        while time.monotonic() < began + seconds:
+        while budget.lasts(count):
             operation()
             count += 1
             pace.wait()
@@ -89,6 +105,7 @@ class PgBench(RealWorkload):
     """PostgreSQL with the TPC-B-like transactions of pgbench; data of 16 MiB per unit of scale."""
 
     metric = "transactions/s"
+    rate = 49.0
     scale, clients = 4, 1
 
     def build(self, root: Path) -> None:
@@ -104,22 +121,30 @@ class PgBench(RealWorkload):
     def work(self, root: Path, seconds: float, choose: random.Random) -> float:
         with Server(root / "data", fsync="on") as server:
             said = server.call(
-                *("pgbench", "--no-vacuum", "--protocol", "prepared", "--time", str(round(seconds))),
+                *("pgbench", "--no-vacuum", "--protocol", "prepared", *self._length(seconds)),
                 *("--client", str(self.clients), "--jobs", str(min(self.clients, 2))),
                 *("--random-seed", str(choose.randrange(1 << 30))),
             )
         found = re.search(r"^tps = ([0-9.]+)", said, re.M)
         return float(found[1]) if found else 0.0
 
+    def _length(self, seconds: float) -> tuple[str, str]:
+        n_transactions = Budget(seconds, self.rate).n_operations
+        if n_transactions is None:
+            return "--time", str(round(seconds))
+        return "--transactions", str(n_transactions // self.clients)
+
 
 class PgBenchLarge(PgBench):
     scale, clients = 8, 4
+    rate = 60.0
 
 
 class Mail(RealWorkload):
     """A mail server: messages of 1 to 32 KiB delivered with fsync, read, and deleted."""
 
     filesystem = "xfs"
+    rate = 72.0
     n_files = 4000
 
     def build(self, root: Path) -> None:
@@ -155,6 +180,7 @@ class FileServer(RealWorkload):
     """A file server: files of 16 to 256 KiB read, rewritten, extended, and deleted, without fsync."""
 
     filesystem = "xfs"
+    rate = 60.0
     n_files = 1400
 
     def build(self, root: Path) -> None:
@@ -209,6 +235,7 @@ class DBench(RealWorkload):
 class Compile(RealWorkload):
     """A compiler reads sources and headers of 4 to 40 KiB that are not in memory, and writes object files."""
 
+    rate = 39.0
     n_sources, n_headers = 600, 600
 
     def build(self, root: Path) -> None:
@@ -241,6 +268,7 @@ class Unpack(RealWorkload):
     """An archive of a source tree (files of 1 to 64 KiB) is unpacked and flushed, and the old tree deleted."""
 
     metric = "files/s"
+    rate = 200.0
     n_files = 400
 
     def build(self, root: Path) -> None:
@@ -250,8 +278,8 @@ class Unpack(RealWorkload):
         called("tar", "-C", str(root), "-cf", str(root / "tree.tar"), "tree")
 
     def work(self, root: Path, seconds: float, choose: random.Random) -> float:
-        began, count = time.monotonic(), 0
-        while time.monotonic() < began + seconds:
+        began, count, budget = time.monotonic(), 0, Budget(seconds, self.rate)
+        while budget.lasts(count):
             shutil.rmtree(root / "tree", ignore_errors=True)
             forget(root / "tree.tar")
             called("tar", "-C", str(root), "-xf", str(root / "tree.tar"))
@@ -264,6 +292,7 @@ class Backup(RealWorkload):
     """A backup reads large files from begin to end, one after the other."""
 
     metric = "MiB/s"
+    rate = 40.0
     n_files, nbytes = 9, 32 * MIB
 
     def build(self, root: Path) -> None:
@@ -292,6 +321,7 @@ class Boot(RealWorkload):
     """A boot reads many files of 4 to 128 KiB, always in the same order, all over the disk."""
 
     metric = "files/s"
+    rate = 350.0
     n_files = 3500
 
     def build(self, root: Path) -> None:
@@ -314,6 +344,7 @@ class LogAppend(RealWorkload):
 
     metric = "records/s"
     filesystem = "xfs"
+    rate = 113.0
 
     def build(self, root: Path) -> None:
         (root / "log").write_bytes(os.urandom(MIB))
@@ -335,6 +366,7 @@ class LogAppend(RealWorkload):
 class KeyValue(RealWorkload):
     """A key-value store: SQLite with a write-ahead log, each put durable, and three gets for each put."""
 
+    rate = 90.0
     n_keys = 100_000
 
     def build(self, root: Path) -> None:
@@ -372,6 +404,7 @@ class ThreadedReader(RealWorkload):
     """Four threads read 8 to 64 KiB at random places of a file, without the page cache."""
 
     metric = "reads/s"
+    rate = 490.0
     nbytes, n_threads = 288 * MIB, 4
 
     def build(self, root: Path) -> None:
@@ -384,8 +417,8 @@ class ThreadedReader(RealWorkload):
 
         def read(thread: int, mine: random.Random) -> None:
             buffer = memoryview(mmap.mmap(-1, 64 * KIB))
-            pace = Pace(self.n_threads)
-            while time.monotonic() < began + seconds:
+            pace, budget = Pace(self.n_threads), Budget(seconds, self.rate / self.n_threads)
+            while budget.lasts(counts[thread]):
                 nbytes = 8 * KIB * mine.randrange(1, 9)
                 place = mine.randrange((self.nbytes - nbytes) // (8 * KIB)) * 8 * KIB
                 os.preadv(file, [buffer[:nbytes]], place)
@@ -405,6 +438,7 @@ class Copy(RealWorkload):
     """Files of 16 MiB are copied through the page cache, with an fsync at the end of each."""
 
     metric = "MiB/s"
+    rate = 16.0
     n_files, nbytes = 8, 16 * MIB
 
     def build(self, root: Path) -> None:
@@ -412,8 +446,8 @@ class Copy(RealWorkload):
             (root / f"from{number}").write_bytes(os.urandom(self.nbytes))
 
     def work(self, root: Path, seconds: float, choose: random.Random) -> float:
-        began, count = time.monotonic(), 0
-        while time.monotonic() < began + seconds:
+        began, count, budget = time.monotonic(), 0, Budget(seconds, self.rate)
+        while budget.lasts(count * self.nbytes / MIB):
             source, copy = root / f"from{count % self.n_files}", root / f"to{count % self.n_files}"
             forget(source)
             with source.open("rb") as read, copy.open("wb") as written:
