@@ -19,7 +19,7 @@ for program in "$programs"/*; do
 done
 mkdir -p "$folder/images"
 CEPHFIT_IMAGES=$(realpath "$folder/images")
-export CEPHFIT_IMAGES
+export CEPHFIT_IMAGES CEPHFIT_EQUAL_WORK=1
 "$cephfit" evaluate --sweep evaluation --store "$store" --target "lab:$lab" "$@" \
     --rounds "$rounds" --seconds "$seconds" --traces "$folder/traces"
 for trace in "$folder"/traces/*; do
