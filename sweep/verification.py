@@ -440,8 +440,10 @@ def watched_run(target: Target, run: Attempt, *clients: Client) -> WorkloadSampl
     moved = [now.since(then) for now, then in zip(_device_totals(clients), counted, strict=False)]
     if len(moved) == len(clients):
         totals = {key: sum(one[key] for one in moved) for key in moved[0]}
-        seconds = _longest_seconds([output for _, output in results.values()])
-        run.evidence[DEVICE_IO] = {**totals, "seconds": seconds}
+        outputs = [output for _, output in results.values()]
+        done = [output["operations"] for output in outputs if output.get("operations")]
+        operations = math.fsum(done) if len(done) == len(outputs) else None
+        run.evidence[DEVICE_IO] = {**totals, "seconds": _longest_seconds(outputs), "operations": operations}
     if len(clients) == 1:
         (run.evidence["output"],) = (output for _, output in results.values())
     else:

@@ -70,6 +70,8 @@ _MAX_KEPT_CHARS = 64 * 1024
 """The end of a run's output, of this length, is stored with the sample."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+_OPERATIONS = "operations"
+"""First word of the optional line of a run's output that states how many operations it did."""
 _EXAMPLE = '{"name": "myapp", "metric": "requests/s", "volume": "4G"}'
 
 
@@ -139,6 +141,7 @@ class ProgramWorkload(Workload):
             "started_ns": started_ns,
             "finished_ns": finished_ns,
             "output": output[-_MAX_KEPT_CHARS:],
+            **self._operations(output),
         }
         return self._value(output), evidence
 
@@ -194,6 +197,11 @@ class ProgramWorkload(Workload):
                 remedy=f"print its speed, in {self.metric}, as the last line; more is better",
             )
         return value
+
+    def _operations(self, output: str) -> Mapping[str, float]:
+        """Return the number of operations, if the program states it."""
+        stated = re.findall(rf"^{_OPERATIONS} ([0-9.]+)$", output, re.M)
+        return {_OPERATIONS: float(stated[-1])} if stated else {}
 
     def _step(self, step: str, environment: Mapping[str, str], *, seconds: float) -> str:
         """Run one step and return its output.

@@ -37,21 +37,22 @@ def io_per_operation(samples: Sequence[WorkloadSample], default: str) -> dict[st
 
 
 def _per_operation(value: float | None, counted: Mapping[str, float | None]) -> float | None:
-    """Return I/Os per unit of the metric and second; None if a count or a time is missing."""
-    seconds = counted.get("seconds")
+    """Return I/Os per operation; None if a count is missing.
+
+    Operations that the workload does not count are the value times the seconds of the run.
+    """
+    n_operations = counted.get("operations") or (value or 0.0) * (counted.get("seconds") or 0.0)
     n_ios = (counted.get("n_reads") or 0) + (counted.get("n_writes") or 0)
-    return n_ios / (value * seconds) if value and seconds and n_ios else None
+    return n_ios / n_operations if n_operations and n_ios else None
 
 
 def other_amounts(rows: Sequence[AssessmentRow]) -> list[str]:
     """Return a note on each configuration on which the workload did another amount of I/O per operation."""
     return [
         f"on {row.configuration} the workload did {row.io_per_operation:.2f} times the I/Os per operation that it "
-        "did on the default (its own cache served more or less of them, or more or fewer were merged). "
-        "Predictions are for equal I/O: in I/Os per second, "
-        f"{row.configuration} has {row.measured_relative * row.io_per_operation:.1f}, the default 100"
+        "did on the default: its own cache served more or fewer of them, or more or fewer were merged. "
+        "Predictions are for equal I/O, so not all of this difference is the storage's. Give each run the same "
+        "operations (docs/workloads.md)"
         for row in rows
-        if row.io_per_operation is not None
-        and row.measured_relative is not None
-        and not 1 / ALIKE <= row.io_per_operation <= ALIKE
+        if row.io_per_operation is not None and not 1 / ALIKE <= row.io_per_operation <= ALIKE
     ]

@@ -83,6 +83,13 @@ def test_it_is_cleaned_up_before_and_after_each_step(made: Made, client: Client,
     ]
 
 
+def test_a_program_may_state_how_many_operations_it_did(made: Made, client: Client) -> None:
+    _, evidence = made("echo operations 360; echo 980.5").run(client, 3.0, seed=7)
+    assert evidence["operations"] == 360
+    _, evidence = made("echo operations unknown; echo 980.5").run(client, 3.0, seed=7)
+    assert "operations" not in evidence
+
+
 def test_another_program_of_the_same_name_is_another_workload(made: Made) -> None:
     assert made().description() == made().description()
     assert made().description() != made("echo 13").description()

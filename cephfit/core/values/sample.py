@@ -134,7 +134,8 @@ class WorkloadSample:
 
 DEVICE_IO = "device_io"
 """Key of a workload sample's evidence: what its clients' devices completed during the run, as the kernel counts
-(``n_reads``, ``read_nbytes``, ``n_writes``, ``written_nbytes``), and the time that it took (``seconds``)."""
+(``n_reads``, ``read_nbytes``, ``n_writes``, ``written_nbytes``), the time that it took (``seconds``), and the
+operations that the workload did (``operations``), None where it does not state them."""
 
 INDEPENDENT_COUNT = "independent_count"
 """Key of the I/O count by another source than the measuring program (rule 4 of the design)."""

@@ -275,8 +275,18 @@ def test_a_workload_that_reads_less_per_operation_where_it_is_fast_is_named() ->
     assert amounts == pytest.approx({"fast": 0.25, "A": 1.0, "slow": 1.0})
     (note,) = [note for note in answer.notes if "I/Os per operation" in note]
     assert "on fast the workload did 0.25 times" in note
-    assert "in I/Os per second, fast has 200.0, the default 100" in note
+    assert "Predictions are for equal I/O" in note
     assert Assessment.from_json(answer.to_json()) == answer
+
+
+def test_operations_that_a_workload_counts_are_not_estimated_from_the_time_of_its_run() -> None:
+    """Both did 600 operations and 600 I/Os; the short run spent most of its time on mounting its volume."""
+    long = with_io(run("A", 0, 100.0), n_reads=600, seconds=6.5)
+    short = with_io(run("fast", 0, 1000.0), n_reads=600, seconds=1.1)
+    for sample in (long, short):
+        sample.evidence[DEVICE_IO]["operations"] = 600.0
+    answer = assess(predicted(), [long, short, run("slow", 0, 50.0)], "pgbench")
+    assert answer.of("fast").io_per_operation == pytest.approx(1.0)
 
 
 def test_runs_whose_io_was_not_counted_have_no_amount() -> None:
