@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from cephfit.core.values.assessment import AssessmentRow
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE
 from cephfit.core.values.supply import Estimate, busy_seconds
 from cephfit.mapper import MODELS, predictor
 from cephfit.mapper.assessment.accuracy import (

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.prediction import ManyPredictions, Prediction, PredictionSet, Verdict
     from cephfit.core.values.profile import Profile
-    from cephfit.core.values.run import Run
+    from cephfit.core.values.sample import Run
     from cephfit.core.values.supply import SupplySet
 
 __all__ = [
@@ -73,7 +73,7 @@ _FROM = {
     "cephfit.core.errors": ("CephfitError", "ClusterError", "HostError", "InputError", "StoreError"),
     "cephfit.core.values.prediction": ("ManyPredictions", "Prediction", "PredictionSet", "Verdict"),
     "cephfit.core.values.profile": ("Profile",),
-    "cephfit.core.values.run": ("Run",),
+    "cephfit.core.values.sample": ("Run",),
     "cephfit.core.values.supply": ("SupplySet",),
 }
 _MODULE_OF = {name: module for module, names in _FROM.items() for name in names}

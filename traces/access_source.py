@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress, Progress
-from cephfit.core.values.access import AccessBatch
 from cephfit.traces import formats
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.description.recording import disks_of_one_level
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import TraceReader
 from cephfit.traces.files import decoding
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.read_options import ReadOptions
@@ -25,7 +24,7 @@ from cephfit.traces.readers.fio_iolog import FioIologReader
 from cephfit.traces.readers.oracle_general import OracleGeneralReader
 from cephfit.traces.readers.parquet import ParquetReader
 from cephfit.traces.readers.rbd_replay import RbdReplayReader
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.reader import StreamReader, TraceReader
 from cephfit.traces.readers.strace import StraceReader
 from cephfit.traces.readers.vscsi import vscsi_histogram
 from cephfit.traces.readers.vscsi.vscsi_binary import VscsiBinaryReader

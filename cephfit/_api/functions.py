@@ -14,11 +14,9 @@ from cephfit.core.errors import InputError
 from cephfit.core.profile_files import read_profile as read_profile_file
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
-from cephfit.core.values.prediction import PredictionSet
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, MODELS
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE, MODELS, PredictionSet
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import OWN_LOAD, State, WorkloadSample
+from cephfit.core.values.sample import OWN_LOAD, Run, State, WorkloadSample
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.core import child_process
+from cephfit.core.errors import RefusedError
 from cephfit.core.units import GIB, MIB, format_nbytes, format_seconds
-from cephfit.server.refused_error import RefusedError
 
 TOKEN_VARIABLE = "CEPHFIT_SERVE_TOKEN"
 """Environment variable with the token of the server; worker processes do not get it."""

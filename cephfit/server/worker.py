@@ -31,8 +31,7 @@ def limit(limits: dict[str, Any]) -> None:
 
 def profile(request: dict[str, Any]) -> dict[str, Any]:
     """Read a trace, or a profile; see ``workloads.read_workload``."""
-    from cephfit.server.workload_description import described
-    from cephfit.server.workloads import read_workload
+    from cephfit.server.workloads import described, read_workload
 
     found = read_workload(Path(request["folder"]), request["options"])
     return {"profile": found.to_json(), "html": described(found)}

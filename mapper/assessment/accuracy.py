@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import Blocks, Floats
+from cephfit.core.statistics.round_effects import Blocks, Floats
 from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict

@@ -25,10 +25,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import Booleans, Floats
+from cephfit.core.statistics.round_effects import Booleans, Floats
 from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
-from cephfit.core.values.prediction_model import LEARNED
+from cephfit.core.values.prediction import LEARNED, Prediction, PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 from cephfit.mapper.assessment.accuracy import VerifiedPrediction

@@ -12,7 +12,7 @@ import numpy as np
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
-from cephfit.core.statistics.variance import Floats
+from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.values.baseline import Baselines, OmittedCells
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 from cephfit.core.values.prediction import CellReason

@@ -24,7 +24,8 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import LARGEST_LOG, Blocks, Floats, Spread, Table
+from cephfit.core.statistics.round_effects import Blocks, Floats
+from cephfit.core.statistics.variance import LARGEST_LOG, Spread, Table
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell, LoadedCell
 from cephfit.core.values.prediction import PredictionSet, Verdict

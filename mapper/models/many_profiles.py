@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import LARGEST_LOG, Booleans, Floats, Table, spread_of
+from cephfit.core.statistics.round_effects import Booleans, Floats
+from cephfit.core.statistics.variance import LARGEST_LOG, Table, spread_of
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Pattern
 from cephfit.core.values.demand import Demand
-from cephfit.core.values.prediction import ManyPredictions, PredictionSet
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, Model, model_called
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE, ManyPredictions, Model, PredictionSet, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import MODELS, predictor
 from cephfit.mapper.models.access_weights import (

@@ -11,11 +11,18 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
+from cephfit.core.statistics.round_effects import Floats
+from cephfit.core.statistics.variance import LARGEST_LOG, Spread, Table, spread_of
 from cephfit.core.values.baseline import Baseline, Baselines, OmittedCells, omitted_cells
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Op
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, Model, model_called
+from cephfit.core.values.prediction import (
+    DEFAULT_CONFIDENCE,
+    Model,
+    Prediction,
+    PredictionSet,
+    Verdict,
+    model_called,
+)
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.models.access_weights import counted_demands
 from cephfit.mapper.models.completed_rates import InterpolatedSizes, Origins, Sources, completed, tables_of

@@ -10,7 +10,7 @@ import pytest
 from test_trace_views import run
 
 from cephfit.core.units import NS_PER_MS, NS_PER_S
-from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers.delimited.delimited_formats import FORMATS

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from test_parts import comparable, cut, rows
 from trace_maker import Event, batch, write
 
-from cephfit.core.values.access import FUA, PREFLUSH, SYNC, AccessBatch, Flushes
 from cephfit.core.values.cells import SIZE_BIN_EDGES, Op, Pattern
 from cephfit.core.values.demand import Commits
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import WorkloadDemand
 from cephfit.traces import profile_files, profiles_by_disk, profiling
+from cephfit.traces.columns import FUA, PREFLUSH, SYNC, AccessBatch, Flushes
 from cephfit.traces.counting import demand_counts
 from cephfit.traces.counting.demand_counts import DemandCounting, WorkloadDemands, demands_of
 from cephfit.traces.counting.demand_loops import SIZE_CLASSES, WINDOW

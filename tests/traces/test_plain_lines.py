@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.access import SYNC
-from cephfit.traces.columns import OP_BITS
+from cephfit.traces.columns import OP_BITS, SYNC
 from cephfit.traces.description.recording import Counting
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.lines import fast_lines

@@ -17,15 +17,15 @@ import pytest
 from fuzz_formats import Family, families
 
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import TraceReader
-from cephfit.core.values.access import OP_READ, OP_WRITE, UNKNOWN, AccessBatch
 from cephfit.traces import formats
+from cephfit.traces.columns import OP_READ, OP_WRITE, UNKNOWN, AccessBatch
 from cephfit.traces.files import stream
 from cephfit.traces.files.stream import HEAD_NBYTES
 from cephfit.traces.lines import fast_lines
 from cephfit.traces.readers import oracle_general, parquet, rbd_replay
 from cephfit.traces.readers.blktrace import blktrace_bytes
 from cephfit.traces.readers.block_events.block_layer import Action
+from cephfit.traces.readers.reader import TraceReader
 from cephfit.traces.readers.vscsi import vscsi_binary
 
 ONLY_BY_NAME = {"columns", "blkparse-f"}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cephfit.core.values.access import AccessBatch
 from cephfit.traces import profile_files
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting.second_counts import SecondCounting, SecondCounts, busiest
 
 NS = 10**9

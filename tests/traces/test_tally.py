@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from trace_maker import batch
 
-from cephfit.core.values.access import AccessBatch
 from cephfit.core.values.cells import Op
 from cephfit.core.values.profile import Profile
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.compiled import compiled
 from cephfit.traces.counting import buckets, joint_counts
 from cephfit.traces.counting.buckets import place, steps_of

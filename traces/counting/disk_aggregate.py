@@ -12,7 +12,7 @@ from typing import ClassVar, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting import tally_loop
 from cephfit.traces.counting.joint_counts import (
     DEPTH_PLACES,

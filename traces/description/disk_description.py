@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_MS
-from cephfit.core.values.access import AccessBatch
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting import buckets
 from cephfit.traces.counting.disk_aggregate import PerDisk
 from cephfit.traces.counting.tally import KINDS

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting.demand_counts import DemandCounting, DemandCounts
 from cephfit.traces.counting.disk_aggregate import DISKS_LISTED, DiskAggregate, DiskAggregateCounting
 from cephfit.traces.counting.joint_counts import empty_joint

@@ -22,8 +22,7 @@ from numba.extending import intrinsic
 from numpy import uint8
 from numpy.typing import NDArray
 
-from cephfit.core.values.access import FUA, OP_WRITE, PREFLUSH, SYNC
-from cephfit.traces.columns import OP_BITS
+from cephfit.traces.columns import FUA, OP_BITS, OP_WRITE, PREFLUSH, SYNC
 from cephfit.traces.compiled import inlined
 
 N_BYTES = 64

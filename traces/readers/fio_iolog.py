@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES, NS_PER_US
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.columns import NBYTES_MAX, TIME_US_MAX, Accesses
+from cephfit.traces.columns import NBYTES_MAX, OP_READ, OP_WRITE, TIME_US_MAX, AccessBatch, Accesses
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.fast_lines import LineParser, parse_stream

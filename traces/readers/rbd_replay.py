@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.traces.columns import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers.reader import Rows, StreamReader, batches_of
 

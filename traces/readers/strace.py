@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_S
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.columns import UNKNOWN_LATENCY
+from cephfit.traces.columns import OP_READ, OP_WRITE, UNKNOWN_LATENCY, AccessBatch
 from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
 from cephfit.traces.readers.reader import Rows, StreamReader, UnknownLines, batches_of, clock_ns_of, decimal_ns
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_US
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.traces.columns import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers.reader import Rows, StreamReader, batches_of, stretches_of
 

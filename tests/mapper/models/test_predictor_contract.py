@@ -24,8 +24,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
-from cephfit.core.values.prediction import PredictionSet, Verdict
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, LEARNED
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE, LEARNED, PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import MODELS, predictor
 from cephfit.mapper.assessment.learned_correction import Advantage, LearnedPredictor, Lesson, Slopes

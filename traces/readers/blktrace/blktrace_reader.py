@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.files.stream import TraceStream, has_second_core
 from cephfit.traces.matching.latency import CompletionMatcher, Ready
 from cephfit.traces.readers.blktrace import blktrace_bytes as record

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_MS, NS_PER_S
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.traces.columns import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers.block_events.block_layer import is_write, skip_reason
 from cephfit.traces.readers.reader import Rows, StreamReader, batches_of, decimal_ns, stretches_of

@@ -13,8 +13,19 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.values.access import FUA, OP_READ, OP_WRITE, PREFLUSH, SYNC, AccessBatch, Flushes
-from cephfit.traces.columns import DEVICE_MAX, FLUSH_LBN, OP_BITS, Accesses
+from cephfit.traces.columns import (
+    DEVICE_MAX,
+    FLUSH_LBN,
+    FUA,
+    OP_BITS,
+    OP_READ,
+    OP_WRITE,
+    PREFLUSH,
+    SYNC,
+    AccessBatch,
+    Accesses,
+    Flushes,
+)
 from cephfit.traces.files.stream import NeedsWholeFile, TraceStream
 from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED

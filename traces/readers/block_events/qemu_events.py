@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterator
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_S, NS_PER_US
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.columns import TIME_NS_MAX
+from cephfit.traces.columns import OP_READ, OP_WRITE, TIME_NS_MAX, AccessBatch
 from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
 from cephfit.traces.readers.reader import Rows, StreamReader, UnknownLines, batches_of, decimal_ns
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_MS, NS_PER_S, NS_PER_US
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.traces.columns import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.lines.plain_lines import (
     DECIMAL,

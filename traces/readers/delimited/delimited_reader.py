@@ -16,8 +16,17 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, UNKNOWN_LATENCY, Accesses, unknown_outstanding
+from cephfit.traces.columns import (
+    LBN_MAX,
+    NBYTES_MAX,
+    OP_READ,
+    OP_WRITE,
+    TIME_NS_MAX,
+    UNKNOWN_LATENCY,
+    AccessBatch,
+    Accesses,
+    unknown_outstanding,
+)
 from cephfit.traces.files.stream import (
     HEAD_NBYTES,
     PartStream,

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.columns import LBN_MAX, TIME_US_MAX, Accesses
+from cephfit.traces.columns import LBN_MAX, OP_READ, OP_WRITE, TIME_US_MAX, AccessBatch, Accesses
 from cephfit.traces.compiled import compiled_in_place
 from cephfit.traces.files.stream import PartStream, TraceStream
 from cephfit.traces.lines.text_bytes import half, long, word

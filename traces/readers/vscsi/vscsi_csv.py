@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_US
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, TIME_US_MAX
+from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, OP_READ, OP_WRITE, TIME_US_MAX, AccessBatch
 from cephfit.traces.files.stream import (
     NeedsWholeFile,
     PartStream,
