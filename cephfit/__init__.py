@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from cephfit._version import __version__
 
 if TYPE_CHECKING:
-    from cephfit._api.accuracy_values import Accuracy, AccuracySummary
+    from cephfit._api.assess import Accuracy, AccuracySummary, assess
     from cephfit._api.functions import (
-        assess,
         open_store,
         predict,
         predict_many,
@@ -63,9 +62,9 @@ __all__ = [
 ]
 
 _FROM = {
-    "cephfit._api.accuracy_values": ("Accuracy", "AccuracySummary"),
+    "cephfit._api.assess": ("Accuracy", "AccuracySummary", "assess"),
     "cephfit._api.functions": (
-        *("assess", "open_store", "predict", "predict_many", "profile_trace"),
+        *("open_store", "predict", "predict_many", "profile_trace"),
         *("read_baselines", "read_profile", "run_sweep", "supply"),
     ),
     "cephfit._api.store": ("Runs", "Samples", "Store", "WorkloadRuns"),

@@ -15,7 +15,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress, Progress
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
 from cephfit.core.values.profile import Profile
-from cephfit.traces import formats
+from cephfit.traces import formats, opening
 from cephfit.traces.counting.counted_recordings import (
     Divided,
     PartSeconds,
@@ -32,16 +32,14 @@ from cephfit.traces.counting.shares import Counted, Share
 from cephfit.traces.description.describe import counted_disks, profile_of
 from cephfit.traces.description.disk_description import too_many_disks
 from cephfit.traces.description.recording import PartialProfile
-from cephfit.traces.files import remote
-from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream, one_stream
-from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.readers import vscsi_histogram
 from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.fio_iolog import FioIologReader
 from cephfit.traces.readers.parquet import ParquetReader
 from cephfit.traces.readers.rbd_replay import RbdReplayReader
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.readers.vscsi import vscsi_histogram
 from cephfit.traces.recordings import (
+    ReadOptions,
     are_rereadable,
     by_device,
     consecutive_files,
@@ -49,6 +47,7 @@ from cephfit.traces.recordings import (
     recordings_of,
     total_nbytes,
 )
+from cephfit.traces.stream import STANDARD_INPUT, TraceStream, one_stream
 from cephfit.traces.trace_metadata import (
     BLOCK_LAYER,
     STACKING,
@@ -415,7 +414,7 @@ class _Joined:
         counts = self._placed_in_time(replace(counts, lost=counts.lost + its.lost), device_of(parts[0]))
         self.sources.append(
             {
-                "files": [remote.display_name(f) for part in parts for f in part.files],
+                "files": [opening.display_name(f) for part in parts for f in part.files],
                 "format": self.reader.name,
                 "accesses": counts.n_accesses,
                 "duration_seconds": counts.duration_ns / 1e9,
@@ -490,7 +489,7 @@ class _Joined:
             clock_ns=self.reader.common_clock_ns(self.clocks_ns),
         )
         if request.each:
-            where = remote.display_name(self.recorded[0][0].files[0])
+            where = opening.display_name(self.recorded[0][0].files[0])
             each, _ = counted_disks(total, request.disks, keep_upper=keep_upper, where=where)
             if len(each) > 1:
                 return [profile(disks=(disk,)) for disk in each]
@@ -499,7 +498,7 @@ class _Joined:
 
 def _absolute(file: Path) -> Path:
     """Return the path under which other processes find the file."""
-    return file if file == STANDARD_INPUT or remote.url_of(file) else file.absolute()
+    return file if file == STANDARD_INPUT or opening.url_of(file) else file.absolute()
 
 
 def _renamed(partial: PartialProfile, disk: str) -> PartialProfile:

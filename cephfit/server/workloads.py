@@ -23,8 +23,8 @@ from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import WorkloadDemand, rate_text
 from cephfit.results.report.figures.report_figures import histograms_of, workload_figure
 from cephfit.results.report.render import environment
-from cephfit.server.limited_process import Limits, Workers
-from cephfit.traces.description.description_schema import check_description
+from cephfit.server.worker_process import Limits, Workers
+from cephfit.traces.description.stored_descriptions import check_description
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 2

@@ -22,9 +22,19 @@ from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting import buckets
 from cephfit.traces.counting.disk_aggregate import PerDisk
 from cephfit.traces.counting.tally import KINDS
-from cephfit.traces.description import disk_loops
-from cephfit.traces.description.disk_loops import LAST, N_COLUMNS, NBYTES, TIME, WINDOW, Grid, moved
-from cephfit.traces.description.footprint import Footprint, Regions, hashed
+from cephfit.traces.description import locality
+from cephfit.traces.description.locality import (
+    LAST,
+    N_COLUMNS,
+    NBYTES,
+    TIME,
+    WINDOW,
+    Footprint,
+    Grid,
+    Regions,
+    hashed,
+    moved,
+)
 
 _NEVER = np.iinfo(np.int64).min
 
@@ -278,7 +288,7 @@ class DiskDescription:
             Regions.of(lbn, nbytes),
             Scatter.of(time_ns, op, lbn, nbytes),
         )
-        disk_loops.count_over_time(
+        locality.count_over_time(
             unit,
             np.ascontiguousarray(op),
             region,
@@ -335,7 +345,7 @@ class DiskDescription:
 
     def _count(self, kind: int, rows: NDArray[np.int64], before: NDArray[np.int64], start: int) -> None:
         op = kind - 1
-        disk_loops.count_distances(
+        locality.count_distances(
             np.ascontiguousarray(rows),
             before,
             start,

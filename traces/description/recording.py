@@ -11,9 +11,9 @@ from cephfit.core.errors import InputError
 from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting.demand_counts import DemandCounting, DemandCounts
 from cephfit.traces.counting.disk_aggregate import DISKS_LISTED, DiskAggregate, DiskAggregateCounting
-from cephfit.traces.counting.joint_counts import empty_joint
 from cephfit.traces.counting.second_counts import SecondCounting, SecondCounts
 from cephfit.traces.counting.tally import Tally, count_on
+from cephfit.traces.counting.tally_loop import empty_joint
 from cephfit.traces.description import distributions
 from cephfit.traces.description.disk_description import DiskDescriptions, too_many_disks
 from cephfit.traces.matching.latency import ordered_by_disk, rows_by_disk

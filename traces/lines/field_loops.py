@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
-from cephfit.traces.lines.field_index import WORD_NBYTES, Lines, extent, field, load_ends
-from cephfit.traces.lines.text_bytes import byte_at, eight_bytes
+from cephfit.traces.lines.text_bytes import WORD_NBYTES, Lines, byte_at, eight_bytes, extent, field, load_ends
 
 KEY_WORDS = 64
 """Longest disk name in words of 8 bytes, including the length of each of its fields."""

@@ -24,8 +24,8 @@ from cephfit.traces.columns import (
     Accesses,
     unknown_outstanding,
 )
-from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
 from cephfit.traces.matching.latency import InFlight
+from cephfit.traces.stream import TraceStream, bad_line, text_blocks
 
 
 class TraceReader(Protocol):

@@ -26,11 +26,11 @@ from cephfit.traces.columns import (
     Accesses,
     Flushes,
 )
-from cephfit.traces.files.stream import NeedsWholeFile, TraceStream
-from cephfit.traces.lines.fast_lines import LineParser, parse_stream
+from cephfit.traces.lines.plain_lines import LineParser, parse_stream
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.matching.latency import CompletionMatcher, InFlight, Ready
 from cephfit.traces.readers.reader import NO_LBN, PartReader
+from cephfit.traces.stream import NeedsWholeFile, TraceStream
 
 _NO_LATENCIES, _NO_DEPTHS = np.empty(0, np.int64), np.empty(0, np.int32)
 
