@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,3 +208,31 @@ def parts_hint(files: Sequence[Path], *, parts: bool) -> Iterator[None]:
         else:
             hint = "or, if the files are consecutive parts of one trace, add --parts"
         raise InputError(error.what, where=error.where, remedy=f"{error.remedy}; {hint}") from None
+
+
+def across_recordings(disks: Collection[str], stacked: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """Return the pairs of ``stacked`` as disks of several recordings of one machine.
+
+    The recording of the lower disk shows that an access came from dm. It names the upper disk by its device number
+    only: the accesses of the upper disk may be in another recording.
+
+    Args:
+        disks: All disks that have accesses, ``RECORDING/MAJOR,MINOR``.
+        stacked: (upper, lower) pairs, named by the recording in which they were seen.
+
+    Returns:
+        The pairs. A disk that has no accesses in its own recording is replaced by all disks with the same device
+        number.
+    """
+    by_number: dict[str, list[str]] = {}
+    for disk in disks:
+        by_number.setdefault(_number(disk), []).append(disk)
+
+    def meant(disk: str) -> list[str]:
+        return [disk] if disk in disks else by_number.get(_number(disk), [])
+
+    return frozenset((a, b) for upper, lower in stacked for a in meant(upper) for b in meant(lower))
+
+
+def _number(disk: str) -> str:
+    return disk.rpartition("/")[2]

@@ -23,8 +23,9 @@ from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Estimate, Supply, SupplySet, WorkloadDemand, mean_outstanding
 from cephfit.mapper.models.access_weights import AccessWeights, counted_demands
 from cephfit.mapper.models.completed_rates import Origins, completed, tables_of
-from cephfit.mapper.models.mix_predictor import PairedRates, mean_rates
+from cephfit.mapper.models.mix_predictor import PairedRates
 from cephfit.mapper.models.mixture import used_cells
+from cephfit.mapper.models.question import mean_rates
 
 _MODEL = "time"
 _NO_RATES_IN_A_MIX = (

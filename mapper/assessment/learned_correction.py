@@ -40,8 +40,9 @@ from cephfit.mapper.assessment.model_evaluation import (
     residuals_of,
     verified,
 )
-from cephfit.mapper.models.mix_predictor import Kind, Kinds, MixPredictor
+from cephfit.mapper.models.mix_predictor import MixPredictor
 from cephfit.mapper.models.model_error import LEAST_RESIDUALS, NO_ERROR, ModelError, fitted
+from cephfit.mapper.models.question import Kind, Kinds
 
 _PRIOR_SD = 0.3
 """Of a slope: how far the model misjudges the log of a gain or a loss, before anything was measured."""

@@ -28,7 +28,7 @@ from cephfit.mapper.decisions.sensitivity import sensitivity_of
 from cephfit.mapper.extrapolation.distance import Distance, DistantBaselines, baselines_at_distance
 from cephfit.mapper.models.access_weights import AccessWeights
 from cephfit.mapper.models.completed_rates import completed
-from cephfit.mapper.models.mix_predictor import Question, mean_rates
+from cephfit.mapper.models.question import Question, mean_rates
 
 
 @dataclass(frozen=True, slots=True)

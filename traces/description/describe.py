@@ -24,6 +24,7 @@ from cephfit.traces.description.distributions import (
     random_by_threshold,
 )
 from cephfit.traces.description.recording import NOT_REQUESTED, PartialProfile, disks_of_one_level, requested_disks
+from cephfit.traces.readers.block_events.block_layer import Action
 
 MISSING_LATENCIES = 0.01
 """Share of accesses without a latency above which the profile reports it. Some accesses are always in flight at
@@ -272,3 +273,25 @@ def _disk(tally: Tally) -> dict[str, Any]:
         "duration_seconds": duration_ns / NS_PER_S,
         **_summary(tally, duration_ns),
     }
+
+
+_MISSING = 0.1
+"""Largest share of the queued bytes that issued accesses may lack; more means that the trace lacks such events."""
+
+
+def with_demands_of_issued(profile: Profile, issued: Profile | None) -> Profile:
+    """Return a profile with the demands and commits of ``issued``, if that has all accesses, times and flushes."""
+    if issued is None or not issued.demands or (issued.idle_seconds is None) != (profile.idle_seconds is None):
+        return profile
+    if profile.commits and profile.commits.flushes and not (issued.commits and issued.commits.flushes):
+        return profile
+    nbytes, queued = (sum(p.description["nbytes"].values()) for p in (issued, profile))
+    if nbytes < (1 - _MISSING) * queued:
+        return profile
+    return replace(
+        profile,
+        demands=issued.demands,
+        idle_seconds=issued.idle_seconds,
+        commits=issued.commits,
+        description={**profile.description, "demands_action": Action.ISSUE.value},
+    )

@@ -57,6 +57,16 @@ class PartialProfile:
         counting.add(batch)
         return counting.partial()
 
+    def renamed(self, *, only_disk: str) -> "PartialProfile":
+        """Return the counts with their only disk named ``only_disk``; the file does not name it."""
+        return replace(
+            self,
+            disks=dict.fromkeys([only_disk], next(iter(self.disks.values()))) if self.disks else {},
+            disk_descriptions=self.disk_descriptions.renamed(only_disk=only_disk),
+            demands=self.demands.renamed(only_disk=only_disk),
+            seconds=self.seconds.renamed(only_disk=only_disk),
+        )
+
     def followed_by(self, later: "PartialProfile") -> "PartialProfile":
         """Join this stretch and the next one, including the distance between their accesses on each disk."""
         stacked = self.stacked | later.stacked

@@ -98,7 +98,7 @@ def command(
     """
     from cephfit.core.profile_files import read_profile
     from cephfit.core.units import NS_PER_S, parse_nbytes
-    from cephfit.mapper.assessment.accuracy import assess
+    from cephfit.mapper.assessment.prediction_assessment import assess
     from cephfit.mapper.decisions.contrasts import ranked
     from cephfit.mapper.decisions.probe import combined, probe_candidates, probe_predictor
     from cephfit.operations.measuring.run_status import known_of

@@ -115,7 +115,7 @@ def command(
     the prediction from a load with N clients, or else by the scaling law (docs/scaling.md).
     """
     from cephfit.cli.options.workload_choice import trial_of
-    from cephfit.mapper.assessment.accuracy import assess
+    from cephfit.mapper.assessment.prediction_assessment import assess
     from cephfit.operations.measuring.run_status import known_of
     from cephfit.operations.measuring.workload_runs import run_of, target_of
     from cephfit.operations.predictions.client_counts import not_together, rates_of_clients

@@ -30,8 +30,9 @@ from cephfit.mapper import MODELS, predictor
 from cephfit.mapper.assessment.learned_correction import Advantage, LearnedPredictor, Lesson, Slopes
 from cephfit.mapper.assessment.model_evaluation import LeaveOut, assessed_predictor
 from cephfit.mapper.assessment.trivial_predictors import AVERAGE_CELL, NEAREST_CELL, TRIVIAL
-from cephfit.mapper.models.mix_predictor import Kind, MixPredictor
+from cephfit.mapper.models.mix_predictor import MixPredictor
 from cephfit.mapper.models.model_error import ModelError
+from cephfit.mapper.models.question import Kind
 
 FACTORS = {"A": 1.0, "slow": 0.7, "nearly": 1.002, "fast": 1.3, "mixed": 1.1}
 ROUNDS = 3
