@@ -307,3 +307,15 @@ def depth_percentile(fine: NDArray[np.int64], share: float) -> int | None:
         return None
     place = int(np.searchsorted(np.cumsum(fine), max(int(np.ceil(share * total)), 1), side="left"))
     return DEPTHS[place] if place < len(DEPTHS) else None
+
+
+def has_gaps_below(fine_gaps: NDArray[np.int64], clock_ns: int) -> bool:
+    """Return whether times differ by less than ``clock_ns``, so that the clock is finer.
+
+    Args:
+        fine_gaps: int64 (buckets,), as ``Tally.counts.fine_interarrival`` of any kind.
+        clock_ns: The resolution found in the first lines of a text.
+    """
+    octave = clock_ns.bit_length() - 1
+    its_bucket = FINE_PER_OCTAVE * octave + (clock_ns * FINE_PER_OCTAVE >> octave) - FINE_PER_OCTAVE
+    return bool(fine_gaps[1:its_bucket].any())  # the first bucket holds differences of zero

@@ -50,7 +50,7 @@ def phases_of(series: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Return consecutive phases (first bin, bin after the last) that cover the whole series.
 
     Args:
-        series: Shape (bins, N_COLUMNS) as in ``disk_loops``; at least one bin.
+        series: Shape (bins, N_COLUMNS) as in ``locality``; at least one bin.
     """
     join = 0
     counts = series

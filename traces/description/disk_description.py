@@ -209,7 +209,7 @@ class DiskDescription:
         windowed: int64 (3, limits + 1), by KINDS.
         magnitudes: int64 (2, 2, 5, thresholds + 1), by op, measure (previous access, closest of 16), size bin
             and the thresholds that a distance exceeds.
-        series: int64 (TIME_BINS, N_COLUMNS), see ``disk_loops``.
+        series: int64 (TIME_BINS, N_COLUMNS), see ``locality``.
         fine: int64 (FINE_TIME_BINS,), accesses.
         heat: int64 (MAP_TIME_BINS, MAP_REGIONS), accesses by their first block.
         sizes: int64 (2, EXACT_SIZES + 1), by op and number of 512-byte blocks; index 0: any other size.

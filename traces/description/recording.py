@@ -12,9 +12,8 @@ from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting.demand_counts import DemandCounting, DemandCounts
 from cephfit.traces.counting.disk_aggregate import DISKS_LISTED, DiskAggregate, DiskAggregateCounting
 from cephfit.traces.counting.second_counts import SecondCounting, SecondCounts
-from cephfit.traces.counting.tally import Tally, count_on
+from cephfit.traces.counting.tally import Tally, count_on, has_gaps_below
 from cephfit.traces.counting.tally_loop import empty_joint
-from cephfit.traces.description import distributions
 from cephfit.traces.description.disk_description import DiskDescriptions, too_many_disks
 from cephfit.traces.matching.latency import ordered_by_disk, rows_by_disk
 
@@ -161,7 +160,7 @@ class PartialProfile:
         if clock_ns == 1:
             return False
         gaps = self.sum_of(self.names).counts.fine_interarrival[0]
-        return distributions.has_gaps_below(gaps, clock_ns)
+        return has_gaps_below(gaps, clock_ns)
 
     @property
     def span_ns(self) -> tuple[int, int]:

@@ -24,7 +24,7 @@ _N_SEEN, _TO_SEEN = 256, np.uint64(56)
 
 
 class Names(NamedTuple):
-    """Scratch arrays for one column of words, as ``field_index.load_ends`` writes it, and for another column."""
+    """Scratch arrays for one column of words, as ``text_bytes.load_ends`` writes it, and for another column."""
 
     words: NDArray[np.uint64]
     lengths: NDArray[np.int64]

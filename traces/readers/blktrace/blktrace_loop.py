@@ -169,7 +169,7 @@ _REQUEUE, _ISSUE, _COMPLETE, _REMAP = 6, 7, 8, 15
 
 
 class Layout(NamedTuple):
-    """Offsets of the fields of a record, in bytes from its beginning (``blktrace_bytes``).
+    """Offsets of the fields of a record, in bytes from its beginning (``blktrace_reader``).
 
     ``big_endian`` is None for little-endian records: see ``text_bytes``.
     """
