@@ -546,7 +546,7 @@ def test_a_named_action_has_its_own_demands(tmp_path: Path) -> None:
 def test_accesses_that_nothing_merged_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = write(tmp_path / "t", made.mixed_workload(50))
     with monkeypatch.context() as patched:
-        patched.setattr(profiling, "_of_issued", lambda *_: pytest.fail("read again"))
+        patched.setattr(profiling, "with_demands_of_issued", lambda *_: pytest.fail("read again"))
         found = profile_files([trace], demands=True)
     assert found.demands == profile_files([trace], demands=True, action=Action.QUEUE).demands
 

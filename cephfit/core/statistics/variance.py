@@ -229,16 +229,7 @@ def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = T
     alone_df = np.ones(len(n))
     repeated = df.sum(axis=0) > 0
     if with_shifts and np.count_nonzero(repeated) >= _MIN_CELLS_FOR_ROUNDS:
-        shifts = Shifts.of(residuals, table.present, 1 / pooled, erratic)
-        within = shifts.without_rounds(residuals)
-        # A configuration may be erratic only once rounds, which all share, are eliminated.
-        found, pooled = _erratic_and_pooled(within, table.present)
-        if (found != erratic).any():
-            erratic = found
-            shifts = Shifts.of(residuals, table.present, 1 / pooled, erratic)
-            within = shifts.without_rounds(residuals)
-            pooled = _pooled((within**2).sum(axis=2), df, erratic)
-        residuals = within
+        residuals, shifts, erratic, pooled = _without_rounds(residuals, table.present, erratic, pooled)
         applied, applied_raw, applied_df = shifts.applied(pooled)
         alone, alone_raw, alone_df = _alone(residuals, table.present, 1 / pooled, erratic)
     elif with_shifts:
@@ -277,6 +268,27 @@ def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = T
         alone_raw=alone_raw,
         alone_df=alone_df,
     )
+
+
+def _without_rounds(
+    residuals: Floats, present: Booleans, erratic: Booleans, pooled: Floats
+) -> tuple[Floats, Shifts, Booleans, Floats]:
+    """Eliminate the shifts of rounds, and judge again which configurations are erratic.
+
+    Returns:
+        The residuals without rounds, the shifts, the erratic configurations, and the pooled variances.
+    """
+    shifts = Shifts.of(residuals, present, 1 / pooled, erratic)
+    within = shifts.without_rounds(residuals)
+    # A configuration may be erratic only once rounds, which all share, are eliminated.
+    found, pooled = _erratic_and_pooled(within, present)
+    if (found != erratic).any():
+        erratic = found
+        shifts = Shifts.of(residuals, present, 1 / pooled, erratic)
+        within = shifts.without_rounds(residuals)
+        df = np.maximum(present.sum(axis=2) - 1, 0)
+        pooled = _pooled((within**2).sum(axis=2), df, erratic)
+    return within, shifts, erratic, pooled
 
 
 def _in_pool(repeated: Booleans, erratic: Booleans) -> Booleans:
