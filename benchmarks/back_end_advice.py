@@ -18,17 +18,12 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from cephfit.core.values.assessment import AssessmentRow
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE
 from cephfit.core.values.supply import Estimate, busy_seconds
 from cephfit.mapper import MODELS, predictor
-from cephfit.mapper.assessment.accuracy import (
-    VerifiedPrediction,
-    accuracy_by_model,
-    error_pct_of,
-    is_inside,
-    values_of,
-)
+from cephfit.mapper.assessment.accuracy import VerifiedPrediction, accuracy_by_model, error_pct_of, is_inside
 from cephfit.mapper.assessment.model_evaluation import EvaluatedWorkload, verified
+from cephfit.mapper.assessment.prediction_assessment import values_of
 from cephfit.mapper.extrapolation.distance import Distance
 from cephfit.mapper.extrapolation.distant_workload import Advice, advised, fastest
 from cephfit.operations.assessment.evaluation_set import BASELINES_FILE, read_folder

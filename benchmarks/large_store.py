@@ -20,8 +20,7 @@ from pathlib import Path
 from sqlalchemy import insert
 
 from cephfit.core.values.cells import CELLS
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import INDEPENDENT_COUNT, Metrics, Sample, SampleKey, State, counted
+from cephfit.core.values.sample import INDEPENDENT_COUNT, Metrics, Run, Sample, SampleKey, State, counted
 from cephfit.results.store import schema
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep

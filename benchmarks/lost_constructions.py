@@ -11,7 +11,8 @@ from scipy.optimize import brentq
 from scipy.special import digamma, ndtr, polygamma, stdtrit
 from scipy.stats import chi2
 
-from cephfit.core.statistics.variance import Floats, Spread, Table, spread_of
+from cephfit.core.statistics.round_effects import Floats
+from cephfit.core.statistics.variance import Spread, Table, spread_of
 
 Construction = Callable[[Table], Spread | None]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.readers.blktrace.blktrace_bytes import DTYPES
-from cephfit.traces.readers.vscsi.vscsi_binary import VERSION_1, VERSION_2
+from cephfit.traces.readers.blktrace.blktrace_reader import DTYPES
+from cephfit.traces.readers.vscsi_trace import VERSION_1, VERSION_2
 
 CHUNK = 1_000_000
 """Accesses made at a time."""

@@ -43,8 +43,8 @@ class Size:
 def cephfit_seconds(path: Path, full: bool, columns: str) -> Spent:
     """A profile; runs in a process of its own."""
     from cephfit.traces import profile_files
-    from cephfit.traces.read_options import ReadOptions
     from cephfit.traces.readers.block_events.block_layer import Action
+    from cephfit.traces.recordings import ReadOptions
 
     action = Action.ISSUE if path.stem == "block-events" else Action.QUEUE
 

@@ -18,8 +18,8 @@ import trace_files
 from trace_peers import LINES
 
 from cephfit.traces import profile_files
-from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_events.block_layer import Action
+from cephfit.traces.recordings import ReadOptions
 
 BINARY = {
     "blktrace": lambda path, n: trace_files.write_blktrace(path, n, trace_files.ALL),

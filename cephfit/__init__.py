@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from cephfit._version import __version__
 
 if TYPE_CHECKING:
-    from cephfit._api.accuracy_values import Accuracy, AccuracySummary
+    from cephfit._api.assess import Accuracy, AccuracySummary, assess
     from cephfit._api.functions import (
-        assess,
         open_store,
         predict,
         predict_many,
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.prediction import ManyPredictions, Prediction, PredictionSet, Verdict
     from cephfit.core.values.profile import Profile
-    from cephfit.core.values.run import Run
+    from cephfit.core.values.sample import Run
     from cephfit.core.values.supply import SupplySet
 
 __all__ = [
@@ -63,9 +62,9 @@ __all__ = [
 ]
 
 _FROM = {
-    "cephfit._api.accuracy_values": ("Accuracy", "AccuracySummary"),
+    "cephfit._api.assess": ("Accuracy", "AccuracySummary", "assess"),
     "cephfit._api.functions": (
-        *("assess", "open_store", "predict", "predict_many", "profile_trace"),
+        *("open_store", "predict", "predict_many", "profile_trace"),
         *("read_baselines", "read_profile", "run_sweep", "supply"),
     ),
     "cephfit._api.store": ("Runs", "Samples", "Store", "WorkloadRuns"),
@@ -73,7 +72,7 @@ _FROM = {
     "cephfit.core.errors": ("CephfitError", "ClusterError", "HostError", "InputError", "StoreError"),
     "cephfit.core.values.prediction": ("ManyPredictions", "Prediction", "PredictionSet", "Verdict"),
     "cephfit.core.values.profile": ("Profile",),
-    "cephfit.core.values.run": ("Run",),
+    "cephfit.core.values.sample": ("Run",),
     "cephfit.core.values.supply": ("SupplySet",),
 }
 _MODULE_OF = {name: module for module, names in _FROM.items() for name in names}

@@ -18,9 +18,8 @@ from cephfit.ceph.environment.host_settings import HostSettings
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option_history import RELEASES
 from cephfit.core.errors import CephfitError, HostError, InputError
-from cephfit.core.journal import Journal
+from cephfit.core.journal import Journal, TargetLock
 from cephfit.core.protocols import Progress
-from cephfit.core.target_lock import TargetLock
 from cephfit.lab import registry
 from cephfit.lab.backends.lab_backend import require_servers
 from cephfit.lab.daemons import bootstrap, processes

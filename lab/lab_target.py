@@ -18,9 +18,8 @@ from cephfit.ceph.environment.osd_store import OsdStore, store_of
 from cephfit.ceph.environment.scopes import OSD_STORE, base_scope, strongest_for
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.core.errors import ClusterError, HostError, InputError
-from cephfit.core.journal import Journal
+from cephfit.core.journal import Journal, TargetLock
 from cephfit.core.protocols import CephAdmin, Progress
-from cephfit.core.target_lock import TargetLock
 from cephfit.core.units import about
 from cephfit.core.values.configuration import Configuration, Partition
 from cephfit.lab.cluster import Lab

@@ -2,8 +2,8 @@
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
-from cephfit.core.values.prediction_model import MODELS as _MODELS
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE
+from cephfit.core.values.prediction import MODELS as _MODELS
 
 MODELS: tuple[str, ...] = tuple(model.name for model in _MODELS)
 """The models by name; the first is the default."""
@@ -15,7 +15,7 @@ def predictor(
     """Return the predictor of a model.
 
     Args:
-        model: one of ``MODELS``; ``cephfit.core.values.prediction_model`` describes each. ``waiting`` answers as
+        model: one of ``MODELS``; ``cephfit.core.values.prediction`` describes each. ``waiting`` answers as
             ``time`` where a profile has no waiting times.
         confidence: level of the intervals, joint over all compared configurations.
         with_error: the intervals contain the model's own error, not only the scatter of the measurements: for

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from cephfit.core.errors import InputError
+from cephfit.core.statistics.sample_columns import SampleColumns
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE
 from cephfit.core.values.sample import OWN_LOAD, Sample
-from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.sweep.factorial_design import Design, DesignKind
 from cephfit.sweep.sweep_plan import Goal

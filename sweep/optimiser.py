@@ -13,10 +13,10 @@ import numpy as np
 
 from cephfit.core.errors import InputError
 from cephfit.core.optional_modules import optional_module
+from cephfit.core.statistics.sample_columns import SampleColumns
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE
 from cephfit.core.values.sample import OWN_LOAD, Sample
-from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.sweep.factorial_design import (
     Factor,

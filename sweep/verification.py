@@ -18,8 +18,7 @@ from cephfit.core.errors import ClusterError, HostError, InputError, LackingErro
 from cephfit.core.protocols import Applied, Client, Health, Progress, Target, WarmsCaches, Workload
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
-from cephfit.core.values.run import CLUSTER
-from cephfit.core.values.sample import DEVICE_IO, State, WorkloadSample
+from cephfit.core.values.sample import CLUSTER, DEVICE_IO, State, WorkloadSample
 from cephfit.measure.block_device import DeviceTotals, read_through, totals_of
 from cephfit.measure.validity.surveillance import Surveillance, health_now, wait_until_healthy
 from cephfit.results.store.sample_store import Store

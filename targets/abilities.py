@@ -28,8 +28,8 @@ from cephfit.measure.validity.disturbances import ReportsDisturbances as Reports
 if TYPE_CHECKING:
     from cephfit.ceph.options.option_catalogue import Catalogue
     from cephfit.cloud.guests.guest_jobs import Answers
+    from cephfit.core.values.configuration import Preview, Undoing
     from cephfit.core.values.measurement import PlannedSweep, StepTimes
-    from cephfit.core.values.preview import Preview, Undoing
     from cephfit.measure.engine import Engine
 
 

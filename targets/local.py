@@ -21,9 +21,8 @@ from cephfit.ceph.environment.scopes import PROTOCOL_OPTIONS
 from cephfit.ceph.hosts.host import HostRefusedError
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.core.errors import ClusterError, HostError, InputError
-from cephfit.core.journal import Entry, Journal
+from cephfit.core.journal import Entry, Journal, TargetLock
 from cephfit.core.protocols import Applied, Client, Health, Target
-from cephfit.core.target_lock import TargetLock
 from cephfit.core.units import format_nbytes
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.measure.block_device import flush_buffers

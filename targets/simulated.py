@@ -27,8 +27,7 @@ from cephfit.core.units import NS_PER_S
 from cephfit.core.values.cells import Cell, Op
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
 from cephfit.core.values.measurement import PlannedSweep, StepTimes
-from cephfit.core.values.run import SIMULATED
-from cephfit.core.values.sample import Metrics
+from cephfit.core.values.sample import SIMULATED, Metrics
 from cephfit.core.yaml_lines import nearest
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
 from cephfit.targets.abilities import (

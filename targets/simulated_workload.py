@@ -20,10 +20,9 @@ from cephfit.core.protocols import Client, WarmsCaches, Workload
 from cephfit.core.units import KIB, MIB
 from cephfit.core.values.cells import Op
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration
-from cephfit.core.values.demand import Demand
+from cephfit.core.values.demand import PASSES_PER_SECOND, Demand
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import PROBE_PREFIX
-from cephfit.core.values.workload_clone import PASSES_PER_SECOND
+from cephfit.core.values.sample import PROBE_PREFIX
 from cephfit.targets.simulated import SimulatedTarget
 from cephfit.targets.simulated_storage import Access, iops
 

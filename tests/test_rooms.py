@@ -88,7 +88,7 @@ def test_heat_is_no_python_package() -> None:
     assert not (ROOT / "heat" / "__init__.py").exists(), "OpenStack's own package is called heat"
 
 
-@pytest.mark.parametrize("room", ["mapper", "results", "traces"])
+@pytest.mark.parametrize("room", ["cephfit/core", "cephfit/server", "mapper", "results", "traces"])
 def test_a_folder_has_few_modules_and_says_what_they_are(room: str) -> None:
     for folder in [ROOT / room, *(path.parent for path in (ROOT / room).rglob("*/__init__.py"))]:
         modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]

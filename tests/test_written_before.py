@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from command_in_process import run_in_process
 
-from cephfit.core.values.run import TARGETS_DOCUMENT
+from cephfit.core.values.sample import TARGETS_DOCUMENT
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 

@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress, Progress
-from cephfit.core.values.access import AccessBatch
-from cephfit.traces import formats
+from cephfit.traces import formats, opening
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.description.recording import disks_of_one_level
-from cephfit.traces.files import remote
-from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
-from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.parquet import ParquetReader
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.recordings import Recording, recordings_of, total_nbytes
+from cephfit.traces.recordings import ReadOptions, Recording, recordings_of, total_nbytes
+from cephfit.traces.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.trace_metadata import STACKING, UNCOUNTED_EVENTS, CountedAction, lacks_of, metadata_of
 
 _DISKS_NAMED = 64
@@ -49,7 +47,7 @@ def omitted_disks(
     """
     progress = progress or NullProgress()
     recording = _only_recording(paths)
-    if not all(f != STANDARD_INPUT and (f.is_file() or remote.url_of(f)) for f in recording.files):
+    if not all(f != STANDARD_INPUT and (f.is_file() or opening.url_of(f)) for f in recording.files):
         return {}
     with ExitStack() as stack:
         streams = [stack.enter_context(TraceStream(f)) for f in recording.files]
@@ -173,7 +171,7 @@ def _only_recording(paths: Sequence[Path]) -> Recording:
     if len(recordings) != 1:
         raise InputError(
             f"there are {len(recordings)} recordings, one is needed",
-            where=", ".join(map(remote.display_name, paths)),
+            where=", ".join(map(opening.display_name, paths)),
             remedy="give one trace file, or the files of one blktrace recording",
         )
     return recordings[0]

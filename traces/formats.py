@@ -6,17 +6,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import TraceReader
-from cephfit.traces.files import decoding
-from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.read_options import ReadOptions
+from cephfit.traces import opening
+from cephfit.traces.readers import vscsi_histogram
 from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
-from cephfit.traces.readers.block_events.biosnoop import BiosnoopReader
 from cephfit.traces.readers.block_events.blkparse_text import BlkparseFormatReader, BlkparseTextReader
 from cephfit.traces.readers.block_events.block_events_text import BlockEventsTextReader
 from cephfit.traces.readers.block_events.block_layer import Action
-from cephfit.traces.readers.block_events.iosnoop import IosnoopReader
 from cephfit.traces.readers.block_events.qemu_events import QemuEventsReader
+from cephfit.traces.readers.block_events.snoop_tools import BiosnoopReader, IosnoopReader
 from cephfit.traces.readers.delimited import delimited_formats
 from cephfit.traces.readers.delimited.delimited_formats import DisksimValidateReader
 from cephfit.traces.readers.delimited.delimited_reader import DelimitedReader
@@ -25,13 +22,12 @@ from cephfit.traces.readers.fio_iolog import FioIologReader
 from cephfit.traces.readers.oracle_general import OracleGeneralReader
 from cephfit.traces.readers.parquet import ParquetReader
 from cephfit.traces.readers.rbd_replay import RbdReplayReader
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.reader import StreamReader, TraceReader
 from cephfit.traces.readers.strace import StraceReader
-from cephfit.traces.readers.vscsi import vscsi_histogram
-from cephfit.traces.readers.vscsi.vscsi_binary import VscsiBinaryReader
-from cephfit.traces.readers.vscsi.vscsi_csv import VscsiCsvReader
+from cephfit.traces.readers.vscsi_trace import VscsiBinaryReader, VscsiCsvReader
 from cephfit.traces.readers.xperf import XperfReader
-from cephfit.traces.recordings import per_cpu
+from cephfit.traces.recordings import ReadOptions, per_cpu
+from cephfit.traces.stream import TraceStream
 
 HISTOGRAM = vscsi_histogram.NAME
 """The one format that has histograms instead of accesses."""
@@ -187,7 +183,7 @@ def looks_like(head: bytes) -> str:
     """Describe the content of a file whose format is unknown."""
     if not head:
         return "is empty"
-    if decoding.is_text(head[: decoding.SAMPLE_NBYTES], "utf-8") or _is_latin(head[: decoding.SAMPLE_NBYTES]):
+    if opening.is_text(head[: opening.SAMPLE_NBYTES], "utf-8") or _is_latin(head[: opening.SAMPLE_NBYTES]):
         first = head.lstrip().splitlines()[:1] or [b""]
         if all(_NUMBER.fullmatch(line.strip()) for line in head.split(b"\n")[:_LINES_SEEN] if line.strip()):
             return (

@@ -4,7 +4,7 @@ This module finds the format of the files, reads them as recordings or as parts 
 counts. It also relates stacked disks (dm over its disk) whose accesses are in different recordings.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +15,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress, Progress
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
 from cephfit.core.values.profile import Profile
-from cephfit.traces import formats
+from cephfit.traces import formats, opening
 from cephfit.traces.counting.counted_recordings import (
     Divided,
     PartSeconds,
@@ -29,19 +29,18 @@ from cephfit.traces.counting.counted_recordings import (
 )
 from cephfit.traces.counting.disk_aggregate import DiskAggregate
 from cephfit.traces.counting.shares import Counted, Share
-from cephfit.traces.description.describe import counted_disks, profile_of
+from cephfit.traces.description.describe import counted_disks, profile_of, with_demands_of_issued
 from cephfit.traces.description.disk_description import too_many_disks
 from cephfit.traces.description.recording import PartialProfile
-from cephfit.traces.files import remote
-from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream, one_stream
-from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.readers import vscsi_histogram
 from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.fio_iolog import FioIologReader
 from cephfit.traces.readers.parquet import ParquetReader
 from cephfit.traces.readers.rbd_replay import RbdReplayReader
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.readers.vscsi import vscsi_histogram
 from cephfit.traces.recordings import (
+    ReadOptions,
+    across_recordings,
     are_rereadable,
     by_device,
     consecutive_files,
@@ -49,6 +48,7 @@ from cephfit.traces.recordings import (
     recordings_of,
     total_nbytes,
 )
+from cephfit.traces.stream import STANDARD_INPUT, TraceStream, one_stream
 from cephfit.traces.trace_metadata import (
     BLOCK_LAYER,
     STACKING,
@@ -57,35 +57,6 @@ from cephfit.traces.trace_metadata import (
     lacks_of,
     metadata_of,
 )
-
-
-def across_recordings(disks: Collection[str], stacked: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """Return the pairs of ``stacked`` as disks of several recordings of one machine.
-
-    The recording of the lower disk shows that an access came from dm. It names the upper disk by its device number
-    only: the accesses of the upper disk may be in another recording.
-
-    Args:
-        disks: All disks that have accesses, ``RECORDING/MAJOR,MINOR``.
-        stacked: (upper, lower) pairs, named by the recording in which they were seen.
-
-    Returns:
-        The pairs. A disk that has no accesses in its own recording is replaced by all disks with the same device
-        number.
-    """
-    by_number: dict[str, list[str]] = {}
-    for disk in disks:
-        by_number.setdefault(_number(disk), []).append(disk)
-
-    def meant(disk: str) -> list[str]:
-        return [disk] if disk in disks else by_number.get(_number(disk), [])
-
-    return frozenset((a, b) for upper, lower in stacked for a in meant(upper) for b in meant(lower))
-
-
-def _number(disk: str) -> str:
-    return disk.rpartition("/")[2]
-
 
 _APART = (
     "the files are not consecutive parts of one trace ({}): each was read separately, so latencies and accesses "
@@ -212,8 +183,6 @@ class _Request:
 
 _MERGED = 0.01
 """Smallest share by which the numbers of queued and of issued accesses differ for both to be counted."""
-_MISSING = 0.1
-"""Largest share of the queued bytes that issued accesses may lack; more means that the trace lacks such events."""
 _FROM_A_PIPE = (
     "demands are those of queued accesses, which the block layer merged or split before the disk: a pipe cannot "
     "be read again for the issued ones; store the trace in a file"
@@ -242,25 +211,8 @@ def _with_issued_demands(
     except InputError:  # such as a requested disk that only passes its accesses on: nothing is issued to it
         return found
     own = next(iter(issued.values())) if len(found) == 1 and len(issued) == 1 else None
-    return [_of_issued(profile, issued.get(tuple(profile.description["disks"]), own)) for profile in found]
-
-
-def _of_issued(profile: Profile, issued: Profile | None) -> Profile:
-    """Return a profile with the demands and commits of ``issued``, if that has all accesses, times and flushes."""
-    if issued is None or not issued.demands or (issued.idle_seconds is None) != (profile.idle_seconds is None):
-        return profile
-    if profile.commits and profile.commits.flushes and not (issued.commits and issued.commits.flushes):
-        return profile
-    nbytes, queued = (sum(p.description["nbytes"].values()) for p in (issued, profile))
-    if nbytes < (1 - _MISSING) * queued:
-        return profile
-    return replace(
-        profile,
-        demands=issued.demands,
-        idle_seconds=issued.idle_seconds,
-        commits=issued.commits,
-        description={**profile.description, "demands_action": Action.ISSUE.value},
-    )
+    of_each = [issued.get(tuple(profile.description["disks"]), own) for profile in found]
+    return [with_demands_of_issued(*pair) for pair in zip(found, of_each, strict=True)]
 
 
 def _noted(profile: Profile, note: str) -> Profile:
@@ -415,7 +367,7 @@ class _Joined:
         counts = self._placed_in_time(replace(counts, lost=counts.lost + its.lost), device_of(parts[0]))
         self.sources.append(
             {
-                "files": [remote.display_name(f) for part in parts for f in part.files],
+                "files": [opening.display_name(f) for part in parts for f in part.files],
                 "format": self.reader.name,
                 "accesses": counts.n_accesses,
                 "duration_seconds": counts.duration_ns / 1e9,
@@ -439,7 +391,7 @@ class _Joined:
     def _total_with(self, counts: PartialProfile, parts: Recorded) -> PartialProfile:
         request, first = self.request, parts[0].name
         if not self.reader.names_disks:
-            counts = _renamed(counts, self.recorded[0][0].name if request.parts else first)
+            counts = counts.renamed(only_disk=self.recorded[0][0].name if request.parts else first)
             if not request.each:
                 counts = replace(counts, aggregate=DiskAggregate(frozenset(request.disks)))
             return self.total.followed_by(counts)
@@ -490,7 +442,7 @@ class _Joined:
             clock_ns=self.reader.common_clock_ns(self.clocks_ns),
         )
         if request.each:
-            where = remote.display_name(self.recorded[0][0].files[0])
+            where = opening.display_name(self.recorded[0][0].files[0])
             each, _ = counted_disks(total, request.disks, keep_upper=keep_upper, where=where)
             if len(each) > 1:
                 return [profile(disks=(disk,)) for disk in each]
@@ -499,16 +451,4 @@ class _Joined:
 
 def _absolute(file: Path) -> Path:
     """Return the path under which other processes find the file."""
-    return file if file == STANDARD_INPUT or remote.url_of(file) else file.absolute()
-
-
-def _renamed(partial: PartialProfile, disk: str) -> PartialProfile:
-    """Return the counts with their only disk named ``disk``; the file does not name it."""
-    tallies = dict.fromkeys([disk], next(iter(partial.disks.values()))) if partial.disks else {}
-    return replace(
-        partial,
-        disks=tallies,
-        disk_descriptions=partial.disk_descriptions.renamed(only_disk=disk),
-        demands=partial.demands.renamed(only_disk=disk),
-        seconds=partial.seconds.renamed(only_disk=disk),
-    )
+    return file if file == STANDARD_INPUT or opening.url_of(file) else file.absolute()

@@ -16,19 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cephfit.core.errors import InputError
-from cephfit.traces import formats
+from cephfit.traces import formats, opening
 from cephfit.traces.capturing import capture
-from cephfit.traces.files import remote
-from cephfit.traces.files.stream import HEAD_NBYTES, HeadStream, TraceStream, one_stream
-from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers.blktrace.blktrace_bytes import whole_records
-from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
+from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader, whole_records
 from cephfit.traces.readers.block_events.blkparse_text import BlkparseFormatReader, BlkparseTextReader
 from cephfit.traces.readers.block_events.block_events_text import BlockEventsTextReader
 from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.block_events.qemu_events import QemuEventsReader
 from cephfit.traces.readers.reader import LOSSES_STATED, StreamReader
-from cephfit.traces.recordings import Recording, omitted_siblings
+from cephfit.traces.recordings import ReadOptions, Recording, omitted_siblings
+from cephfit.traces.stream import HEAD_NBYTES, HeadStream, TraceStream, one_stream
 
 BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
 """Readers of formats in which an access consists of several events, of which one counts."""
@@ -149,7 +146,7 @@ class CountedAction:
         queued = CountedAction()
         if format_name not in [reader.name for reader in formats.readers() if isinstance(reader, BLOCK_LAYER)]:
             return queued
-        by_beginning = not all(f.is_file() or remote.url_of(f) for its in rows for row in its for f in row)
+        by_beginning = not all(f.is_file() or opening.url_of(f) for its in rows for row in its for f in row)
         with ExitStack() as stack:
             try:
                 for its, streams in zip(rows, opened, strict=True):

@@ -24,8 +24,7 @@ from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import CephAdmin, Progress
-from cephfit.core.values.configuration import Configuration, Partition, Setting
-from cephfit.core.values.preview import Undoing
+from cephfit.core.values.configuration import Configuration, Partition, Setting, Undoing
 
 Sections = Mapping[str, Mapping[str, str]]
 """Section (``global``, ``osd``, ``osd.3`` ...) to option to value."""

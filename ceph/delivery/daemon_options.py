@@ -23,8 +23,7 @@ from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import CephAdmin, Progress
-from cephfit.core.values.configuration import Configuration, Partition, Setting
-from cephfit.core.values.preview import Undoing
+from cephfit.core.values.configuration import Configuration, Partition, Setting, Undoing
 
 _LEVELS = {DeliveryWay.STORE: "mon", DeliveryWay.CONF: "file", DeliveryWay.INJECTARGS: "override"}
 """Names of the ways in `config diff`."""

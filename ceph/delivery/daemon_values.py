@@ -18,8 +18,7 @@ from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import HostError
 from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import CephAdmin, Progress
-from cephfit.core.values.configuration import Configuration, Partition
-from cephfit.core.values.preview import Undoing
+from cephfit.core.values.configuration import Configuration, Partition, Undoing
 
 _PROPAGATION_SECONDS = 5.0
 """The monitors push a changed option to the daemons within milliseconds; this allows for a busy machine."""

@@ -14,25 +14,19 @@ from cephfit.core.errors import InputError
 from cephfit.core.profile_files import read_profile as read_profile_file
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
-from cephfit.core.values.prediction import PredictionSet
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, MODELS
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE, MODELS, PredictionSet
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import OWN_LOAD, State, WorkloadSample
+from cephfit.core.values.sample import OWN_LOAD, Run
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from cephfit._api.accuracy_values import Accuracy
     from cephfit.core.protocols import Progress
     from cephfit.core.values.prediction import ManyPredictions
     from cephfit.core.values.supply import SupplySet
-    from cephfit.operations.assessment.evaluation_set import EvaluationSet
     from cephfit.operations.measuring.cluster_options import ClusterOptions
 
 PathOrUrl = str | os.PathLike[str]
-_ENTERED = "measured"
-"""Default name of the metric of values given to ``assess``."""
 
 
 def open_store(url_or_path: PathOrUrl) -> Store:
@@ -113,19 +107,18 @@ def profile_trace(
         HostError: an optional package is not installed.
     """
     from cephfit.core.values.cells import Op
-    from cephfit.traces import profile_files
-    from cephfit.traces.files import remote
-    from cephfit.traces.read_options import parts_hint, read_options
+    from cephfit.traces import opening, profile_files
     from cephfit.traces.readers.block_events.block_layer import Action
+    from cephfit.traces.recordings import parts_hint, read_options
 
-    _one_of(describe, ("fast", "full"), "describe")
+    one_of(describe, ("fast", "full"), "describe")
     if action is not None:
-        _one_of(action, [a.value for a in Action], "action")
+        one_of(action, [a.value for a in Action], "action")
     if assume_op is not None:
-        _one_of(assume_op, [op.value for op in Op], "assume_op")
+        one_of(assume_op, [op.value for op in Op], "assume_op")
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     texts = [os.fspath(path) for path in given]
-    files = [remote.path_of(path) if ":" in path else Path(path) for path in texts]
+    files = [opening.path_of(path) if ":" in path else Path(path) for path in texts]
     with _progress(progress) as shown, parts_hint(files, parts=parts):
         return profile_files(
             files,
@@ -267,114 +260,6 @@ def predict_many(
     return replace(found, notes=baselines.notes)
 
 
-def assess(
-    store: PathOrUrl | Store,
-    runs: str | Run | Iterable[str | Run] | None = None,
-    *,
-    measured: Mapping[str, Sequence[float]] | None = None,
-    metric: str = _ENTERED,
-    profiles: Profile | Iterable[Profile] = (),
-    models: Sequence[str] | None = None,
-    confidence: float = DEFAULT_CONFIDENCE,
-    leave_out: str | None = None,
-) -> Accuracy:
-    """Compare predictions with measurements of real workloads on the same configurations, as ``cephfit assess``.
-
-    Every verified run is predicted again from its baselines, by each model. Nothing is stored.
-
-    Args:
-        store: with the runs: open, path or URL; or the path of an evaluation folder with ``baselines.csv``,
-            ``measured.csv`` and ``profiles/``.
-        runs: ids or ``Run`` values; None: all runs with workload runs (``cephfit verify``), or with ``measured``
-            the newest run. A folder has none.
-        measured: values of a workload that was run by other means: by configuration, one value per round in the
-            order of rounds; more is better. Needs one run in a store, and one profile.
-        metric: what ``measured`` is, such as ``tps``.
-        profiles: of the workloads, by their names; a single one is used if there is only one workload. Else the
-            profile that is stored for the workload is used.
-        models: names; None: all, and the trivial predictors that they are compared with.
-        confidence: joint level of the intervals, between 0 and 1.
-        leave_out: ``workloads`` or ``configurations``: estimate the models' errors without each of them, and judge
-            the intervals on the one left out; None: use the errors that the product uses.
-
-    Returns:
-        Per run, workload, model and configuration: predicted, measured, their ratio, the error, and whether the
-        measured value is in the predicted interval. ``summary()`` has the figures of each model.
-
-    Raises:
-        InputError: nothing can be assessed; it names the first reason.
-        StoreError: the store cannot be used, or there is no such run.
-    """
-    from cephfit._api.accuracy_values import Accuracy
-    from cephfit.mapper.assessment.model_evaluation import LeaveOut
-    from cephfit.operations.assessment.evaluation_set import read_folder, read_store
-    from cephfit.operations.assessment.model_assessment import ASSESSED, assess_models
-
-    if leave_out is not None:
-        _one_of(leave_out, [what.value for what in LeaveOut], "leave_out")
-    given = [profiles] if isinstance(profiles, Profile) else list(profiles)
-    if not isinstance(store, Store) and "://" not in os.fspath(store) and Path(store).is_dir():
-        if runs is not None or measured is not None:
-            raise InputError(
-                "an evaluation folder has no runs and its own values",
-                where=os.fspath(store),
-                remedy="omit runs and measured=, or give a store",
-            )
-        evaluation = read_folder(Path(store), profiles=given)
-    else:
-        opened = store if isinstance(store, Store) else open_store(store)
-        with nullcontext() if opened is store else opened:
-            chosen = _chosen(opened, runs, newest=measured is not None)
-            if measured is None:
-                evaluation = read_store(opened._results, chosen, given)
-            else:
-                evaluation = _entered(opened, measured, metric, chosen, given)
-    found = assess_models(
-        evaluation,
-        models=ASSESSED if models is None else tuple(models),
-        confidence=confidence,
-        leave_out=None if leave_out is None else LeaveOut(leave_out),
-    )
-    return Accuracy(found.verified, found.notes)
-
-
-def _chosen(store: Store, runs: str | Run | Iterable[str | Run] | None, *, newest: bool) -> list[Run]:
-    if isinstance(runs, str | Run) or (runs is None and newest):
-        return [store.run(runs)]
-    return list(store.runs()) if runs is None else [store.run(run) for run in runs]
-
-
-def _entered(
-    store: Store,
-    measured: Mapping[str, Sequence[float]],
-    metric: str,
-    runs: Sequence[Run],
-    profiles: Sequence[Profile],
-) -> EvaluationSet:
-    from cephfit.operations.assessment.evaluation_set import EvaluationSet, of_run, run_baselines
-
-    if len(runs) != 1 or len(profiles) != 1:
-        raise InputError(
-            "values in measured= are of one run and one workload",
-            where=f"{len(runs)} runs and {len(profiles)} profiles",
-            remedy="give one run and one profile: assess(store, run, measured=..., profiles=profile)",
-        )
-    samples = [
-        WorkloadSample(name, repeat, 0, State.OK, metric, float(value), 0, 0)
-        for name, values in measured.items()
-        for repeat, value in enumerate(values)
-    ]
-    for sample in samples:
-        if sample.value is None or not 0 < sample.value < float("inf"):
-            raise InputError(
-                f"{sample.value} is not a value that can be compared",
-                where=f"measured[{sample.configuration!r}]",
-                remedy="give positive numbers; omit configurations without a value",
-            )
-    baselines = run_baselines(store._results, runs[0])
-    return EvaluationSet(store.name, (of_run(runs[0], baselines, profiles[0].name, profiles[0], samples),))
-
-
 def run_sweep(
     sweep: PathOrUrl,
     target: str = "sim",
@@ -457,7 +342,7 @@ def _cluster_options(given: Mapping[str, Any]) -> ClusterOptions:
                 remedy=f"there are {', '.join(field_of)}",
             )
         if name == "admin":
-            _one_of(value, _ADMINS, "cluster['admin']")
+            one_of(value, _ADMINS, "cluster['admin']")
         elif name in _PATHS:
             value = Path(value)
         elif name == "ssh_host":
@@ -473,7 +358,7 @@ def _must_be(wanted: type, value: object, argument: str, source: str) -> None:
         )
 
 
-def _one_of(value: str, known: Sequence[str], argument: str) -> None:
+def one_of(value: str, known: Sequence[str], argument: str) -> None:
     if value not in known:
         raise InputError(
             f"{value!r} is not a value of {argument}", where=argument, remedy=f"choose from: {', '.join(known)}"

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 from cephfit.core.tabular import Table, Tabular, TabularSequence
 from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT, RUN_COLUMNS, Run
-from cephfit.core.values.sample import OWN_LOAD, Sample, WorkloadSample
+from cephfit.core.values.sample import (
+    OWN_LOAD,
+    PREDICTIONS_DOCUMENT,
+    PROFILE_DOCUMENT,
+    RUN_COLUMNS,
+    Run,
+    Sample,
+    WorkloadSample,
+)
 from cephfit.results.store.sample_store import Store as ResultsStore
 from cephfit.results.store.sample_store import kind_of
 

@@ -105,7 +105,7 @@ def command(
         optional_module(module, where="cephfit serve")
     from cephfit.server.access_control import Access, known_names
     from cephfit.server.application import serve
-    from cephfit.server.limited_process import TOKEN_VARIABLE, Limits
+    from cephfit.server.worker_process import TOKEN_VARIABLE, Limits
 
     is_local = _is_loopback(listen)
     if token is not None and len(token) < _LEAST_TOKEN:

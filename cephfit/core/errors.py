@@ -45,3 +45,16 @@ class StoreError(CephfitError):
 
 class MissingStoreError(StoreError):
     """There is no results store yet; a command that writes creates it."""
+
+
+class RefusedError(CephfitError):
+    """A request that the server refuses.
+
+    Args:
+        status: HTTP status, 400 to 499.
+        what, where, remedy: as for ``CephfitError``.
+    """
+
+    def __init__(self, status: int, what: str, *, where: str = "", remedy: str = "") -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.status = status

@@ -1,5 +1,6 @@
-"""The journal: an append-only file of original values, from which all changes can be undone."""
+"""The lock of the one process that may change a target, and the journal from which all changes can be undone."""
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cephfit.core.errors import StoreError
+from cephfit.core.errors import ClusterError, StoreError
 
 SCHEMA_VERSION = 1
 
@@ -150,3 +151,29 @@ class Journal:
                 self._entries.pop((kind, place), None)
             else:
                 self._entries.setdefault((kind, place), Entry(kind, place, line["was"]))
+
+
+class TargetLock:
+    """An advisory lock on a file; the kernel releases it when its process ends, also when that is killed.
+
+    Raises:
+        ClusterError: another process holds it; names that process.
+    """
+
+    def __init__(self, path: Path, target: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._descriptor, 32, 0).decode().strip()
+            os.close(self._descriptor)
+            raise ClusterError(
+                f"another cephfit{f' (process {holder})' if holder else ''} is using this target",
+                where=target,
+                remedy="wait for it, or stop it with Ctrl-C: concurrent sweeps would disturb each other's results",
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._descriptor)

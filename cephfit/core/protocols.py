@@ -7,44 +7,16 @@ shows nothing. Other values are imported for type checks alone: the command line
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
-    from cephfit.core.values.access import AccessBatch
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.configuration import Configuration
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
-
-
-class TraceReader(Protocol):
-    """Reads one trace format. One reader may be used for many files, also concurrently.
-
-    Memory is bounded by a constant, whatever the file's size.
-    """
-
-    name: str
-    """Short name of the format, as ``--format`` takes it."""
-
-    def sniff(self, head: bytes) -> bool:
-        """Whether a file that begins with ``head`` (up to 64 KiB, decompressed) is of this format.
-
-        Raises:
-            InputError: the file is of this format, or nearly, but cannot be read; states why.
-        """
-
-    def batches(self, source: Path) -> Iterator[AccessBatch]:
-        """Yield the accesses of a file, in order of issue as far as the format records it.
-
-        Args:
-            source: a file, ``-`` for standard input, or a URL.
-
-        Raises:
-            InputError: names the file and, where known, the line, record or byte.
-        """
 
 
 class CephAdmin(Protocol):

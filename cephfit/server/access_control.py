@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cephfit.server.refused_error import RefusedError
+from cephfit.core.errors import RefusedError
 
 COOKIE = "cephfit_session"
 _FREE_PATHS = ("/login", "/static/style.css")

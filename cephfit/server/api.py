@@ -8,8 +8,8 @@ from fastapi import Path as PathParameter
 from pydantic import BaseModel
 
 from cephfit import __version__
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, MODELS
-from cephfit.server.refused_error import RefusedError
+from cephfit.core.errors import CephfitError, InputError, RefusedError, StoreError
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE, MODELS
 from cephfit.server.service import CHOICES, Service
 from cephfit.server.workload_answer import Objective
 from cephfit.server.workloads import READ_OPTIONS, Workload, WorkloadState
@@ -264,3 +264,12 @@ def api_router(service: Service) -> APIRouter:
         return document
 
     return router
+
+
+def status_of(error: CephfitError) -> int:
+    """Return the HTTP status of an error: 404 for missing stores and runs, 422 for input that cannot be used."""
+    if isinstance(error, RefusedError):
+        return error.status
+    if isinstance(error, StoreError):
+        return 404
+    return 422 if isinstance(error, InputError) else 409

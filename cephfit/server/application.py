@@ -20,13 +20,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
 from cephfit import __version__
-from cephfit.core.errors import CephfitError, HostError
+from cephfit.core.errors import CephfitError, HostError, RefusedError
 from cephfit.server.access_control import Access, AccessControl
-from cephfit.server.api import api_router
-from cephfit.server.limited_process import Limits
+from cephfit.server.api import api_router, status_of
 from cephfit.server.pages import error_page, page_router
-from cephfit.server.refused_error import RefusedError, status_of
 from cephfit.server.service import Service, StoredRuns, store_location
+from cephfit.server.worker_process import Limits
 from cephfit.server.workloads import Workloads
 
 _STATIC = {

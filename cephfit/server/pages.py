@@ -8,17 +8,15 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from cephfit import __version__
-from cephfit.core.errors import CephfitError
+from cephfit.core.errors import CephfitError, RefusedError
 from cephfit.core.units import GIB, KIB, MIB
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, MODELS
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE, MODELS
 from cephfit.results.report import formatting
 from cephfit.results.report.render import environment
-from cephfit.server.api import MODEL, RUN_ID, TEXT, RunId, WorkloadId
-from cephfit.server.refused_error import RefusedError, status_of
+from cephfit.server.api import MODEL, RUN_ID, TEXT, RunId, WorkloadId, status_of
 from cephfit.server.service import CHOICES, Service
 from cephfit.server.workload_answer import OBJECTIVES, Objective
-from cephfit.server.workload_description import FOLDERS
-from cephfit.server.workloads import Workload, WorkloadState
+from cephfit.server.workloads import FOLDERS, Workload, WorkloadState
 
 
 def page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:

@@ -10,13 +10,12 @@ from typing import Any
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 
+from cephfit.core.errors import RefusedError
 from cephfit.core.units import MIB, NS_PER_MS
 from cephfit.core.values.cells import Op
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Sample, State
+from cephfit.core.values.sample import Run, Sample, State
 from cephfit.operations.measuring.run_status import run_description, run_summary
 from cephfit.results.store.sample_store import Store
-from cephfit.server.refused_error import RefusedError
 from cephfit.server.upload import receive
 from cephfit.server.workload_answer import Question
 from cephfit.server.workloads import READ_OPTIONS, Workload, Workloads

@@ -13,8 +13,8 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
+from cephfit.core.errors import RefusedError
 from cephfit.core.units import GIB, KIB, MIB, format_nbytes
-from cephfit.server.refused_error import RefusedError
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from cephfit.core.values.fit import fit_of
-from cephfit.core.values.prediction import PredictionSet, answer_lines
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, MODELS
+from cephfit.core.values.fit import answer_lines, fit_of
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE, MODELS, PredictionSet
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import OWN_LOAD
 from cephfit.core.values.supply import SupplySet
@@ -22,7 +21,7 @@ from cephfit.results.report.run_notes import may_be_unfinished, run_document, ru
 from cephfit.results.report.summary import settings_of
 from cephfit.results.store.sample_store import Store
 from cephfit.results.tables.baseline_csv import is_store
-from cephfit.server.workload_description import FOLDERS
+from cephfit.server.workloads import FOLDERS
 
 Objective = Literal["throughput", "latency", "p99", "read", "write"]
 """Objectives that need nothing but the profile and the baselines."""

@@ -16,9 +16,8 @@ from cephfit.cloud.cleanup.ownership import NAME_PREFIX
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.cloud_connection import persistently
 from cephfit.cloud.volume_types import VolumeKind, is_of_volumes, kind_of, qos_of_types, why_not_made
-from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.configuration import Configuration, Difference
 from cephfit.core.values.measurement import PlannedSweep
-from cephfit.core.values.preview import Difference
 
 
 def facts_of(cloud: Connection, choice: CloudChoice) -> Mapping[str, Any]:

@@ -16,9 +16,8 @@ from cephfit.cloud.cinder_volumes import require_types
 from cephfit.cloud.cloud_connection import persistently
 from cephfit.cloud.image.image_upload import property_of
 from cephfit.core.errors import ClusterError, InputError
-from cephfit.core.journal import Journal
-from cephfit.core.target_lock import TargetLock
-from cephfit.core.values.image_types import IMAGE_PROPERTY, ImageChange, ImageRule
+from cephfit.core.journal import Journal, TargetLock
+from cephfit.core.values.configuration import IMAGE_PROPERTY, ImageChange, ImageRule
 
 _ORIGINAL, _GIVEN = "image", "given type"
 """Kinds of the journal. The place of the second is ``IMAGE_ID=TYPE``, once for each type that was given."""

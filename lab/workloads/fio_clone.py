@@ -15,8 +15,8 @@ from cephfit.core.child_process import find_program, run_to_end
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client, Workload
 from cephfit.core.units import MIB
-from cephfit.core.values.run import PROBE_PREFIX
-from cephfit.core.values.workload_clone import PASSES_PER_SECOND, ClonePhase, WorkloadClone
+from cephfit.core.values.demand import PASSES_PER_SECOND, ClonePhase, WorkloadClone
+from cephfit.core.values.sample import PROBE_PREFIX
 from cephfit.lab.workloads.program_workload import device_of, require_nbytes
 
 LEAST_PHASE_SECONDS = 1.0

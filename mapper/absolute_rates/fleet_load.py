@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from cephfit.core.statistics.latency_mixture import shares_above
-from cephfit.core.statistics.variance import Floats
+from cephfit.core.statistics.round_effects import Floats
 from cephfit.mapper.absolute_rates.load_curve import P99, Limit, LoadCurve
 from cephfit.mapper.models.access_weights import neighbours
 

@@ -15,7 +15,7 @@ from scipy.optimize import isotonic_regression
 
 from cephfit.core.errors import InputError
 from cephfit.core.statistics.latency_mixture import mixed_percentiles
-from cephfit.core.statistics.variance import Floats
+from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.units import NS_PER_S
 from cephfit.core.values.baseline import LevelFigures
 from cephfit.core.values.cells import LoadedCell

@@ -13,17 +13,19 @@ import numpy as np
 
 from cephfit.core.errors import InputError
 from cephfit.core.statistics.absolute_spread import Absolute
-from cephfit.core.statistics.variance import Floats, Table
+from cephfit.core.statistics.round_effects import Floats
+from cephfit.core.statistics.variance import Table
 from cephfit.core.values.baseline import Baseline, Baselines, omitted_cells
 from cephfit.core.values.cells import Cell, LoadedCell
 from cephfit.core.values.demand import Demand
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Estimate, Supply, SupplySet, WorkloadDemand, mean_outstanding
 from cephfit.mapper.models.access_weights import AccessWeights, counted_demands
 from cephfit.mapper.models.completed_rates import Origins, completed, tables_of
-from cephfit.mapper.models.mix_predictor import PairedRates, mean_rates
+from cephfit.mapper.models.mix_predictor import PairedRates
 from cephfit.mapper.models.mixture import used_cells
+from cephfit.mapper.models.question import mean_rates
 
 _MODEL = "time"
 _NO_RATES_IN_A_MIX = (

@@ -25,10 +25,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import Booleans, Floats
+from cephfit.core.statistics.round_effects import Booleans, Floats
 from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
-from cephfit.core.values.prediction_model import LEARNED
+from cephfit.core.values.prediction import LEARNED, Prediction, PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 from cephfit.mapper.assessment.accuracy import VerifiedPrediction
@@ -41,8 +40,9 @@ from cephfit.mapper.assessment.model_evaluation import (
     residuals_of,
     verified,
 )
-from cephfit.mapper.models.mix_predictor import Kind, Kinds, MixPredictor
+from cephfit.mapper.models.mix_predictor import MixPredictor
 from cephfit.mapper.models.model_error import LEAST_RESIDUALS, NO_ERROR, ModelError, fitted
+from cephfit.mapper.models.question import Kind, Kinds
 
 _PRIOR_SD = 0.3
 """Of a slope: how far the model misjudges the log of a gain or a loss, before anything was measured."""

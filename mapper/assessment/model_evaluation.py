@@ -22,13 +22,8 @@ from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.mapper import predictor
-from cephfit.mapper.assessment.accuracy import (
-    ModelAccuracy,
-    VerifiedPrediction,
-    accuracy_by_model,
-    assess,
-    values_of,
-)
+from cephfit.mapper.assessment.accuracy import ModelAccuracy, VerifiedPrediction, accuracy_by_model
+from cephfit.mapper.assessment.prediction_assessment import assess, values_of
 from cephfit.mapper.assessment.trivial_predictors import TRIVIAL, trivial_predictor
 from cephfit.mapper.models.mix_predictor import MixPredictor
 from cephfit.mapper.models.model_error import ModelError, fitted

@@ -12,14 +12,15 @@ import numpy as np
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
-from cephfit.core.statistics.variance import Floats
+from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.values.baseline import Baselines, OmittedCells
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 from cephfit.core.values.prediction import CellReason
 from cephfit.core.values.profile import Profile
-from cephfit.mapper.models.mix_predictor import MixPredictor, Question
+from cephfit.mapper.models.mix_predictor import MixPredictor
 from cephfit.mapper.models.mixture import CellMix, Mixture, added_as_time, used_cells
 from cephfit.mapper.models.model_error import ModelError
+from cephfit.mapper.models.question import Question
 
 ALWAYS_DEFAULT = "always the default"
 AVERAGE_CELL = "best on average over cells"

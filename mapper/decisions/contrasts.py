@@ -7,8 +7,7 @@ from dataclasses import replace
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
 from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.prediction import PredictionSet, Verdict
-from cephfit.core.values.prediction_model import model_called
+from cephfit.core.values.prediction import PredictionSet, Verdict, model_called
 from cephfit.core.values.profile import COARSE, Profile, n_images
 
 DirectComparison = Callable[[str], frozenset[str]]

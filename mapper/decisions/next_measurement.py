@@ -21,9 +21,9 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from cephfit.core.statistics.variance import Floats
+from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.values.cells import Cell, LoadedCell
-from cephfit.core.values.workload_clone import CLONE_ERROR, MOST_CANDIDATES
+from cephfit.core.values.demand import CLONE_ERROR, MOST_CANDIDATES
 from cephfit.mapper.models.joint_prediction import JointPrediction
 
 MARGIN = 0.01

@@ -15,9 +15,8 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
 from cephfit.core.statistics.variance import LARGEST_LOG
 from cephfit.core.values.assessment import AssessmentRow
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
-from cephfit.core.values.workload_clone import CLONE_ERROR, MOST_CANDIDATES
+from cephfit.core.values.demand import CLONE_ERROR, MOST_CANDIDATES
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE, Prediction, PredictionSet, Verdict
 from cephfit.mapper import MODELS, predictor
 from cephfit.mapper.models.mix_predictor import MixPredictor
 from cephfit.mapper.models.model_error import ERRORS, NO_ERROR, ModelError

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import Floats
+from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.units import KIB, format_nbytes
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import Cell, LoadedCell, Op

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from cephfit.core.protocols import Predictor
-from cephfit.core.statistics.variance import Floats
+from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.units import KIB, MIB, format_nbytes
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Op
 from cephfit.core.values.demand import Demand
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict, uncertain
+from cephfit.core.values.fit import uncertain
+from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Supply
 from cephfit.mapper.absolute_rates.supply import supply_or_reason
@@ -27,7 +28,7 @@ from cephfit.mapper.decisions.sensitivity import sensitivity_of
 from cephfit.mapper.extrapolation.distance import Distance, DistantBaselines, baselines_at_distance
 from cephfit.mapper.models.access_weights import AccessWeights
 from cephfit.mapper.models.completed_rates import completed
-from cephfit.mapper.models.mix_predictor import Question, mean_rates
+from cephfit.mapper.models.question import Question, mean_rates
 
 
 @dataclass(frozen=True, slots=True)

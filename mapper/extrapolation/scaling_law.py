@@ -18,9 +18,9 @@ import numpy as np
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
-from cephfit.core.statistics.variance import Floats
+from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.values.baseline import Baseline, Baselines
-from cephfit.core.values.prediction_model import MODELS
+from cephfit.core.values.prediction import MODELS
 from cephfit.mapper.models.mix_predictor import MixPredictor
 from cephfit.mapper.models.model_error import NO_ERROR, ModelError
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import Booleans, Floats
+from cephfit.core.statistics.round_effects import Booleans, Floats
 from cephfit.core.values.cells import LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.profile import Profile

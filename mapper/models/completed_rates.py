@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from cephfit.core.statistics.variance import Booleans, Floats, Table
+from cephfit.core.statistics.round_effects import Booleans, Floats
+from cephfit.core.statistics.variance import Table
 from cephfit.core.units import format_nbytes
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import LoadedCell, Op, Pattern

@@ -24,14 +24,16 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import LARGEST_LOG, Blocks, Floats, Spread, Table
+from cephfit.core.statistics.round_effects import Blocks, Floats
+from cephfit.core.statistics.variance import LARGEST_LOG, Spread, Table
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell, LoadedCell
 from cephfit.core.values.prediction import PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
-from cephfit.mapper.models.mix_predictor import MixPredictor, PairedRates, Question, comparable, mean_rates
+from cephfit.mapper.models.mix_predictor import MixPredictor, PairedRates, comparable
 from cephfit.mapper.models.mixture import Mixture
 from cephfit.mapper.models.model_error import NO_ERROR, ModelError
+from cephfit.mapper.models.question import Question, mean_rates
 
 _LEAST_DF = 3.0
 """Fewest degrees of freedom with a finite variance of Student's distribution, rounded up to a whole number."""

@@ -8,41 +8,29 @@ one follows from those of others.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import LARGEST_LOG, Booleans, Floats, Table, spread_of
+from cephfit.core.statistics.round_effects import Booleans, Floats
+from cephfit.core.statistics.variance import LARGEST_LOG, Table, spread_of
 from cephfit.core.values.baseline import Baseline, Baselines
-from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Pattern
-from cephfit.core.values.demand import Demand
-from cephfit.core.values.prediction import ManyPredictions, PredictionSet
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, Model, model_called
+from cephfit.core.values.cells import CELLS, Cell, LoadedCell
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE, ManyPredictions, Model, PredictionSet, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import MODELS, predictor
-from cephfit.mapper.models.access_weights import (
-    BACKGROUND,
-    DemandColumns,
-    counted_demands,
-    flushed_shares,
-    refuse_unmeasured,
-    weighed,
-)
 from cephfit.mapper.models.completed_rates import Completed, completed, tables_of
+from cephfit.mapper.models.many_mixtures import AddingRates, AddingTime, Rows, Work, counted_work, demanded_work
 from cephfit.mapper.models.many_variances import Quantiles, RateScatter, ScatterCoefficients, TimeScatter
-from cephfit.mapper.models.mix_predictor import Kind, Kinds
-from cephfit.mapper.models.mixture import divided_in_queues, queues_of, waiting_with_flushes
 from cephfit.mapper.models.model_error import ERRORS, NO_ERROR, ModelError
+from cephfit.mapper.models.question import Kind, Kinds
 
 _BLOCK = 512
 """Workloads whose demands are in memory together."""
 _PLACES = 1 << 15
 """Predictions that are made together: so many that their arrays fit a processor's cache."""
-_Rows = NDArray[np.intp]
 
 
 def predict_many(
@@ -82,7 +70,7 @@ def predict_many(
         for begin in range(0, len(rows), _BLOCK):
             block = rows[begin : begin + _BLOCK]
             found = [profiles[i] for i in block]
-            work = _demanded(found, sweep) if kind.by_load else _counted(found, sweep)
+            work = sweep.work_of(found)
             alone += _predict_block(np.array(block, dtype=np.intp), work, sweep, table, error, confidence)
         for i in rows:
             table.models[i] = kind.model
@@ -109,7 +97,7 @@ class _Answers:
     relative: Floats
     low: Floats
     high: Floats
-    best_of: _Rows
+    best_of: Rows
     models: list[str]
 
     @classmethod
@@ -118,7 +106,7 @@ class _Answers:
         relative, low, high = (np.empty((len(profiles), len(names))) for _ in range(3))
         return cls(names, relative, low, high, np.zeros(len(profiles), dtype=np.intp), [model] * len(profiles))
 
-    def begin(self, rows: _Rows) -> None:
+    def begin(self, rows: Rows) -> None:
         """Begin rows: only the default is known."""
         for ends in (self.relative, self.low, self.high):
             ends[rows, 1:] = math.nan
@@ -133,13 +121,13 @@ class _Answers:
             at = row, self.names.index(p.configuration)
             self.relative[at], self.low[at], self.high[at] = p.relative, p.low, p.high
 
-    def put_best(self, rows: _Rows, columns: _Rows, relative: Floats, growth: Floats) -> None:
+    def put_best(self, rows: Rows, columns: Rows, relative: Floats, growth: Floats) -> None:
         """Write the best; the factors, shape (rows, columns), are those of the measurements' scatter alone."""
         better = np.where(relative > 100 * growth, relative, 0.0)
         found = better.argmax(axis=1)
         self.best_of[rows] = np.where(better[np.arange(len(rows)), found] > 0, columns[found], 0)
 
-    def put(self, rows: _Rows, columns: _Rows, relative: Floats, growth: Floats) -> None:
+    def put(self, rows: Rows, columns: Rows, relative: Floats, growth: Floats) -> None:
         """Write predictions and the factors to the ends of their intervals, shape (rows, columns) each."""
         if len(columns) == len(self.names) - 1:
             self.relative[rows, 1:] = relative
@@ -174,9 +162,9 @@ class _Group:
         quantiles: of the level of one interval.
     """
 
-    columns: _Rows
+    columns: Rows
     is_usable: Booleans
-    cells: _Rows
+    cells: Rows
     coefficients: ScatterCoefficients | None
     quantiles: Quantiles | None
 
@@ -225,6 +213,17 @@ class _Sweep:
                 clients[at] = baseline.n_clients
         return cls(baselines, its, names, kind, model_called(kind.model), cells, rates, clients != clients[0])
 
+    def work_of(self, profiles: Sequence[Profile]) -> Work:
+        """Return what workloads do in the cells.
+
+        Raises:
+            InputError: no rate was measured for an op of a workload, or a workload has no accesses.
+        """
+        if not self.kind.by_load:
+            return counted_work(profiles, self.model, self.rates[0])
+        waiting, where = self.kind.by_waiting, self.baselines.source
+        return demanded_work(profiles, self.cells, self.rates[0], by_waiting=waiting, where=where)
+
     def group(self, is_compared: Booleans, confidence: float) -> _Group:
         """Return the group of the configurations of a row, shape (J - 1,)."""
         key = np.packbits(is_compared).tobytes()
@@ -232,7 +231,7 @@ class _Sweep:
             self.groups[key] = self._group(np.flatnonzero(is_compared) + 1, confidence)
         return self.groups[key]
 
-    def _group(self, columns: _Rows, confidence: float) -> _Group:
+    def _group(self, columns: Rows, confidence: float) -> _Group:
         compared = tuple(self.names[k] for k in (0, *columns))
         if self.kind.by_load:
             loaded = self.completed.baselines.loaded
@@ -261,163 +260,8 @@ class _Sweep:
         return _Group(columns, complete, cells, coefficients, Quantiles.of(level))
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What N workloads do in M cells: accesses, in which the time per access counts.
-
-    Under a configuration with the times t, a workload takes ``constant`` + ``v`` t, unless its background outgrew
-    the time that hides it.
-
-    Attributes:
-        used: cells of each workload, shape (N, M).
-        v: accesses, shape (N, M).
-        constant: seconds, shape (N,).
-        total: seconds under the default, shape (N,).
-        demands: what makes the default's gradient differ between configurations; None where it does not.
-    """
-
-    used: Booleans
-    v: Floats
-    constant: Floats
-    total: Floats
-    demands: "_Demands | None" = None
-
-    def chosen(self, rows: _Rows) -> "_Work":
-        """Return some of the workloads."""
-        of_demands = None if self.demands is None else self.demands.chosen(rows)
-        return _Work(self.used[rows], self.v[rows], self.constant[rows], self.total[rows], of_demands)
-
-
-@dataclass(frozen=True, slots=True)
-class _Demands:
-    """The queues of N workloads (``queues_of``), Q of them, by their waiting times.
-
-    Attributes:
-        begins: the first queue of each workload, and the end of the last one, shape (N + 1,).
-        weights: of the measured cells in the time of a queue's accesses, shape (Q, M).
-        units: waiting time over the square of the default's time for the accesses, shape (Q,).
-        is_behind: queues in the background, shape (Q,).
-        background: their accesses per cell, shape (N, M).
-        hidden: share of the background that idle time hides, shape (N,).
-        seconds: the default's time per access in each cell, shape (M,).
-    """
-
-    begins: _Rows
-    weights: Floats
-    units: Floats
-    is_behind: Booleans
-    background: Floats
-    hidden: Floats
-    seconds: Floats
-
-    def chosen(self, rows: _Rows) -> "_Demands":
-        """Return those of some of the workloads."""
-        if len(rows) == len(self.hidden):
-            return self
-        sizes = np.diff(self.begins)[rows]
-        at = np.concatenate([np.arange(self.begins[i], self.begins[i + 1]) for i in rows])
-        begins = np.concatenate([[0], np.cumsum(sizes)])
-        return _Demands(
-            begins, self.weights[at], self.units[at], self.is_behind[at], self.background[rows], self.hidden[rows],
-            self.seconds,
-        )  # fmt: skip
-
-    def links(self, cells: _Rows, *, outgrown: bool) -> Iterator[Floats]:
-        """Yield the matrix of each workload, shape (P, P), that makes the default's gradients x T from times."""
-        weights, seconds = self.weights[:, cells], self.seconds[cells]
-        kept = np.ones(len(self.hidden)) if outgrown else 1 - self.hidden
-        owners = np.repeat(np.arange(len(self.hidden)), np.diff(self.begins))
-        units = self.units * np.where(self.is_behind, kept[owners], 1.0)
-        scaled = units[:, None] * weights
-        for begin, end in zip(self.begins[:-1].tolist(), self.begins[1:].tolist(), strict=True):
-            yield seconds[:, None] * (scaled[begin:end].T @ weights[begin:end])
-
-
-def _counted(profiles: Sequence[Profile], sweep: _Sweep) -> _Work:
-    """Return the work of workloads by the 20 cells."""
-    counts = np.array([profile.counts() for profile in profiles])
-    if sweep.model.all_random is not None:
-        counts = _of_one_kind(counts, is_random=sweep.model.all_random)
-    with np.errstate(invalid="ignore"):
-        total = np.nansum(counts / sweep.rates[0], axis=1) if sweep.model.adds_time else counts.sum(axis=1)
-    return _Work(counts > 0, counts, np.zeros(len(counts)), total)
-
-
-def _of_one_kind(counts: Floats, *, is_random: bool) -> Floats:
-    """Return counts, shape (N, 20), with all accesses random or all sequential, as ``used_cells`` does."""
-    moved = np.zeros_like(counts)
-    for number, cell in enumerate(CELLS):
-        moved[:, CELLS.index(Cell(cell.size, Pattern.of(cell.pattern.op, is_random=is_random)))] += counts[
-            :, number
-        ]
-    return moved
-
-
-def _demanded(profiles: Sequence[Profile], sweep: _Sweep) -> _Work:
-    """Return the work of workloads by their demands, as ``DemandMix`` does for one of them.
-
-    Raises:
-        InputError: no rate was measured for an op of a workload.
-    """
-    of_each: list[Sequence[Demand]] = [p.demands or counted_demands(p) for p in profiles]
-    sizes = np.array([len(demands) for demands in of_each])
-    if not sizes.all():
-        empty = profiles[int(sizes.argmin())].name
-        raise InputError(
-            "the workload has no accesses",
-            where=f"profile {empty}",
-            remedy="trace it while it runs, and profile that trace",
-        )
-    n, by_waiting = len(profiles), sweep.kind.by_waiting
-    columns = DemandColumns.of([d for demands in of_each for d in demands])
-    owners, begins = np.repeat(np.arange(n), sizes), np.concatenate([[0], np.cumsum(sizes)])
-    flushed = flushed_shares(columns, owners, [p.commits for p in profiles])[owners]
-    measured = [cell for cell in sweep.cells if isinstance(cell, LoadedCell)]
-    weights, flags = weighed(columns, measured, flushed, where=sweep.baselines.source)
-    used = np.logical_or.reduceat(weights > 0, begins[:-1], axis=0)
-    seconds = 1 / sweep.rates[0]
-    of_access = weights @ seconds
-    commits = (p.commits.flush_waiting_seconds if p.commits is not None else None for p in profiles)
-    taken = columns.accesses * of_access
-    waiting, queues = taken, np.arange(len(owners))
-    if by_waiting:
-        waited = waiting_with_flushes(columns, owners, np.array([c or 0.0 for c in commits]))
-        queues = queues_of(columns, owners)
-        waiting = divided_in_queues(waited, taken, queues)
-    too_large = np.bincount(owners, waiting * flags[3], minlength=n) / np.bincount(owners, waiting, minlength=n)
-    worst = int(too_large.argmax())
-    refuse_unmeasured(float(too_large[worst]), where=f"{sweep.baselines.source}, profile {profiles[worst].name}")
-    if not by_waiting:
-        v = np.add.reduceat(columns.accesses[:, None] * weights, begins[:-1], axis=0)
-        return _Work(used, v, np.zeros(n), v @ seconds)
-    idle = np.array([p.idle_seconds or 0.0 for p in profiles])
-    is_behind = columns.sync == BACKGROUND
-    behind = np.bincount(owners, waiting * is_behind, minlength=n)
-    spare = idle + behind
-    hidden = np.divide(idle, spare, out=np.zeros(n), where=(behind > 0) & (spare > 0))
-    total: Floats = idle + np.asarray(np.bincount(owners, waiting, minlength=n), dtype=np.float64)
-    # From here on a queue is one demand.
-    order = np.argsort(queues, kind="stable")
-    firsts = np.flatnonzero(np.diff(queues[order], prepend=-1))
-    weights = np.add.reduceat((columns.accesses[:, None] * weights)[order], firsts, axis=0)
-    owners, is_behind = owners[order][firsts], is_behind[order][firsts]
-    begins = np.searchsorted(owners, np.arange(n + 1))
-    of_queue = weights @ seconds
-    times = np.bincount(queues, waiting) / of_queue
-    of_demands = times[:, None] * weights
-    background = np.add.reduceat(of_demands * is_behind[:, None], begins[:-1], axis=0)
-    foreground = np.add.reduceat(of_demands * ~is_behind[:, None], begins[:-1], axis=0)
-    return _Work(
-        used,
-        foreground + (1 - hidden)[:, None] * background,
-        idle + hidden * behind,
-        total,
-        _Demands(begins, weights, times / of_queue, is_behind, background, hidden, seconds),
-    )
-
-
 def _predict_block(
-    rows: _Rows, work: _Work, sweep: _Sweep, answers: _Answers, error: ModelError, confidence: float
+    rows: Rows, work: Work, sweep: _Sweep, answers: _Answers, error: ModelError, confidence: float
 ) -> list[int]:
     """Predict some workloads, and return those that must be predicted one by one.
 
@@ -464,7 +308,7 @@ def _growth(widths: Floats) -> Floats:
     return np.asarray(growth)
 
 
-def _adding(group: _Group, cells: _Rows, sweep: _Sweep) -> "_AddingTime | _AddingRates":
+def _adding(group: _Group, cells: Rows, sweep: _Sweep) -> "AddingTime | AddingRates":
     """Return how the mixes of a group add up that use some of its cells."""
     coefficients, quantiles = group.coefficients, group.quantiles
     if coefficients is not None:
@@ -473,87 +317,7 @@ def _adding(group: _Group, cells: _Rows, sweep: _Sweep) -> "_AddingTime | _Addin
     if sweep.model.adds_time:
         times = np.ascontiguousarray(1 / rates)
         of_time = None if coefficients is None else TimeScatter.of(coefficients, times)
-        return _AddingTime(cells, times, 1 / default, of_time, quantiles)
+        return AddingTime(cells, times, 1 / default, of_time, quantiles)
     ratios = np.ascontiguousarray(rates / default[:, None])
     of_rates = None if coefficients is None else RateScatter.of(coefficients, ratios)
-    return _AddingRates(cells, ratios, of_rates, quantiles)
-
-
-@dataclass(frozen=True, slots=True)
-class _AddingRates:
-    """Relative rates added up, as in ``added_as_rates``.
-
-    Attributes:
-        cells: P of them, as indices.
-        ratios: of rates to the default's, shape (P, K).
-        scatter, quantiles: None where the spread is unknown.
-    """
-
-    cells: _Rows
-    ratios: Floats
-    scatter: RateScatter | None
-    quantiles: Quantiles | None
-
-    def added(self, work: _Work) -> tuple[Floats, Floats]:
-        """Return relative performance, default = 100, and half widths of its log, shape (n, K) each."""
-        v = work.v[:, self.cells] / work.total[:, None]
-        mean = v @ self.ratios
-        if self.scatter is None or self.quantiles is None:
-            return 100 * mean, np.full(mean.shape, math.inf)
-        return 100 * mean, self.scatter.half_widths(v, 1 / mean, self.quantiles)
-
-
-@dataclass(frozen=True, slots=True)
-class _AddingTime:
-    """Time added up, as in ``added_as_time`` and ``DemandMix.added``. The unit is the time under the default.
-
-    Attributes:
-        cells: P of them, as indices.
-        times: per access, seconds, shape (P, K).
-        default: the default's, shape (P,).
-        scatter, quantiles: None where the spread is unknown.
-    """
-
-    cells: _Rows
-    times: Floats
-    default: Floats
-    scatter: TimeScatter | None
-    quantiles: Quantiles | None
-
-    def added(self, work: _Work) -> tuple[Floats, Floats]:
-        """Return relative performance, default = 100, and half widths of its log, shape (n, K) each."""
-        v = work.v[:, self.cells] / work.total[:, None]
-        demands = work.demands
-        if demands is None:
-            inverse = 1 / (v @ self.times)
-            if self.scatter is None or self.quantiles is None:
-                return 100 * inverse, np.full(inverse.shape, math.inf)
-            sums = self.scatter.of_default(v * self.default, v, inverse)
-            return 100 * inverse, self.scatter.half_widths(v, inverse, None, sums, self.quantiles)
-        constant = (work.constant / work.total)[:, None]
-        relative, widths = self._of_demands(v, constant, demands, work.total, outgrown=False)
-        background = (demands.background[:, self.cells] / work.total[:, None]) @ self.times
-        is_outgrown = background > constant + (1 - demands.hidden)[:, None] * background
-        rows = np.flatnonzero(is_outgrown.any(axis=1))
-        if len(rows):
-            v = (
-                v[rows]
-                + demands.hidden[rows, None] * demands.background[rows][:, self.cells] / work.total[rows, None]
-            )
-            of_outgrown = self._of_demands(
-                v, np.zeros((1, 1)), demands.chosen(rows), work.total[rows], outgrown=True
-            )
-            for values, outgrown in zip((relative, widths), of_outgrown, strict=True):
-                values[rows] = np.where(is_outgrown[rows], outgrown, values[rows])
-        return relative, widths
-
-    def _of_demands(
-        self, v: Floats, constant: Floats, demands: _Demands, total: Floats, *, outgrown: bool
-    ) -> tuple[Floats, Floats]:
-        busy = v @ self.times
-        inverse = 1 / (constant + busy)
-        if self.scatter is None or self.quantiles is None:
-            return 100 * inverse, np.full(inverse.shape, math.inf)
-        links = (link / t for link, t in zip(demands.links(self.cells, outgrown=outgrown), total, strict=True))
-        sums = self.scatter.of_each_default(links, v, inverse)
-        return 100 * inverse, self.scatter.half_widths(v, inverse, busy * inverse, sums, self.quantiles)
+    return AddingRates(cells, ratios, of_rates, quantiles)

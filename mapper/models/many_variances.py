@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.special import stdtrit
 
-from cephfit.core.statistics.variance import Floats, Spread, Table
+from cephfit.core.statistics.round_effects import Floats
+from cephfit.core.statistics.variance import Spread, Table
 
 _NODES, _STEPS = 1024, 1 << 16
 

@@ -11,18 +11,22 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
-from cephfit.core.values.baseline import Baseline, Baselines, OmittedCells, omitted_cells
-from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Op
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, Model, model_called
+from cephfit.core.statistics.round_effects import Floats
+from cephfit.core.statistics.variance import LARGEST_LOG, Spread, Table, spread_of
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.prediction import (
+    DEFAULT_CONFIDENCE,
+    Prediction,
+    PredictionSet,
+    Verdict,
+)
 from cephfit.core.values.profile import Profile
-from cephfit.mapper.models.access_weights import counted_demands
-from cephfit.mapper.models.completed_rates import InterpolatedSizes, Origins, Sources, completed, tables_of
-from cephfit.mapper.models.mixture import MIXERS, CellMix, DemandMix, LimitBounds, Mix, Mixture, used_cells
+from cephfit.mapper.models.completed_rates import Origins
+from cephfit.mapper.models.mixture import LimitBounds, Mixture
 from cephfit.mapper.models.model_error import NO_ERROR, ModelError
+from cephfit.mapper.models.question import Measured, Question, mean_rates
 
-Measured = Cell | LoadedCell
 _REASONS = 2
 
 
@@ -40,128 +44,6 @@ def lost_repeats(baselines: Baselines, configurations: Sequence[str], cells: Seq
                 f"these count ({why}{more})"
             )
     return notes
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What a model makes of a workload.
-
-    Attributes:
-        model: name of the model; ``time`` where ``waiting`` was asked and the workload has no waiting times.
-        by_load: its demands or its counts, interpolated over all measured loads; else the 20 cells under the
-            sweep's own load.
-        by_waiting: demands weigh the time waited for them.
-        is_interpolated: cells of the 20 are interpolated, because they were not measured.
-    """
-
-    model: str
-    by_load: bool
-    by_waiting: bool
-    is_interpolated: bool = False
-
-
-class Kinds:
-    """What a model makes of workloads, given what was measured.
-
-    Models that add time use sizes, depths, alignment and commits, where profile and baselines tell them. Of a
-    profile that only has counts, a cell that was not measured is interpolated if others of its op were; a note
-    names the share for which the other kind of offsets (random or sequential) stands in.
-    """
-
-    def __init__(self, model: str, baselines: Baselines) -> None:
-        self._asked = model_called(model)
-        loaded = {cell.pattern.op for name, cell in baselines.loaded if name == baselines.default}
-        self._uses_demands = self._asked.adds_time and bool(baselines.loaded)
-        self._lacking = np.array([(baselines.default, cell) not in baselines.cells for cell in CELLS])
-        self._unknown = self._lacking & np.array([cell.pattern.op not in loaded for cell in CELLS])
-
-    def of(self, profile: Profile) -> Kind:
-        asked = self._asked
-        if self._uses_demands and profile.demands:
-            waits = asked.by_waiting and all(d.waiting_seconds is not None for d in profile.demands)
-            waits = waits and any(d.waiting_seconds for d in profile.demands)
-            return Kind(asked.name if waits else _without_waiting(asked), True, waits)
-        by_load = False
-        if self._uses_demands and self._lacking.any():
-            used = np.array(profile.counts()) > 0
-            by_load = bool((used & self._lacking).any() and not (used & self._unknown).any())
-        return Kind(_without_waiting(asked), by_load, False, is_interpolated=by_load)
-
-
-def _without_waiting(model: Model) -> str:
-    """Return the name of the model that answers where the waiting times of a workload are unknown."""
-    return "time" if model.by_waiting else model.name
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a prediction is made from.
-
-    Attributes:
-        model: name of the model; ``time`` where ``waiting`` was asked and the profile has no waiting times.
-        mix: the workload.
-        measured: baselines by (configuration, cell), of the cells of ``mix`` and maybe others.
-        omitted: cells of the workload that were not measured.
-        by_load: whether ``measured`` has several loads.
-        notes: caveats.
-        sources: of the cells in ``measured`` whose rates follow from others.
-        interpolated: cells of the workload that are interpolated; None: all were measured, or it has demands.
-    """
-
-    model: str
-    mix: Mix
-    measured: Mapping[Any, Baseline]
-    omitted: OmittedCells
-    by_load: bool
-    notes: tuple[str, ...]
-    sources: Sources = field(default_factory=dict)
-    interpolated: InterpolatedSizes | None = None
-
-    @classmethod
-    def of(cls, model: str, profile: Profile, baselines: Baselines) -> "Question":
-        """Return what ``model`` makes of a profile."""
-        kind = Kinds(model, baselines).of(profile)
-        if kind.by_load:
-            return cls._of_demands(kind, profile, baselines)
-        omitted = omitted_cells(used_cells(profile, model), baselines, model)
-        weights = np.array(list(omitted.counts.values()), dtype=np.float64)
-        mix = CellMix(tuple(omitted.counts), weights, MIXERS[model])
-        notes = [*_unknown_randomness(profile, model), *([omitted.note] if omitted.note else [])]
-        return cls(kind.model, mix, baselines.cells, omitted, False, tuple(notes))
-
-    @classmethod
-    def _of_demands(cls, kind: Kind, profile: Profile, baselines: Baselines) -> "Question":
-        if not any(name == baselines.default for name, _ in baselines.loaded):
-            baselines.of(baselines.default, CELLS[0])  # refused: there are no figures of the default
-        its = completed(baselines)
-        baselines = its.baselines
-        measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
-        demands = profile.demands or counted_demands(profile)
-        mix = DemandMix.of(profile, demands, measured, by_waiting=kind.by_waiting, where=baselines.source)
-        default = mean_rates(baselines.loaded, baselines.default, mix.cells)
-        notes = mix.notes(default, where=baselines.source)
-        sizes = (
-            InterpolatedSizes.of(demands, baselines.loaded, baselines.default) if kind.is_interpolated else None
-        )
-        return cls(kind.model, mix, baselines.loaded, OmittedCells({}), True, tuple(notes), its.sources, sizes)
-
-    def interpolation(self, name: str, mixture: Mixture, confidence: float) -> float:
-        """Return half the interval of the log prediction that comes from sizes that were not measured."""
-        return 0.0 if self.interpolated is None else self.interpolated.half_width(name, mixture, confidence)
-
-    def tables(self, baselines: Baselines, names: tuple[str, ...]) -> tuple[Table, Table, Origins | None]:
-        """Return the tables of all rates and of the measured ones, and how they are connected."""
-        if self.by_load:
-            return tables_of(self.measured, self.sources, baselines, names)
-        table = Table.of(baselines, names)
-        return table, table, None
-
-    def bounds(self, mixture: Mixture, name: str, baselines: Baselines, model: str) -> LimitBounds:
-        """Return what the load's limit leaves open; loads with a limit are not part of ``Baselines.loaded``."""
-        if self.by_load:
-            return LimitBounds(1.0, 1.0)
-        cells = tuple(cell for cell in self.mix.cells if isinstance(cell, Cell))
-        return LimitBounds.of(mixture, name, baselines, cells, model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,26 +377,10 @@ def _in_no_common_round(name: str, default: str, cells: Sequence[Measured]) -> s
     )
 
 
-def _unknown_randomness(profile: Profile, model: str) -> list[str]:
-    """Return notes on ops without any access that follows another one on its disk."""
-    if model_called(model).all_random is not None:
-        return []
-    unjudged = [op for op in Op if any(profile.accesses[op].values()) and profile.random_share(op) is None]
-    return [f"the trace does not show which {op.value}s are random: all count as sequential" for op in unjudged]
-
-
 def _of_the_load(profile: Profile, baselines: Baselines, names: Sequence[str], cells: Sequence[Cell]) -> list[str]:
     """Return notes on how the measured load affects the prediction."""
     load = baselines.measured_load
     return [note for note in (load.mixed_for(profile), load.reached_in(names, cells)) if note]
-
-
-def mean_rates(
-    measured: Mapping[Any, Baseline], configuration: str, cells: Sequence[Measured]
-) -> NDArray[np.float64]:
-    """Return the mean IOPS per cell, shape (cells,)."""
-    repeats = [measured[configuration, cell].iops for cell in cells]
-    return np.array([math.fsum(iops) / len(iops) for iops in repeats])
 
 
 def comparable(

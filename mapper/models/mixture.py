@@ -19,12 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import Booleans, Floats
+from cephfit.core.statistics.round_effects import Booleans, Floats
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Pattern
 from cephfit.core.values.demand import Demand
-from cephfit.core.values.prediction import CellReason
-from cephfit.core.values.prediction_model import MODELS, model_called
+from cephfit.core.values.prediction import MODELS, CellReason, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.models.access_weights import BACKGROUND, AccessWeights, DemandColumns
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import gammaln, ndtri, stdtrit
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import Floats
+from cephfit.core.statistics.round_effects import Floats
 
 
 @dataclass(frozen=True, slots=True)

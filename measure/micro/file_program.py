@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import BrokenBarrierError
 from typing import Any
 
-from cephfit.core.values.file_operations import FileOperation, FileSet
+from cephfit.core.values.cells import FileOperation, FileSet
 from cephfit.measure.micro.file_access import FileAccess, LocalFiles, NfsFileAccess, NfsSession
 from cephfit.measure.micro.file_places import NFS, VOLUME, FilePlace, disk_below, traffic_of
 from cephfit.measure.micro.file_work import Done, Work, ensure, timed, walk

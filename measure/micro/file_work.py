@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from cephfit.core.units import NS_PER_S
-from cephfit.core.values.file_operations import FileOperation, FileSet
+from cephfit.core.values.cells import FileOperation, FileSet
 from cephfit.measure.micro.file_access import FileAccess
 
 _NEW = "new"

@@ -20,8 +20,7 @@ from cephfit.core.child_process import end, find_guard, find_program, start
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client
 from cephfit.core.units import NS_PER_S
-from cephfit.core.values.cells import Cell, Op
-from cephfit.core.values.file_operations import ASKED, MOVED, VOLUME_MOVED, FileCell, FileSet, require_file_cell
+from cephfit.core.values.cells import ASKED, MOVED, VOLUME_MOVED, Cell, FileCell, FileSet, Op, require_file_cell
 from cephfit.core.values.measurement import MICRO, CacheCondition, Measurement
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.engine import (

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from cephfit.core.statistics.sample_columns import OK, STATES, Floats, Rows, SampleColumns
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
-from cephfit.core.values.run import IMPORTED_OUTPUT
-from cephfit.core.values.sample import INDEPENDENT_COUNT, Sample, State, window_nbytes_of
-from cephfit.core.values.sample_columns import OK, STATES, Floats, Rows, SampleColumns
+from cephfit.core.values.sample import IMPORTED_OUTPUT, INDEPENDENT_COUNT, Sample, State, window_nbytes_of
 from cephfit.results.report import formatting
 from cephfit.results.report.report_model import AppliedRow, Findings, Method
 from cephfit.results.report.run_notes import Controls

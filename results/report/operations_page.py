@@ -9,8 +9,7 @@ from cephfit import __version__
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Applied
 from cephfit.core.units import KIB, NS_PER_MS
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Sample, State
+from cephfit.core.values.sample import Run, Sample, State
 from cephfit.results.report import formatting
 from cephfit.results.report.render import environment
 from cephfit.results.statistics.operation_figures import (

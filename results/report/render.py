@@ -14,12 +14,10 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from cephfit import __version__
-from cephfit.core.values import fit
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.fit import Verdict as FitVerdict
 from cephfit.core.values.fit import fit_of
-from cephfit.core.values.prediction import Prediction, Verdict
-from cephfit.core.values.prediction_model import model_called
+from cephfit.core.values.prediction import Prediction, Verdict, model_called
 from cephfit.core.values.supply import rate_text
 from cephfit.results.report import formatting, run_notes
 from cephfit.results.report.figures import cell_figures, rate_over_time
@@ -119,7 +117,7 @@ def _not_fitting(by_workload: dict[str, list[IndexRow]]) -> list[str]:
     nowhere: list[str] = []
     partly: list[str] = []
     for name, pages in by_workload.items():
-        n = sum(page.fits is fit.Verdict.NOT for page in pages)
+        n = sum(page.fits is FitVerdict.NOT for page in pages)
         if n:
             (nowhere if n == len(pages) else partly).append(name)
     clauses = [f"{_some(nowhere)} do{'es' if len(nowhere) == 1 else ''} not fit"] if nowhere else []

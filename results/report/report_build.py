@@ -10,21 +10,20 @@ import numpy as np
 from cephfit import __version__
 from cephfit.core.errors import InputError
 from cephfit.core.statistics.latency_mixture import mixed_percentiles
+from cephfit.core.statistics.sample_columns import OK, SampleColumns
 from cephfit.core.units import MIB, NS_PER_MS
 from cephfit.core.values.assessment import Assessment
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import CELLS, Cell
-from cephfit.core.values.prediction import PredictionSet, Verdict
-from cephfit.core.values.prediction_model import model_called
+from cephfit.core.values.prediction import PredictionSet, Verdict, model_called
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import (
+from cephfit.core.values.sample import (
+    OWN_LOAD,
     PREDICTIONS_DOCUMENT,
     PROFILE_DOCUMENT,
     STOPPING_DOCUMENT,
     VERIFICATION_DOCUMENT,
 )
-from cephfit.core.values.sample import OWN_LOAD
-from cephfit.core.values.sample_columns import OK, SampleColumns
 from cephfit.core.values.supply import Estimate, SupplySet
 from cephfit.results.report import formatting
 from cephfit.results.report.figures import report_figures

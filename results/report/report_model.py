@@ -10,12 +10,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from cephfit.core.protocols import Applied
+from cephfit.core.statistics.sample_columns import SampleColumns
 from cephfit.core.values.assessment import Assessment
 from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import OWN_LOAD, WorkloadSample
-from cephfit.core.values.sample_columns import SampleColumns
+from cephfit.core.values.sample import OWN_LOAD, Run, WorkloadSample
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.report.figures.cpu_figures import CpuSection
 from cephfit.results.report.run_notes import Bottlenecks

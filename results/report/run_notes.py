@@ -20,14 +20,13 @@ import numpy as np
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Applied
+from cephfit.core.statistics.sample_columns import OK, Rows, SampleColumns
 from cephfit.core.statistics.variance import Table
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Pattern
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.prediction import PredictionSet
-from cephfit.core.values.run import CONTINUATIONS_DOCUMENT, IMPORTED, SIMULATED, STOPPING_DOCUMENT
-from cephfit.core.values.sample import Sample
-from cephfit.core.values.sample_columns import OK, Rows, SampleColumns
+from cephfit.core.values.sample import CONTINUATIONS_DOCUMENT, IMPORTED, SIMULATED, STOPPING_DOCUMENT, Sample
 from cephfit.results.report import formatting
 from cephfit.results.statistics.cell_intervals import AgainstDefault
 from cephfit.results.store.sample_store import Store

@@ -10,10 +10,9 @@ import numpy as np
 
 from cephfit.core.protocols import Applied
 from cephfit.core.values.assessment import Assessment, AssessmentRow
-from cephfit.core.values.fit import fit_of
-from cephfit.core.values.prediction import MOST_NAMED, Prediction, PredictionSet, Verdict, listed, uncertain
-from cephfit.core.values.prediction_model import model_called
-from cephfit.core.values.run import IMPORTED
+from cephfit.core.values.fit import fit_of, uncertain
+from cephfit.core.values.prediction import MOST_NAMED, Prediction, PredictionSet, Verdict, listed, model_called
+from cephfit.core.values.sample import IMPORTED
 from cephfit.results.report import formatting
 from cephfit.results.report.method_facts import REJECTED_SHOWN
 from cephfit.results.report.report_model import Answer, Findings

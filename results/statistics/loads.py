@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from cephfit.core.errors import InputError
+from cephfit.core.statistics.sample_columns import Ints, Rows, SampleColumns
 from cephfit.core.units import NS_PER_S, format_nbytes
 from cephfit.core.values.baseline import MeasuredLoad, parts_of_mix
 from cephfit.core.values.cells import Cell, LoadedCell, Op
 from cephfit.core.values.measurement import DSYNC, FSYNC
 from cephfit.core.values.sample import OWN_LOAD, Sample
-from cephfit.core.values.sample_columns import Ints, Rows, SampleColumns
 from cephfit.results.statistics.repeats import Repeats
 
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cephfit.core.protocols import Applied
+from cephfit.core.statistics.sample_columns import OK, SampleColumns
 from cephfit.core.units import NS_PER_S
-from cephfit.core.values.file_operations import ASKED, MOVED, VOLUME_MOVED, FileCell
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Sample
-from cephfit.core.values.sample_columns import OK, SampleColumns
+from cephfit.core.values.cells import ASKED, MOVED, VOLUME_MOVED, FileCell
+from cephfit.core.values.sample import Run, Sample
 from cephfit.results.statistics.loads import sync_in_words
 from cephfit.results.statistics.repeats import Repeats
 from cephfit.results.statistics.summary_statistics import mean

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from cephfit.core.statistics.sample_columns import OK, STATES, Floats, Ints, Rows, SampleColumns
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.sample_columns import OK, STATES, Floats, Ints, Rows, SampleColumns
 
 P99 = 99.0
 

@@ -7,12 +7,11 @@ from operator import attrgetter
 from typing import Any
 
 from cephfit.core.errors import InputError
+from cephfit.core.statistics.sample_columns import Rows, SampleColumns
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
-from cephfit.core.values.run import Run, is_another_cluster
-from cephfit.core.values.sample import OWN_LOAD, SUM_OF_CLIENTS, Sample
-from cephfit.core.values.sample_columns import Rows, SampleColumns
+from cephfit.core.values.sample import OWN_LOAD, SUM_OF_CLIENTS, Run, Sample, is_another_cluster
 from cephfit.results.statistics.loads import (
     LoadShape,
     loads_by_clients,

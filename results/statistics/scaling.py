@@ -7,12 +7,13 @@ import numpy as np
 
 from cephfit.core.statistics.absolute_spread import Absolute
 from cephfit.core.statistics.latency_mixture import mixed_percentiles
-from cephfit.core.statistics.variance import Blocks, Floats, Table
+from cephfit.core.statistics.round_effects import Blocks, Floats
+from cephfit.core.statistics.sample_columns import SampleColumns
+from cephfit.core.statistics.variance import Table
 from cephfit.core.values.baseline import LevelFigures, MeasuredLevels, Place
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import Sample
-from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import spread_as_of
 from cephfit.results.statistics.loads import LoadShape, in_order, names_of, shapes_of

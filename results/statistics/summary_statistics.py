@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scipy.special import stdtrit
 
 from cephfit.core.statistics.variance import LARGEST_LOG
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE
 
 CONFIDENCE = DEFAULT_CONFIDENCE
 UNSTABLE_CV = 0.10

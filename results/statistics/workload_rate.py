@@ -13,13 +13,13 @@ import numpy as np
 from cephfit.core.errors import InputError
 from cephfit.core.statistics.absolute_spread import Absolute
 from cephfit.core.statistics.latency_mixture import mixed_percentiles
-from cephfit.core.statistics.variance import Floats
+from cephfit.core.statistics.round_effects import Floats
+from cephfit.core.statistics.sample_columns import SampleColumns
 from cephfit.core.units import NS_PER_S
 from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad, omitted_cells
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import OWN_LOAD, Sample
-from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.core.values.supply import Estimate
 from cephfit.results.statistics import summary_statistics
 from cephfit.results.statistics.cell_intervals import AgainstDefault, own_spreads, spread_as_of

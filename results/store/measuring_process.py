@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cephfit.core.errors import StoreError
-from cephfit.core.values.run import MEASURING_DOCUMENT
+from cephfit.core.values.sample import MEASURING_DOCUMENT
 
 if TYPE_CHECKING:
     from cephfit.results.store.sample_store import Store

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, insert, select, update
 
 from cephfit.core.errors import StoreError
-from cephfit.core.values.run import MEASURING_DOCUMENT
+from cephfit.core.values.sample import MEASURING_DOCUMENT
 from cephfit.results.store import schema
 
 _BATCH = 500

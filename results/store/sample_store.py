@@ -13,16 +13,25 @@ from sqlalchemy.exc import IntegrityError
 
 from cephfit.core.errors import InputError, StoreError
 from cephfit.core.protocols import Applied
-from cephfit.core.values.file_operations import FileCell, stored_cell
-from cephfit.core.values.run import IMPORTED_DOCUMENT, MEASURING_DOCUMENT, TARGETS_DOCUMENT, Run
-from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample, without_collector
+from cephfit.core.values.cells import FileCell, stored_cell
+from cephfit.core.values.sample import (
+    IMPORTED_DOCUMENT,
+    MEASURING_DOCUMENT,
+    TARGETS_DOCUMENT,
+    Run,
+    Sample,
+    SampleKey,
+    State,
+    WorkloadSample,
+    without_collector,
+)
 from cephfit.results.store import database, schema
 from cephfit.results.store.measuring_process import measuring_process
 from cephfit.results.store.read_only import ReadOnlySource, why_file_is_read_only
 from cephfit.results.store.run_copies import Merged, merge_run
 
 if TYPE_CHECKING:
-    from cephfit.core.values.sample_columns import SampleColumns
+    from cephfit.core.statistics.sample_columns import SampleColumns
 
 LATEST = "latest"
 """Name of the newest run on the command line."""

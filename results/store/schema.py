@@ -28,9 +28,8 @@ from sqlalchemy import (
 )
 
 from cephfit.core.protocols import Applied
-from cephfit.core.values.file_operations import FileCell
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample
+from cephfit.core.values.cells import FileCell
+from cephfit.core.values.sample import Run, Sample, SampleKey, State, WorkloadSample
 
 SCHEMA_VERSION = 3
 """Version that this program writes. It grows with every change of a table or index. Each change has a step in

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.values.file_operations import stored_cell
-from cephfit.core.values.sample_columns import STATES, Codes, Ints, Names, SampleColumns
+from cephfit.core.statistics.sample_columns import STATES, Codes, Ints, Names, SampleColumns
+from cephfit.core.values.cells import stored_cell
 
 
 def columns_of(batches: Iterable[Sequence[Sequence[Any]]]) -> SampleColumns:

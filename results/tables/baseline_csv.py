@@ -36,8 +36,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES, format_nbytes, parse_nbytes
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import SIZE_BINS, LoadedCell, Op, Pattern
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import OWN_LOAD, State, without_collector
+from cephfit.core.values.sample import OWN_LOAD, Run, State, without_collector
 from cephfit.results.statistics.loads import more_clients, title_of
 from cephfit.results.statistics.sample_baselines import Measured, baselines_of, group
 from cephfit.results.store.sample_store import Store

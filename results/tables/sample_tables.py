@@ -8,10 +8,8 @@ from typing import Any
 
 from cephfit.core.optional_modules import optional_module
 from cephfit.core.units import MIB, NS_PER_MS, format_nbytes
-from cephfit.core.values.prediction import PredictionSet, Verdict
-from cephfit.core.values.prediction_model import model_called
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import OWN_LOAD, Sample
+from cephfit.core.values.prediction import PredictionSet, Verdict, model_called
+from cephfit.core.values.sample import OWN_LOAD, Run, Sample
 from cephfit.core.values.supply import SupplySet
 from cephfit.results.report.figures.cell_figures import cell_figures_of
 from cephfit.results.report.figures.cpu_figures import cpu_use_of

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from cephfit.core.units import KIB, format_nbytes
-from cephfit.core.values.cells import SIZE_BINS, Cell, SizeBin
-from cephfit.core.values.file_operations import FileCell, FileOperation, FileSet
+from cephfit.core.values.cells import SIZE_BINS, Cell, FileCell, FileOperation, FileSet, SizeBin
 from cephfit.core.values.measurement import DSYNC, MICRO, Measurement
 from cephfit.core.yaml_lines import Located, nearest
 

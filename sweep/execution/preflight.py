@@ -14,7 +14,7 @@ from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Progress, Target
 from cephfit.core.values.configuration import Configuration, Partition
 from cephfit.core.values.measurement import MICRO, RADOS_BENCH, RBD_BENCH, CacheCondition, Measurement
-from cephfit.core.values.run import CLUSTER, Run, is_another_cluster, new_run_id
+from cephfit.core.values.sample import CLUSTER, Run, is_another_cluster, new_run_id
 from cephfit.core.waiting import wait_until_clear
 from cephfit.measure.engine import Engine
 from cephfit.measure.fio.fio_local import FioEngine

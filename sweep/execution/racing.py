@@ -11,8 +11,7 @@ from scipy.special import ndtr, ndtri
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.prediction import Prediction, PredictionSet
-from cephfit.core.values.prediction_model import model_called
+from cephfit.core.values.prediction import Prediction, PredictionSet, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.sweep.sweep_plan import Decide, Goal, Stopping
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from cephfit.core.statistics.sample_columns import SampleColumns
 from cephfit.core.statistics.variance import LARGEST_LOG, PRIOR_DF
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
-from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.summary_statistics import pooled_spread
 from cephfit.sweep.execution.racing import Contest, Look

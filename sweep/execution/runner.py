@@ -14,8 +14,7 @@ from cephfit.core.protocols import Progress, Target
 from cephfit.core.units import format_seconds
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.measurement import ASSUMED_TIMES, CacheCondition, Step, StepTimes
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Sample, SampleKey, State
+from cephfit.core.values.sample import Run, Sample, SampleKey, State
 from cephfit.measure.engine import CellRun, Engine, KnowsItsLimits, PreparesCells
 from cephfit.measure.telemetry.bottleneck import cpu_of_clients
 from cephfit.measure.telemetry.telemetry_collector import TelemetryCollector

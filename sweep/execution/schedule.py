@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.core.values.measurement import Step
-from cephfit.core.values.run import STOPPING_DOCUMENT, TRIALS_DOCUMENT
+from cephfit.core.values.sample import STOPPING_DOCUMENT, TRIALS_DOCUMENT
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.rounds import Decided, begin, decide, saving_document
 from cephfit.sweep.factorial_design import Search

@@ -19,8 +19,8 @@ from typing import Any
 from cephfit import __version__
 from cephfit.ceph.environment.scopes import CLIENT_DISK, PROTOCOL_OPTIONS
 from cephfit.core.errors import ClusterError, HostError
+from cephfit.core.journal import TargetLock
 from cephfit.core.protocols import Applied, Client, Health
-from cephfit.core.target_lock import TargetLock
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.measure.block_device import flush_buffers
 from cephfit.measure.telemetry.telemetry_collector import LocalTelemetryCollector

@@ -30,10 +30,9 @@ from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import Applied, CephAdmin, Client, Health, NullProgress, Progress, Target
-from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.configuration import Configuration, Preview, Undoing
 from cephfit.core.values.measurement import PlannedSweep
-from cephfit.core.values.preview import Preview, Undoing
-from cephfit.core.values.run import CLUSTER
+from cephfit.core.values.sample import CLUSTER
 from cephfit.core.waiting import wait_until_clear
 from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollector
 from cephfit.measure.validity.disturbances import ForeignIoInPool, MapWatch, Mark

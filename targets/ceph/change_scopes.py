@@ -24,9 +24,16 @@ from cephfit.core.errors import CephfitError, ClusterError, InputError
 from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import CephAdmin, Progress
 from cephfit.core.units import format_nbytes
-from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.core.values.configuration import (
+    HEALTHY,
+    Configuration,
+    Difference,
+    Partition,
+    Preview,
+    Setting,
+    Undoing,
+)
 from cephfit.core.values.measurement import RADOS_BENCH, CacheCondition, PlannedSweep
-from cephfit.core.values.preview import HEALTHY, Difference, Preview, Undoing
 from cephfit.measure.ceph_bench.rados_bench import refuse_among_images
 from cephfit.targets.ceph.cluster_changes import ChangeResult
 from cephfit.targets.ceph.cluster_preview import preview_of

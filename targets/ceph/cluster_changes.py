@@ -24,9 +24,15 @@ from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import CephAdmin
 from cephfit.core.units import about, with_margin
-from cephfit.core.values.configuration import Configuration, Partition
+from cephfit.core.values.configuration import (
+    Configuration,
+    Difference,
+    Partition,
+    Preview,
+    Undoing,
+    other_undoings,
+)
 from cephfit.core.values.measurement import PlannedSweep
-from cephfit.core.values.preview import Difference, Preview, Undoing, other_undoings
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,8 @@ from cephfit.ceph.pools.own_pools import Pools
 from cephfit.ceph.pools.pool_plan import PoolPlan
 from cephfit.ceph.volumes import image_settings
 from cephfit.core.protocols import CephAdmin
-from cephfit.core.values.configuration import Configuration, Partition
+from cephfit.core.values.configuration import HEALTHY, Configuration, Difference, Partition, PoolToCreate, Preview
 from cephfit.core.values.measurement import CacheCondition, PlannedSweep
-from cephfit.core.values.preview import HEALTHY, Difference, PoolToCreate, Preview
 
 RESTART_SECONDS = 30.0
 """Assumed time until a restarted OSD's PGs are active+clean again; a lab's take 7 to 11 s."""

@@ -27,9 +27,8 @@ from cephfit.ceph.environment.host_settings import (
 from cephfit.ceph.hosts.host_access import Hosts, SshAccess
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.errors import ClusterError, InputError
-from cephfit.core.journal import Journal
+from cephfit.core.journal import Journal, TargetLock
 from cephfit.core.protocols import Applied, CephAdmin, Health, NullProgress, Progress
-from cephfit.core.target_lock import TargetLock
 from cephfit.core.values.configuration import Configuration
 from cephfit.targets.ceph.ceph_target import CephTarget
 

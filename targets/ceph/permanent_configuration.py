@@ -23,8 +23,7 @@ from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import CephfitError, ClusterError
 from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import CephAdmin, Health
-from cephfit.core.values.configuration import Configuration, Partition, Setting
-from cephfit.core.values.preview import Difference, Undoing
+from cephfit.core.values.configuration import Configuration, Difference, Partition, Setting, Undoing
 from cephfit.targets.ceph.change_scopes import WholeCluster
 from cephfit.targets.ceph.cluster_changes import AppliedValues
 from cephfit.targets.ceph.cluster_preview import CurrentValues, option_differences

@@ -19,9 +19,8 @@ from cephfit.cloud.stacks import Node
 from cephfit.core.errors import ClusterError
 from cephfit.core.optional_modules import optional_module
 from cephfit.core.protocols import Applied, Health, Progress
-from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.core.values.configuration import Configuration, Partition, Preview, Setting, Undoing
 from cephfit.core.values.measurement import PlannedSweep
-from cephfit.core.values.preview import Preview, Undoing
 from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollector
 from cephfit.measure.validity.disturbances import ForeignIoInPool, ForeignIoInPools, MapWatch, Mark
 from cephfit.targets.abilities import HasCatalogue, HasTelemetry, ReportsDisturbances, WarnsOfSettings

@@ -22,12 +22,10 @@ from cephfit.cloud.shared_attachments import attach_to_all, require_multiattach
 from cephfit.cloud.stacks import Node, Stacks
 from cephfit.cloud.volume_types import VolumeKind, volumes_found
 from cephfit.core.errors import ClusterError, InputError
-from cephfit.core.journal import Journal
+from cephfit.core.journal import Journal, TargetLock
 from cephfit.core.protocols import Applied, Client, Health, NullProgress, Progress, Target
-from cephfit.core.target_lock import TargetLock
-from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.configuration import HEALTHY, Configuration, Preview, Undoing
 from cephfit.core.values.measurement import PlannedSweep
-from cephfit.core.values.preview import HEALTHY, Preview, Undoing
 from cephfit.measure.engine import CountsIo, Engine, MovedBytes
 from cephfit.targets import abilities
 

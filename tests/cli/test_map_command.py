@@ -16,8 +16,7 @@ from cephfit.core.profile_files import read_profile
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, LoadedCell, Op, Pattern
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample import Metrics, Run, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.mapper.absolute_rates.supply import supply_or_reason
 from cephfit.results import open_baselines

@@ -23,7 +23,7 @@ from cephfit.cli.cluster.cloud_command import command
 from cephfit.cloud.image import placed_images
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal
-from cephfit.core.values.image_types import IMAGE_PROPERTY, ImageChange, ImageRule
+from cephfit.core.values.configuration import IMAGE_PROPERTY, ImageChange, ImageRule
 
 DATABASE = ImageChange(ImageRule(("--property", "workload=database"), "pgbench"), "ssd")
 MAIL = ImageChange(ImageRule(("--tag", "mail"), "postmark"), "hdd")

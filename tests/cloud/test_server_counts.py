@@ -15,7 +15,7 @@ from cephfit.cli.main import cephfit
 from cephfit.cli.options import common_options
 from cephfit.cloud.capacity.cloud_facts import count_servers
 from cephfit.core.errors import ClusterError
-from cephfit.core.values.run import Run
+from cephfit.core.values.sample import Run
 from cephfit.results.store.sample_store import Store
 
 

@@ -13,8 +13,7 @@ from cephfit.core.protocols import Client, NullProgress
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import DEVICE_IO, State
+from cephfit.core.values.sample import DEVICE_IO, Run, State
 from cephfit.lab.daemons import processes
 from cephfit.lab.devices.disks import mounts
 from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec

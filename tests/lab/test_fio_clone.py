@@ -12,7 +12,7 @@ from workload_contract import Harness, WorkloadContract
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client
 from cephfit.core.units import KIB, MIB
-from cephfit.core.values.workload_clone import ClonePhase, WorkloadClone
+from cephfit.core.values.demand import ClonePhase, WorkloadClone
 from cephfit.lab.workloads import fio_clone
 from cephfit.lab.workloads.fio_clone import FioClone, job_text, phase_seconds
 

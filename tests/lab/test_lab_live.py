@@ -15,8 +15,8 @@ import pytest
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.errors import ClusterError, HostError
+from cephfit.core.journal import TargetLock
 from cephfit.core.protocols import Client
-from cephfit.core.target_lock import TargetLock
 from cephfit.lab import machine, registry
 from cephfit.lab.cluster import Lab
 from cephfit.lab.daemons import processes

@@ -27,8 +27,7 @@ from target_contract import DEFAULT
 
 from cephfit.core.protocols import Client
 from cephfit.core.units import MIB
-from cephfit.core.values.cells import SIZE_BINS
-from cephfit.core.values.file_operations import FileCell, FileOperation, FileSet
+from cephfit.core.values.cells import SIZE_BINS, FileCell, FileOperation, FileSet
 from cephfit.core.values.measurement import Measurement
 from cephfit.measure.engine import MovedBytes
 from cephfit.measure.fio.fio_local import FioEngine

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from example_run import CLIENTS, RUN_ID, example_assessment, example_run, example_samples
 
+from cephfit.core.statistics.sample_columns import SampleColumns
 from cephfit.core.units import MIB, NS_PER_S
 from cephfit.core.values.assessment import AssessmentRow
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
-from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.mapper import predictor
 from cephfit.results.report import formatting
 from cephfit.results.report.figures.cell_figures import baseline_rows_of, cell_figures_of

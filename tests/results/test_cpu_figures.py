@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from cephfit.core.statistics.sample_columns import SampleColumns
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import CpuLayer, Metrics, Sample, SampleKey, State
-from cephfit.core.values.sample_columns import SampleColumns
+from cephfit.core.values.sample import CpuLayer, Metrics, Run, Sample, SampleKey, State
 from cephfit.results.report.figures.cpu_figures import cpu_section_of, cpu_use_of
 from cephfit.results.report.render import to_html, to_markdown
 from cephfit.results.report.report_build import report_of

@@ -9,10 +9,8 @@ import pytest
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Applied
 from cephfit.core.units import KIB
-from cephfit.core.values.cells import SIZE_BINS, Cell
-from cephfit.core.values.file_operations import FileCell, FileOperation
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.cells import SIZE_BINS, Cell, FileCell, FileOperation
+from cephfit.core.values.sample import Metrics, Run, Sample, SampleKey, State
 from cephfit.results.report.operations_page import (
     operations_document,
     operations_page,

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from cephfit.core.statistics.sample_columns import SampleColumns
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
-from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.statistics.sample_baselines import tried_of
 
 

@@ -24,9 +24,9 @@ from example_run import (
 from cephfit.cli.reports.report_command import command
 from cephfit.core.errors import CephfitError, InputError
 from cephfit.core.protocols import Applied
+from cephfit.core.statistics.sample_columns import SampleColumns
 from cephfit.core.values.prediction import Verdict
 from cephfit.core.values.sample import State
-from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.mapper import predictor
 from cephfit.results import open_baselines
 from cephfit.results.report.render import to_html, to_markdown

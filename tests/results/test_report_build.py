@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from test_workload_rate import exponential, sample
 
+from cephfit.core.statistics.sample_columns import SampleColumns
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.sample_columns import SampleColumns
 from cephfit.results.report.render import to_html
 from cephfit.results.report.report_build import latencies_of, percentile_figures, read_findings, report_of
 from cephfit.results.report.report_model import Findings

@@ -13,9 +13,9 @@ import pytest
 from running_server import TRACE, RunningServer, serving, settled
 
 import cephfit
+from cephfit.core.errors import RefusedError
 from cephfit.core.units import GIB, MIB
-from cephfit.server.limited_process import Limits, Workers
-from cephfit.server.refused_error import RefusedError
+from cephfit.server.worker_process import Limits, Workers
 
 SAMPLES = Path(os.environ.get("CEPHFIT_SAMPLES", "/nowhere"))
 

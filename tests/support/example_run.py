@@ -10,8 +10,7 @@ from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.core.values.prediction import CellReason, Prediction, PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
+from cephfit.core.values.sample import Metrics, Run, Sample, SampleKey, State, WorkloadSample
 from cephfit.results.store.sample_store import Store
 
 RUN_ID = "quick-20261121T101500-3f9a"

@@ -7,8 +7,7 @@ import numpy as np
 
 from cephfit.core.units import NS_PER_S
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
+from cephfit.core.values.sample import Metrics, Run, Sample, SampleKey, State, WorkloadSample
 from cephfit.results.store.sample_store import Store
 
 BASE_IOPS: Mapping[str, float] = {

@@ -8,8 +8,9 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.statistics import absolute_spread, variance
-from cephfit.core.statistics.variance import Blocks, Table
+from cephfit.core.statistics import absolute_spread, round_effects, variance
+from cephfit.core.statistics.round_effects import Blocks
+from cephfit.core.statistics.variance import Table
 from cephfit.core.values.cells import CELLS
 
 Floats = NDArray[np.float64]
@@ -62,6 +63,7 @@ class PlainInformation:
 def with_plain_formulas() -> Iterator[None]:
     """Estimate variances by the plain formulas while the block runs."""
     with (
+        patch.object(round_effects, "RoundInformation", PlainInformation),
         patch.object(variance, "RoundInformation", PlainInformation),
         patch.object(absolute_spread, "RoundInformation", PlainInformation),
     ):

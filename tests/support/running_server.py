@@ -17,8 +17,8 @@ from starlette.types import ASGIApp
 from cephfit.core.units import MIB
 from cephfit.server.access_control import Access
 from cephfit.server.application import create_application
-from cephfit.server.limited_process import Limits
 from cephfit.server.service import Service, StoredRuns
+from cephfit.server.worker_process import Limits
 from cephfit.server.workloads import Workloads
 
 TRACE = "\n".join(f"8,0 1 {i} {i / 100:.9f} 77 Q {'WR'[i % 2]} {i * 8} + 8 [postgres]" for i in range(1, 2001))

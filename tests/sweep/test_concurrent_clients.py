@@ -18,8 +18,7 @@ from untroubled_target import UntroubledTarget
 from cephfit.core.errors import ClusterError, InputError, LackingError
 from cephfit.core.protocols import Applied, Client, NullProgress, Workload
 from cephfit.core.values.configuration import Configuration
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import State
+from cephfit.core.values.sample import Run, State
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.concurrent_clients import ClientRates, Lockstep, run_together
 from cephfit.sweep.verification import (

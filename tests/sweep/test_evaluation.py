@@ -11,8 +11,7 @@ import pytest
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Applied, Client, Health, NullProgress
 from cephfit.core.values.configuration import Configuration
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import State, WorkloadSample
+from cephfit.core.values.sample import Run, State, WorkloadSample
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.evaluation import evaluate
 from cephfit.sweep.verification import Trial

@@ -8,7 +8,7 @@ import pytest
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress
 from cephfit.core.units import KIB
-from cephfit.core.values.file_operations import FileCell, FileOperation, FileSet, stored_cell
+from cephfit.core.values.cells import FileCell, FileOperation, FileSet, stored_cell
 from cephfit.core.values.sample import State
 from cephfit.measure.micro.file_places import FOLDER, FilePlace, Traffic
 from cephfit.measure.micro.micro_engine import MicroEngine

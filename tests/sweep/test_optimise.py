@@ -9,8 +9,7 @@ from simulated_truth import true_iops
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration, Partition, Setting
-from cephfit.core.values.run import TRIALS_DOCUMENT, Run
-from cephfit.core.values.sample import State
+from cephfit.core.values.sample import TRIALS_DOCUMENT, Run, State
 from cephfit.mapper import predictor
 from cephfit.operations.measuring.run_status import run_summary
 from cephfit.results.statistics.sample_baselines import baselines_of

@@ -14,8 +14,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress, Predictor
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import STOPPING_DOCUMENT, Run
-from cephfit.core.values.sample import OWN_LOAD, Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample import OWN_LOAD, STOPPING_DOCUMENT, Metrics, Run, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.results.report.report_build import read_findings, report_of
 from cephfit.results.statistics.sample_baselines import baselines_of

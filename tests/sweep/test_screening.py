@@ -14,8 +14,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration, Partition, Setting
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample import Metrics, Run, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep import factorial_design

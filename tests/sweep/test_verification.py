@@ -16,8 +16,7 @@ from cephfit.core.protocols import Applied, Client, Health, NullProgress
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
-from cephfit.core.values.run import Run
-from cephfit.core.values.sample import State, WorkloadSample
+from cephfit.core.values.sample import Run, State, WorkloadSample
 from cephfit.measure.block_device import read_through
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.verification import CONDITIONS, Trial, conditions_of, contents_of, order_of, run_once, verify

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cephfit.core.errors import ClusterError, StoreError
-from cephfit.core.target_lock import TargetLock
+from cephfit.core.journal import TargetLock
 
 
 class Connection:

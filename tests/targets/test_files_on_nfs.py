@@ -9,8 +9,7 @@ from backend_servers import opener, server_on
 from target_contract import DEFAULT, VOLUME_NBYTES
 
 from cephfit.core.units import KIB, MIB
-from cephfit.core.values.cells import SIZE_BINS
-from cephfit.core.values.file_operations import FileCell, FileOperation
+from cephfit.core.values.cells import SIZE_BINS, FileCell, FileOperation
 from cephfit.measure.engine import CellRun
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.execution.preflight import engine_of

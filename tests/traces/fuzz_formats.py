@@ -55,14 +55,14 @@ from cephfit.core.values.cells import Op
 from cephfit.traces import formats, profile_files
 from cephfit.traces.counting import shares
 from cephfit.traces.description.recording import PartialProfile
-from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
-from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.readers import vscsi_histogram
 from cephfit.traces.readers.blktrace import blktrace_joining, blktrace_parts
 from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
 from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.reader import PartReader
-from cephfit.traces.readers.vscsi import vscsi_histogram
-from cephfit.traces.readers.vscsi.vscsi_binary import VscsiBinaryReader
+from cephfit.traces.readers.vscsi_trace import VscsiBinaryReader
+from cephfit.traces.recordings import ReadOptions
+from cephfit.traces.stream import HEAD_NBYTES, TraceStream
 
 NO_OPTIONS = ReadOptions()
 

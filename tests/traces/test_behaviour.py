@@ -12,9 +12,9 @@ from test_tally import SOURCE, cut, traces
 from trace_maker import batch
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.access import AccessBatch
 from cephfit.core.values.cells import Op
 from cephfit.core.values.profile import Profile
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.description.describe import profile_of
 from cephfit.traces.description.disk_description import MAX_DISKS, DiskDescriptions
 from cephfit.traces.description.recording import PartialProfile

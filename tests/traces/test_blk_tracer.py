@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cephfit.traces.capturing.blk_tracer import by_device
-from cephfit.traces.readers.blktrace.blktrace_bytes import DTYPES, MAGIC
+from cephfit.traces.readers.blktrace.blktrace_reader import DTYPES, MAGIC
 
 
 def record(version: int, device: int, payload: bytes, sector: int) -> bytes:

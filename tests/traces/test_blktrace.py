@@ -17,7 +17,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files
-from cephfit.traces.readers.blktrace import blktrace_bytes
+from cephfit.traces.readers.blktrace import blktrace_reader
 from cephfit.traces.readers.block_events.block_layer import Action
 
 
@@ -58,9 +58,9 @@ def test_the_size_of_the_blocks_read_changes_nothing(tmp_path: Path, monkeypatch
     write(tmp_path / "sda.blktrace.0", [e for e in events if e.cpu == 0])
     write(tmp_path / "sda.blktrace.1", [e for e in events if e.cpu == 1])
     whole = figures(profile_files([tmp_path]))
-    monkeypatch.setattr(blktrace_bytes, "MAX_PAYLOAD", 70)
+    monkeypatch.setattr(blktrace_reader, "MAX_PAYLOAD", 70)
     for nbytes in (140, 1000, 4096):
-        monkeypatch.setattr(blktrace_bytes, "BLOCK_NBYTES", nbytes)
+        monkeypatch.setattr(blktrace_reader, "BLOCK_NBYTES", nbytes)
         assert figures(profile_files([tmp_path])) == whole
 
 

@@ -15,15 +15,14 @@ from trace_maker import Event, mixed_workload, packed
 from cephfit.core.errors import InputError
 from cephfit.traces import profile_files
 from cephfit.traces.description.recording import Counting, PartialProfile
-from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.matching.completion_loop import MAX_HELD
-from cephfit.traces.readers.blktrace import blktrace_bytes, blktrace_joining, blktrace_parts
-from cephfit.traces.readers.blktrace.blktrace_bytes import layout_of
+from cephfit.traces.readers.blktrace import blktrace_joining, blktrace_parts, blktrace_reader
 from cephfit.traces.readers.blktrace.blktrace_joining import joined_parts
 from cephfit.traces.readers.blktrace.blktrace_loop import OVER
 from cephfit.traces.readers.blktrace.blktrace_parts import Part, follow_alone, parts_of
-from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
+from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader, layout_of
 from cephfit.traces.readers.block_events.block_layer import Action
+from cephfit.traces.stream import TraceStream
 
 SDB = made.SDA + (1 << 20)
 SELDOM = 9
@@ -34,7 +33,7 @@ SELDOM = 9
 def _small() -> Iterator[None]:
     """Blocks and parts of some hundred bytes, without a fallback to reading the rest as a whole."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blktrace_bytes, "MAX_PAYLOAD", 200)
+        patch.setattr(blktrace_reader, "MAX_PAYLOAD", 200)
         patch.setattr(blktrace_parts, "FIRST_BLOCKS", (1000, 1000, 1000))
         patch.setattr(blktrace_joining, "MAX_UNJOINED", 1 << 30)
         patch.setattr(blktrace_parts, "NBYTES_OF_FILE", 1)
@@ -59,7 +58,7 @@ def in_parts(files: list[Path], action: Action, part_nbytes: int, block_nbytes: 
     assert layout is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blktrace_parts, "PART_NBYTES", part_nbytes)
-        patch.setattr(blktrace_bytes, "BLOCK_NBYTES", block_nbytes)
+        patch.setattr(blktrace_reader, "BLOCK_NBYTES", block_nbytes)
         parts = list(parts_of(files, layout, counted_action))
         return joined_parts(iter(parts), layout, counted_action, 2, lambda _: None), len(parts)
 
@@ -310,7 +309,7 @@ def test_parts_do_not_join_before_both_saw_completions(
     know what is in flight at that access. One that has seen completions before the cut does know it, although
     the same accesses wait in both."""
     monkeypatch.setattr(blktrace_parts, "FIRST_BLOCKS", (1000, 48 * (MAX_HELD + 1000), 1000))
-    monkeypatch.setattr(blktrace_bytes, "BLOCK_NBYTES", 48 * (MAX_HELD + 1000))
+    monkeypatch.setattr(blktrace_reader, "BLOCK_NBYTES", 48 * (MAX_HELD + 1000))
     many = Event(1000).packed(0) * (MAX_HELD + 100)
     trace = tmp_path / "t"
     found = joined(two_parts(trace, COMPLETE, many + packed([Event(2000, what=made.C)]) + message() * 1000))

@@ -9,7 +9,7 @@ from trace_maker import Event, write
 
 from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files
-from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.recordings import ReadOptions
 
 MIB = 1 << 20
 WRITE_ZEROES, APPEND = made.WRITE | 1 << 22, made.WRITE | 1 << 16

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_more_formats import GOLDEN
 
-from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
 from cephfit.traces.readers.block_events.block_layer import Action
 

@@ -10,13 +10,13 @@ import pytest
 from test_trace_views import run
 
 from cephfit.core.units import NS_PER_MS, NS_PER_S
-from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.description.recording import PartialProfile
-from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers.delimited.delimited_formats import FORMATS
 from cephfit.traces.readers.delimited.delimited_reader import DelimitedReader
 from cephfit.traces.readers.oracle_general import RECORD
 from cephfit.traces.readers.reader import clock_ns_of
+from cephfit.traces.stream import TraceStream
 
 SECONDS, RATE = 700, 20
 

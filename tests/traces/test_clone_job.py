@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from cephfit.core.errors import InputError
 from cephfit.core.units import GIB, KIB, MIB
 from cephfit.core.values.cells import SIZE_BINS, Op, Pattern
-from cephfit.core.values.demand import Commits, Demand
+from cephfit.core.values.demand import ClonePhase, Commits, Demand, WorkloadClone
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.workload_clone import ClonePhase, WorkloadClone
 from cephfit.traces.replay.clone_job import LEAST_SHARE, MOST_PHASES, clone_of
 
 

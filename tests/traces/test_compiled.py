@@ -17,7 +17,7 @@ from cephfit.traces.compiled import CompilationClock, _with_imports, announce_sl
 def test_the_version_of_a_loop_changes_only_with_what_it_imports(tmp_path: Path) -> None:
     loop = tmp_path / "loop.py"
     loop.write_text(
-        "from cephfit.core.values.access import (\n    OP_READ,\n)\nfrom cephfit.traces.lines import plain_lines\n"
+        "from cephfit.traces.columns import (\n    OP_READ,\n)\nfrom cephfit.traces.lines import plain_lines\n"
     )
     read = {file.name for file in _with_imports(loop)}
     assert {"loop.py", "access.py", "plain_lines.py", "compiled.py", "delimited_loop.py"} <= read

@@ -14,7 +14,7 @@ import pytest
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.core.values.image_io import ImageName, IoCounts
-from cephfit.traces.counters.saved_counters import documents, load_of, parse_scrape
+from cephfit.traces.saved_counters import documents, load_of, parse_scrape
 
 GOLDEN = Path(__file__).parent / "golden"
 COUNTERS = {

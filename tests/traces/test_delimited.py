@@ -8,8 +8,8 @@ import pytest
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
-from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.delimited.delimited_formats import FORMATS
+from cephfit.traces.recordings import ReadOptions
 
 DELIMITED = {
     "msr": "128166372003061629,hm,1,Read,4096,8192,500\n128166372013061629,hm,1,Write,12288,65536,700\n",

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from test_parts import comparable, cut, rows
 from trace_maker import Event, batch, write
 
-from cephfit.core.values.access import FUA, PREFLUSH, SYNC, AccessBatch, Flushes
 from cephfit.core.values.cells import SIZE_BIN_EDGES, Op, Pattern
 from cephfit.core.values.demand import Commits
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import WorkloadDemand
 from cephfit.traces import profile_files, profiles_by_disk, profiling
+from cephfit.traces.columns import FUA, PREFLUSH, SYNC, AccessBatch, Flushes
 from cephfit.traces.counting import demand_counts
 from cephfit.traces.counting.demand_counts import DemandCounting, WorkloadDemands, demands_of
 from cephfit.traces.counting.demand_loops import SIZE_CLASSES, WINDOW
@@ -546,7 +546,7 @@ def test_a_named_action_has_its_own_demands(tmp_path: Path) -> None:
 def test_accesses_that_nothing_merged_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = write(tmp_path / "t", made.mixed_workload(50))
     with monkeypatch.context() as patched:
-        patched.setattr(profiling, "_of_issued", lambda *_: pytest.fail("read again"))
+        patched.setattr(profiling, "with_demands_of_issued", lambda *_: pytest.fail("read again"))
         found = profile_files([trace], demands=True)
     assert found.demands == profile_files([trace], demands=True, action=Action.QUEUE).demands
 

@@ -12,7 +12,7 @@ from trace_maker import Event
 
 from cephfit.cli.trace.trace_commands import command
 from cephfit.core.errors import InputError
-from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.recordings import ReadOptions
 
 
 @pytest.mark.parametrize(

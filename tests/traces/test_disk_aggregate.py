@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from trace_maker import batch
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.access import AccessBatch
 from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting import shares
-from cephfit.traces.counting.joint_counts import N_PLACES
+from cephfit.traces.counting.tally_loop import N_PLACES
 from cephfit.traces.description.describe import profile_of
 from cephfit.traces.description.recording import Counting, PartialProfile
 from cephfit.traces.lines import plain_lines

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cephfit.traces.counting import buckets
-from cephfit.traces.description import footprint as footprint_module
+from cephfit.traces.description import locality as footprint_module
 from cephfit.traces.description.disk_description import BusyTime, DiskDescription
-from cephfit.traces.description.disk_loops import Grid
-from cephfit.traces.description.footprint import Footprint, Regions, hot_shares
+from cephfit.traces.description.locality import Footprint, Grid, Regions, hot_shares
 
 ROW = st.tuples(
     st.integers(0, 10**12),

@@ -104,7 +104,7 @@ def test_a_job_is_as_deep_as_95_percent_of_the_accesses_were(tmp_path: Path, dee
 def test_percentiles_of_what_is_in_flight_join_over_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cephfit.traces import profile_files
     from cephfit.traces.counting import shares
-    from cephfit.traces.read_options import ReadOptions
+    from cephfit.traces.recordings import ReadOptions
 
     trace, options = in_flight(tmp_path / "t", [300, 5, 2000]), ReadOptions(columns=COLUMNS[1])
     whole = profile_files([trace], options=options).description["percentiles"]["outstanding"]

@@ -17,7 +17,7 @@ from trace_maker import Event, mixed_workload, packed, write
 from cephfit.core.errors import InputError
 from cephfit.traces import formats, profile_files
 from cephfit.traces.access_source import AccessSource
-from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.recordings import ReadOptions
 
 BLOCK_EVENTS = TRACE_CMD.replace("block_rq_issue:  ", "block_bio_queue: ")
 BLOCK_EVENTS = BLOCK_EVENTS.replace(" 4096 ()", "").replace(" 8192 ()", "")

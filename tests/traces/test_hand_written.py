@@ -12,7 +12,7 @@ from trace_maker import mixed_workload, write
 
 from cephfit.core.errors import InputError
 from cephfit.traces import profile_files
-from cephfit.traces.description.description_schema import check_description
+from cephfit.traces.description.stored_descriptions import check_description
 
 WRONG: list[tuple[str, Any, str]] = [
     ("histograms", [], "description.histograms: [] is not an object"),

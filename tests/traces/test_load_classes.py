@@ -9,7 +9,7 @@ import pytest
 from fleets import KINDS, Kind, fleet
 
 from cephfit.core.values.image_io import ImageLoad, ImageName, IoCounts
-from cephfit.traces.counters.load_classes import classes_of, features, to_trace
+from cephfit.traces.load_classes import classes_of, features, to_trace
 
 
 def kind_of(image: ImageLoad) -> str:

@@ -11,8 +11,8 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files
-from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_events.block_layer import Action
+from cephfit.traces.recordings import ReadOptions
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -12,11 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.access import SYNC
-from cephfit.traces.columns import OP_BITS
+from cephfit.traces.columns import OP_BITS, SYNC
 from cephfit.traces.description.recording import Counting
-from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.lines import fast_lines
+from cephfit.traces.lines import plain_lines
 from cephfit.traces.matching import latency
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED
 from cephfit.traces.readers import fio_iolog
@@ -30,6 +28,7 @@ from cephfit.traces.readers.delimited.delimited_reader import DelimitedFormat, D
 from cephfit.traces.readers.delimited.named_columns import layout_of
 from cephfit.traces.readers.fio_iolog import FioIologReader
 from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.stream import TraceStream
 
 NAMED = {
     "tab": "time,disk,offset:lbn,length:sectors,op:0/1,sep=tab",
@@ -149,7 +148,7 @@ def test_blocks_do_not_matter(layout: DelimitedFormat, n_cores: int, data: st.Da
     text = b"\n".join([example] * 20 + found)
     whole = read(text, layout, tmp_path / "trace")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fast_lines, "BLOCK_NBYTES", 300)
+        patch.setattr(plain_lines, "BLOCK_NBYTES", 300)
         patch.setattr(os, "sched_getaffinity", lambda _: range(n_cores))
         in_blocks = read(text, layout, tmp_path / "trace")
     if isinstance(whole, str) or isinstance(in_blocks, str):
@@ -205,7 +204,7 @@ def test_blkparse_both_ways(data: st.DataObject, tmp_path: Path) -> None:
 def test_common_lines_of_blkparse_are_plain(tmp_path: Path) -> None:
     (tmp_path / "trace").write_bytes(b"".join(line + b"\n" for line in BLKPARSE))
     with TraceStream(tmp_path / "trace") as stream:
-        (lines,) = fast_lines.TextBuffers(stream).blocks()
+        (lines,) = plain_lines.TextBuffers(stream).blocks()
     n_lines, end, _ = blkparse_text._plain_events(lines.text, lines.begin, lines.end, ord("Q"))
     assert (n_lines, end) == (len(BLKPARSE), lines.end)
 
@@ -248,7 +247,7 @@ def test_block_events_both_ways(data: st.DataObject, tmp_path: Path) -> None:
 def test_common_block_events_are_plain(tmp_path: Path) -> None:
     (tmp_path / "trace").write_bytes(b"".join(line + b"\n" for line in BLOCK_EVENTS))
     with TraceStream(tmp_path / "trace") as stream:
-        (block,) = fast_lines.TextBuffers(stream).blocks()
+        (block,) = plain_lines.TextBuffers(stream).blocks()
         found = block_events_text._Lines(stream, Action.QUEUE).plain(block.text, block.begin, block.end)
     n_lines, _, events = found
     assert n_lines == 7
@@ -284,7 +283,7 @@ def test_blocks_of_events_do_not_matter(reader: StreamReader, data: st.DataObjec
     path.write_bytes(b"\n".join(found) + b"\n")
     whole = counted(reader, path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fast_lines, "BLOCK_NBYTES", 300)
+        patch.setattr(plain_lines, "BLOCK_NBYTES", 300)
         patch.setattr(latency, "_FEWEST_READY", data.draw(st.integers(1, 9)))
         patch.setattr(os, "sched_getaffinity", lambda _: range(2))
         assert counted(reader, path) == whole

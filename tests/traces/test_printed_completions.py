@@ -12,12 +12,12 @@ from trace_maker import C, Event, mixed_workload, packed
 
 from cephfit.cli.trace.trace_commands import command as trace_command
 from cephfit.core.errors import InputError
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces import formats
+from cephfit.traces.columns import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.counting.demand_counts import DemandCounting
-from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_events.block_layer import Action
+from cephfit.traces.recordings import ReadOptions
+from cephfit.traces.stream import TraceStream
 
 IOSNOOP = """\
 Tracing block I/O. Ctrl-C to end.

@@ -17,16 +17,14 @@ import pytest
 from fuzz_formats import Family, families
 
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import TraceReader
-from cephfit.core.values.access import OP_READ, OP_WRITE, UNKNOWN, AccessBatch
-from cephfit.traces import formats
-from cephfit.traces.files import stream
-from cephfit.traces.files.stream import HEAD_NBYTES
-from cephfit.traces.lines import fast_lines
-from cephfit.traces.readers import oracle_general, parquet, rbd_replay
-from cephfit.traces.readers.blktrace import blktrace_bytes
+from cephfit.traces import formats, stream
+from cephfit.traces.columns import OP_READ, OP_WRITE, UNKNOWN, AccessBatch
+from cephfit.traces.lines import plain_lines
+from cephfit.traces.readers import oracle_general, parquet, rbd_replay, vscsi_trace
+from cephfit.traces.readers.blktrace import blktrace_reader
 from cephfit.traces.readers.block_events.block_layer import Action
-from cephfit.traces.readers.vscsi import vscsi_binary
+from cephfit.traces.readers.reader import TraceReader
+from cephfit.traces.stream import HEAD_NBYTES
 
 ONLY_BY_NAME = {"columns", "blkparse-f"}
 """Formats that only the user can name."""
@@ -240,12 +238,12 @@ def test_the_size_of_blocks_does_not_matter(
 ) -> None:
     whole = {path: contents_of(case.reader.batches(path)) for path in case.files(tmp_path)}
     monkeypatch.setattr(stream, "_BLOCK_NBYTES", nbytes)
-    monkeypatch.setattr(fast_lines, "BLOCK_NBYTES", nbytes)
+    monkeypatch.setattr(plain_lines, "BLOCK_NBYTES", nbytes)
     monkeypatch.setattr(rbd_replay, "_BLOCK_NBYTES", nbytes)
-    monkeypatch.setattr(blktrace_bytes, "BLOCK_NBYTES", nbytes)
-    monkeypatch.setattr(blktrace_bytes, "MAX_PAYLOAD", 70)
+    monkeypatch.setattr(blktrace_reader, "BLOCK_NBYTES", nbytes)
+    monkeypatch.setattr(blktrace_reader, "MAX_PAYLOAD", 70)
     monkeypatch.setattr(oracle_general, "_BLOCK_RECORDS", nbytes // 20)
-    monkeypatch.setattr(vscsi_binary, "_RECORDS_AT_ONCE", nbytes // 20)
+    monkeypatch.setattr(vscsi_trace, "_RECORDS_AT_ONCE", nbytes // 20)
     monkeypatch.setattr(parquet, "_ROWS", nbytes // 20)
     for path, expected in whole.items():
         assert contents_of(case.reader.batches(path)) == expected

@@ -9,8 +9,8 @@ from trace_maker import Event, write
 
 from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files
-from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_events.block_layer import Action
+from cephfit.traces.recordings import ReadOptions
 
 R = 6
 MS = 1_000_000

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from trace_maker import mixed_workload, write
 
 from cephfit.core.errors import HostError, InputError
-from cephfit.traces import profile_files
+from cephfit.traces import profile_files, stream
 from cephfit.traces.counting import counted_recordings, shares
-from cephfit.traces.files import stream
 
 
 def alibaba(n: int, seed: int = 1) -> bytes:

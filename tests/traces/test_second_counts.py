@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cephfit.core.values.access import AccessBatch
 from cephfit.traces import profile_files
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting.second_counts import SecondCounting, SecondCounts, busiest
 
 NS = 10**9
@@ -79,7 +79,7 @@ def written(path: Path, seconds: list[float]) -> Path:
 
 
 def described(files: list[Path], *, parts: bool = False, demands: bool = False) -> object:
-    from cephfit.traces.read_options import read_options
+    from cephfit.traces.recordings import read_options
 
     options = read_options(None, "time:s,op,offset:bytes,length:bytes", None)
     return profile_files(files, parts=parts, demands=demands, options=options).description.get("busiest")

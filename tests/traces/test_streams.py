@@ -18,8 +18,7 @@ import pytest
 import zstandard
 
 from cephfit.core.errors import HostError, InputError
-from cephfit.traces import profile_files
-from cephfit.traces.files import remote
+from cephfit.traces import opening, profile_files
 from cephfit.traces.recordings import Recording, consecutive_files, recordings_of
 
 ROWS = "".join(f"{i},{'RW'[i % 2]},{4096 * i},4096,{1000 * i}\n" for i in range(5000)).encode()
@@ -127,7 +126,7 @@ def test_possible_secrets_of_an_address_are_in_no_result(server: str, tmp_path: 
     (tmp_path / "other").write_bytes(ROWS)
     signed = [f"{server}/{name}?X-Amz-Signature=secret{i}/a" for i, name in enumerate(["plain", "plain", "other"])]
     signed[2] = signed[2].replace("//", "//me:secret@")
-    found = profile_files([remote.path_of(url) for url in signed])
+    found = profile_files([opening.path_of(url) for url in signed])
     text = found.dumps()
     assert "secret" not in text and "Signature" not in text
     assert found.n_accesses == 15_000
@@ -138,7 +137,7 @@ def test_possible_secrets_of_an_address_are_in_no_result(server: str, tmp_path: 
     ]
     assert profile_files([Path(signed[0])]).name == "plain"
     with pytest.raises(InputError) as caught:
-        profile_files([remote.path_of(signed[0])], disks=["none"])
+        profile_files([opening.path_of(signed[0])], disks=["none"])
     assert "secret" not in str(caught.value)
 
 
@@ -153,7 +152,7 @@ def test_possible_secrets_of_an_address_are_in_no_result(server: str, tmp_path: 
     ],
 )
 def test_a_url_stays_as_it_was_written(url: str) -> None:
-    assert remote.url_of(remote.path_of(url)) == url
+    assert opening.url_of(opening.path_of(url)) == url
 
 
 @pytest.mark.parametrize("begin", ["file://", "file:", "FILE://localhost"])
@@ -161,7 +160,7 @@ def test_a_file_url_is_the_local_file(tmp_path: Path, begin: str) -> None:
     path = tmp_path / "two words.csv"
     path.write_bytes(ROWS)
     for text in (f"{begin}{path}", f"{begin}{path}".replace(" ", "%20")):
-        assert remote.path_of(text) == path
+        assert opening.path_of(text) == path
         found = profile_files([Path(text)])
         assert found.n_accesses == 5000
         assert found.name == "two words.csv"

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from trace_maker import batch
 
-from cephfit.core.values.access import AccessBatch
 from cephfit.core.values.cells import Op
 from cephfit.core.values.profile import Profile
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.compiled import compiled
-from cephfit.traces.counting import buckets, joint_counts
+from cephfit.traces.counting import buckets, tally_loop
 from cephfit.traces.counting.buckets import place, steps_of
-from cephfit.traces.counting.joint_counts import N_FINE
 from cephfit.traces.counting.tally import FINE_PER_OCTAVE, Tally, fine_value_ns, percentile_ns
+from cephfit.traces.counting.tally_loop import N_FINE
 from cephfit.traces.description.describe import profile_of
 from cephfit.traces.description.recording import PartialProfile
 
@@ -155,7 +155,7 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 NEAR_LIMITS = st.builds(
     lambda limit, by: limit + by,
     st.sampled_from(
-        [*joint_counts.DISTANCES, *joint_counts.SIZES, *[2**k for k in range(62)], *[-(2**k) for k in range(62)]]
+        [*tally_loop.DISTANCES, *tally_loop.SIZES, *[2**k for k in range(62)], *[-(2**k) for k in range(62)]]
     ),
     st.integers(-2, 2),
 )
@@ -165,16 +165,16 @@ NEAR_LIMITS = st.builds(
 @given(INT64 | NEAR_LIMITS)
 def test_every_number_finds_the_place_that_a_search_finds(value: int) -> None:
     for limits_, first in (
-        (joint_counts.SIZES, joint_counts.SIZE_STEPS),
-        (joint_counts.DISTANCES, joint_counts.DISTANCE_STEPS),
+        (tally_loop.SIZES, tally_loop.SIZE_STEPS),
+        (tally_loop.DISTANCES, tally_loop.DISTANCE_STEPS),
     ):
-        found = place_among(value, joint_counts.STEPS, np.uint64(first), np.uint64(joint_counts.FEW_SHIFT))
+        found = place_among(value, tally_loop.STEPS, np.uint64(first), np.uint64(tally_loop.FEW_SHIFT))
         assert found == np.searchsorted(limits_, value)
 
 
 def test_limits_that_are_too_close_to_distinguish_are_refused() -> None:
     with pytest.raises(ValueError, match="too close"):
-        steps_of([1024, 1025], joint_counts.FEW_SHIFT)
+        steps_of([1024, 1025], tally_loop.FEW_SHIFT)
 
 
 def fine_of(time_ns: int) -> int:
@@ -199,7 +199,7 @@ def test_longer_times_belong_to_the_last_fine_bucket(time_ns: int) -> None:
 
 
 @settings(deadline=None)
-@given(st.integers(0, 1 << 44) | st.sampled_from(joint_counts.TIMES).flatmap(lambda t: st.integers(t - 1, t + 1)))
+@given(st.integers(0, 1 << 44) | st.sampled_from(tally_loop.TIMES).flatmap(lambda t: st.integers(t - 1, t + 1)))
 def test_a_time_is_counted_in_the_limits_that_a_search_finds(time_ns: int) -> None:
     rows = batch([(0, "r", 0, 4096), (time_ns, "r", 8, 4096)])
     counts = Tally.of(rows.time_ns, rows.op, rows.lbn, rows.nbytes).counts.interarrival

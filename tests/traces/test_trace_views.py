@@ -17,7 +17,7 @@ from trace_maker import READ, WRITE, C, Event, Q, mixed_workload, write
 
 from cephfit.cli.main import main
 from cephfit.core.values.profile import Profile
-from cephfit.traces.description.profile_comparison import compared, kolmogorov_smirnov, total_variation
+from cephfit.traces.description.stored_descriptions import compared, kolmogorov_smirnov, total_variation
 from cephfit.traces.replay.workload_job import DiskJob, job_file, job_of, sections_of
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")

@@ -16,7 +16,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
 from cephfit.traces.counting import buckets, shares
-from cephfit.traces.readers.vscsi import vscsi_binary
+from cephfit.traces.readers import vscsi_trace
 
 CSV = """\
 #Vscsi Cmd Trace. (Trace Format Version 1)
@@ -91,7 +91,7 @@ def test_blocks_of_records_do_not_matter(times: list[tuple[int, int]], at_once: 
         path.write_bytes(b"".join(record_2(0x28, 8, time_us=time, response_us=took) for time, took in times))
         whole = profile_files([path])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(vscsi_binary, "_RECORDS_AT_ONCE", at_once)
+            patch.setattr(vscsi_trace, "_RECORDS_AT_ONCE", at_once)
             assert profile_files([path]) == whole
 
 

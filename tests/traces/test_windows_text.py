@@ -10,8 +10,8 @@ from test_more_formats import XPERF, counts, format_of, nbytes, profiled
 
 from cephfit.core.errors import InputError
 from cephfit.traces import profile_files
-from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.recordings import ReadOptions
+from cephfit.traces.stream import TraceStream
 
 ENCODED = ["utf-8-sig", "utf-16", "utf-16-be"]
 COLUMNS = "disk,time:us,op,offset,length,latency:us"

@@ -13,7 +13,7 @@ from test_vscsi import record_1
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
-from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.recordings import ReadOptions
 
 LONG = b"".join(struct.pack("<IQIq", 100 + i, 8 * i, 4096, -1) for i in range(4000))
 """oracleGeneral is detected only by the plausibility of all of the first 64 KiB."""

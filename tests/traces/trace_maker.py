@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import AccessBatch
 
 Q, M, G, D, C, P, U, A = 1, 2, 4, 7, 8, 9, 10, 15
 READ, WRITE, FLUSH, SYNC = 1 << 0, 1 << 1, 1 << 2, 1 << 3

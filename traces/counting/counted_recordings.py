@@ -18,15 +18,15 @@ from cephfit.core.errors import HostError, InputError
 from cephfit.core.optional_modules import optional_module
 from cephfit.core.protocols import Progress
 from cephfit.core.units import NS_PER_S
+from cephfit.traces import opening
 from cephfit.traces.counting.second_counts import MINUTE
 from cephfit.traces.counting.shares import Counted, CountedSoFar, Share, count, counting_of, parts_of
 from cephfit.traces.description.disk_description import too_many_disks
-from cephfit.traces.files import remote
-from cephfit.traces.files.stream import STANDARD_INPUT, NeedsWholeFile, TraceStream, n_cores, read_ahead
 from cephfit.traces.readers.blktrace.blktrace_joining import count_in_parts
 from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.recordings import Recording, consecutive_files
+from cephfit.traces.stream import STANDARD_INPUT, NeedsWholeFile, TraceStream, n_cores, read_ahead
 
 _AHEAD = 2
 """Maximum number of shares per core that are counted in advance: their counts take memory."""
@@ -243,7 +243,7 @@ def divided_by_clock(recorded: Sequence[Recorded], reader: StreamReader) -> Divi
 
 def notes_of_clock_restarts(restarted: Sequence[Path]) -> Iterator[str]:
     """Return a note for each file with which the clock restarts."""
-    return (_RESTARTED.format(remote.display_name(file)) for file in restarted)
+    return (_RESTARTED.format(opening.display_name(file)) for file in restarted)
 
 
 def note_of_steps(steps: int, *, clocks_checked: bool) -> str:

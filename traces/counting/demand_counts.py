@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.units import NS_PER_S
-from cephfit.core.values.access import AccessBatch
 from cephfit.core.values.cells import SIZE_BINS, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting import demand_loops as loops
 from cephfit.traces.counting.demand_loops import (
     COUNT,

@@ -12,19 +12,20 @@ from typing import ClassVar, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting import tally_loop
-from cephfit.traces.counting.joint_counts import (
+from cephfit.traces.counting.tally import NO_DEPTHS, NO_TIMES, Tally
+from cephfit.traces.counting.tally_loop import (
+    ALL,
     DEPTH_PLACES,
     EDGE_EXTENT,
     N_EDGE,
     STEPS,
+    N,
     edge_of,
     empty_joint,
     set_edge,
 )
-from cephfit.traces.counting.tally import NO_DEPTHS, NO_TIMES, Tally
-from cephfit.traces.counting.tally_loop import ALL, N
 
 DISKS_LISTED = 64
 """Number of disks that are listed individually; a trace of a cloud has thousands."""
@@ -40,7 +41,7 @@ class DiskAggregate:
     Attributes:
         requested: Disks that are counted individually, however many; empty: the first DISKS_LISTED by name.
         numbers: Disk to its row.
-        edges: int64 (disks, N_EDGE), as ``joint_counts.edge_of`` creates them.
+        edges: int64 (disks, N_EDGE), as ``tally_loop.edge_of`` creates them.
         joint: Their counts, without boundary and extent.
     """
 

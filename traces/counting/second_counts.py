@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.units import NS_PER_S
-from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.compiled import compiled
 from cephfit.traces.matching.latency import rows_by_disk
 

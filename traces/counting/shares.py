@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from cephfit.traces import formats
 from cephfit.traces.columns import Accesses
 from cephfit.traces.description.recording import Counting, PartialProfile
-from cephfit.traces.files.stream import STANDARD_INPUT, NeedsWholeFile, PartStream, TraceStream, one_stream
 from cephfit.traces.matching.completion_loop import MAX_HELD
 from cephfit.traces.matching.latency import InFlight
-from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.reader import PartReader, StreamReader
-from cephfit.traces.readers.vscsi.vscsi_binary import VscsiBinaryReader, record_nbytes
+from cephfit.traces.readers.vscsi_trace import VscsiBinaryReader, record_nbytes
+from cephfit.traces.recordings import ReadOptions
+from cephfit.traces.stream import STANDARD_INPUT, NeedsWholeFile, PartStream, TraceStream, one_stream
 
 N_HEAD = 1 << 15
 """Number of accesses kept at the beginning of a part. A part that needs more cannot be joined."""

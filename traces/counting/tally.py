@@ -17,21 +17,23 @@ from numpy.typing import NDArray
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES, SIZE_BINS
 from cephfit.traces.counting import buckets, tally_loop
 from cephfit.traces.counting.buckets import PER_OCTAVE, lowest_of
-from cephfit.traces.counting.joint_counts import (
+from cephfit.traces.counting.tally_loop import (
+    ALL,
     DEPTH_PLACES,
     DEPTHS,
     DISTANCES,
     N_FINE,
     N_TIMES,
+    READ,
     SIZES,
     STEPS,
     TIMES,
+    N,
     edge_of,
     empty_joint,
     sections_of,
     set_edge,
 )
-from cephfit.traces.counting.tally_loop import ALL, READ, N
 
 FINE_PER_OCTAVE = PER_OCTAVE
 """Buckets per octave in the fine histograms for percentiles: their relative error is below 1/32."""
@@ -163,7 +165,7 @@ def count_on(
     """Add the next accesses of one disk to ``joint``.
 
     Args:
-        joint: As ``joint_counts.empty_joint`` creates it.
+        joint: As ``tally_loop.empty_joint`` creates it.
         time_ns ... outstanding: Columns as in AccessBatch.
         rows: Rows of the disk; None: all.
     """
@@ -297,7 +299,7 @@ def percentile_ns(fine: NDArray[np.int64], share: float) -> float | None:
 def depth_percentile(fine: NDArray[np.int64], share: float) -> int | None:
     """Return the number in flight that ``share`` (0 to 1) of the accesses do not exceed.
 
-    It is exact up to 64, above it the next of ``joint_counts.DEPTHS``. None if there are no counts, or the number
+    It is exact up to 64, above it the next of ``tally_loop.DEPTHS``. None if there are no counts, or the number
     exceeds these.
     """
     total = int(fine.sum())
@@ -305,3 +307,15 @@ def depth_percentile(fine: NDArray[np.int64], share: float) -> int | None:
         return None
     place = int(np.searchsorted(np.cumsum(fine), max(int(np.ceil(share * total)), 1), side="left"))
     return DEPTHS[place] if place < len(DEPTHS) else None
+
+
+def has_gaps_below(fine_gaps: NDArray[np.int64], clock_ns: int) -> bool:
+    """Return whether times differ by less than ``clock_ns``, so that the clock is finer.
+
+    Args:
+        fine_gaps: int64 (buckets,), as ``Tally.counts.fine_interarrival`` of any kind.
+        clock_ns: The resolution found in the first lines of a text.
+    """
+    octave = clock_ns.bit_length() - 1
+    its_bucket = FINE_PER_OCTAVE * octave + (clock_ns * FINE_PER_OCTAVE >> octave) - FINE_PER_OCTAVE
+    return bool(fine_gaps[1:its_bucket].any())  # the first bucket holds differences of zero

@@ -1,17 +1,138 @@
-"""The loop that counts accesses into all histograms in one pass.
+"""The joint counts of a disk's accesses: their layout, and the loop that counts into all of them in one pass.
 
-It counts into few and small joint histograms, and ``tally`` derives the other histograms: one count of (op, size,
-distance) contains sizes, distances, randomness and the other thresholds. The number of instructions determines its
-cost. So ``buckets.place`` finds the place of every number, and first accesses are handled before the loop instead
-of by a test in it.
+The loop counts into few and small joint histograms, and ``tally`` derives the other histograms: one count of (op,
+size, distance) contains sizes, distances, randomness and the other thresholds. The number of instructions
+determines its cost. So ``buckets.place`` finds the place of every number, and first accesses are handled before
+the loop instead of by a test in it. The joint counts are one array with sections of fixed sizes. The loop then
+needs one address instead of one for each histogram, and no strides; this makes it a third faster.
 """
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES
 from cephfit.traces.compiled import compiled, compiled_in_place, inlined
-from cephfit.traces.counting import joint_counts
-from cephfit.traces.counting.buckets import place
+from cephfit.traces.counting import buckets
+from cephfit.traces.counting.buckets import N_KEYS, PER_OCTAVE, place, steps_of
+
+FINE_OCTAVES = 44
+"""Times are distinguished up to 2^44 ns, about five hours."""
+
+N_FINE = FINE_OCTAVES * PER_OCTAVE
+LONGEST_NS = (1 << FINE_OCTAVES) - 1
+"""Longer times count as this value."""
+
+# The limits of all histograms of the same quantity.
+_SPANS = {*buckets.SPAN_LBN.tolist(), RANDOM_THRESHOLD_LBN}
+SIZES: Sequence[int] = sorted({*buckets.SIZE_NBYTES.tolist(), *SIZE_BIN_EDGES})
+DISTANCES: Sequence[int] = sorted({*buckets.DISTANCE_LBN.tolist(), *_SPANS, *(-span - 1 for span in _SPANS)})
+TIMES: Sequence[int] = (buckets.TIME_US * 1000).tolist()
+
+N_SIZES = len(SIZES) + 1
+N_DISTANCES = len(DISTANCES) + 2
+"""The last place holds first accesses, which have no distance."""
+N_TIMES = N_FINE + len(TIMES)
+"""The place of a time is its fine bucket plus the number of limits below it; it determines both."""
+DEPTHS: Sequence[int] = [
+    *range(1, buckets.OUTSTANDING[-1]),
+    *(int(2**octave * (1 + step / 16)) for octave in range(6, 16) for step in range(16)),
+    1 << 16,
+]
+"""Each number of accesses in flight up to the last limit of vscsiStats, then 16 per octave; higher numbers share
+one place."""
+N_DEPTHS = len(DEPTHS) + 1
+
+FEW_SHIFT, MANY_SHIFT = 58, 52
+"""Shifts of steps to at most 64 places for any value, and to at most 4096 places for values below 2^57."""
+
+SIZE_STEPS, DISTANCE_STEPS, TIME_STEPS = (i * N_KEYS for i in range(3))
+"""Where the steps of each quantity begin in ``STEPS``."""
+
+
+def _all_steps() -> NDArray[np.uint64]:
+    steps = np.zeros(3 * N_KEYS, np.uint64)
+    fine = [max(rank - 1, 0) for rank in range(N_FINE + 1)]  # 0 ns counts as 1 ns
+    for first, found in (
+        (SIZE_STEPS, steps_of(SIZES, FEW_SHIFT)),
+        (DISTANCE_STEPS, steps_of(DISTANCES, FEW_SHIFT)),
+        (TIME_STEPS, steps_of(TIMES, MANY_SHIFT, fine)),
+    ):
+        used = np.flatnonzero(found)
+        steps[first + used] = found[used]  # the memory between stays untouched
+    return steps
+
+
+STEPS = _all_steps()
+DEPTH_PLACES = np.searchsorted(DEPTHS, np.arange(DEPTHS[-1] + 2)).astype(np.uint8)
+"""Place of each number of accesses in flight; the last place also holds all higher numbers."""
+
+
+class Sections(NamedTuple):
+    """Views into joint counts, int64.
+
+    Attributes:
+        boundary: (6, 3), rows as named in ``tally_loop``, by stream.
+        step: (2 ops, sizes, distances).
+        step_of_all: (distances,), distances from the previous access of any op.
+        gap: (3 streams, times), inter-arrival.
+        latency: (2 ops, times).
+        outstanding: (2 ops, depths).
+        nbytes, clock_steps_back: (2 ops,), (3 streams,).
+        extent_ns: (2,), earliest and latest time: the only values that are not sums.
+    """
+
+    boundary: NDArray[np.int64]
+    step: NDArray[np.int64]
+    step_of_all: NDArray[np.int64]
+    gap: NDArray[np.int64]
+    latency: NDArray[np.int64]
+    outstanding: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    clock_steps_back: NDArray[np.int64]
+    extent_ns: NDArray[np.int64]
+
+
+_SHAPES = (
+    *[(6, 3), (2, N_SIZES, N_DISTANCES), (N_DISTANCES,), (3, N_TIMES), (2, N_TIMES), (2, N_DEPTHS)],
+    *[(2,), (3,), (2,)],
+)
+_BEGINS = [0, *np.cumsum([prod(shape) for shape in _SHAPES]).tolist()]
+BOUNDARY, STEP, STEP_OF_ALL, GAP, LATENCY, OUTSTANDING, NBYTES, STEPS_BACK, EXTENT, N_PLACES = _BEGINS
+"""Where the sections begin in joint counts, and their length."""
+
+
+def empty_joint() -> NDArray[np.int64]:
+    """Return joint counts without any access."""
+    joint = np.zeros(N_PLACES, np.int64)
+    never = np.iinfo(np.int64).max
+    sections_of(joint).extent_ns[:] = never, -never
+    return joint
+
+
+def sections_of(joint: NDArray[np.int64]) -> Sections:
+    """Return the sections of joint counts, shape (N_PLACES,)."""
+    parts = [joint[a:b].reshape(s) for a, b, s in zip(_BEGINS, _BEGINS[1:], _SHAPES, strict=False)]
+    return Sections(*parts)
+
+
+EDGE_EXTENT = STEP - BOUNDARY
+N_EDGE = EDGE_EXTENT + N_PLACES - EXTENT
+"""The edge is what joining stretches needs: the boundary and, from ``EDGE_EXTENT`` on, the extent."""
+
+
+def edge_of(joint: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return boundary and extent of joint counts: int64 (N_EDGE,)."""
+    return np.concatenate([joint[BOUNDARY:STEP], joint[EXTENT:]])
+
+
+def set_edge(joint: NDArray[np.int64], edge: NDArray[np.int64]) -> None:
+    """Set boundary and extent of joint counts."""
+    joint[BOUNDARY:STEP], joint[EXTENT:] = edge[:EDGE_EXTENT], edge[EDGE_EXTENT:]
+
 
 ALL, READ, WRITE = range(3)
 """Streams: all accesses, each compared with the previous one of any op; then by op."""
@@ -21,26 +142,26 @@ N, FIRST_LBN, FIRST_NBYTES, FIRST_NS, LAST_LBN, LAST_NS = range(6)
 the last access."""
 
 # Unsigned, because an index that may be negative costs a test each time.
-_FEW, _MANY = np.uint64(joint_counts.FEW_SHIFT), np.uint64(joint_counts.MANY_SHIFT)
-_BY_SIZE, _BY_DISTANCE = np.uint64(joint_counts.SIZE_STEPS), np.uint64(joint_counts.DISTANCE_STEPS)
-_BY_TIME = np.uint64(joint_counts.TIME_STEPS)
-_N_SIZES, _N_DISTANCES = np.uintp(joint_counts.N_SIZES), np.uintp(joint_counts.N_DISTANCES)
-_N_TIMES, _N_DEPTHS = np.uintp(joint_counts.N_TIMES), np.uintp(joint_counts.N_DEPTHS)
-_STEP, _STEP_OF_ALL = np.uintp(joint_counts.STEP), np.uintp(joint_counts.STEP_OF_ALL)
+_FEW, _MANY = np.uint64(FEW_SHIFT), np.uint64(MANY_SHIFT)
+_BY_SIZE, _BY_DISTANCE = np.uint64(SIZE_STEPS), np.uint64(DISTANCE_STEPS)
+_BY_TIME = np.uint64(TIME_STEPS)
+_N_SIZES, _N_DISTANCES = np.uintp(N_SIZES), np.uintp(N_DISTANCES)
+_N_TIMES, _N_DEPTHS = np.uintp(N_TIMES), np.uintp(N_DEPTHS)
+_STEP, _STEP_OF_ALL = np.uintp(STEP), np.uintp(STEP_OF_ALL)
 _GAP, _LATENCY, _OUTSTANDING = (
-    np.uintp(joint_counts.GAP),
-    np.uintp(joint_counts.LATENCY),
-    np.uintp(joint_counts.OUTSTANDING),
+    np.uintp(GAP),
+    np.uintp(LATENCY),
+    np.uintp(OUTSTANDING),
 )
-_NBYTES, _STEPS_BACK = np.uintp(joint_counts.NBYTES), np.uintp(joint_counts.STEPS_BACK)
-_COUNT, _LAST_LBN, _LAST_NS = (np.uintp(joint_counts.BOUNDARY + 3 * row) for row in (N, LAST_LBN, LAST_NS))
+_NBYTES, _STEPS_BACK = np.uintp(NBYTES), np.uintp(STEPS_BACK)
+_COUNT, _LAST_LBN, _LAST_NS = (np.uintp(BOUNDARY + 3 * row) for row in (N, LAST_LBN, LAST_NS))
 _FIRST_LBN, _FIRST_NBYTES, _FIRST_NS = (
-    np.uintp(joint_counts.BOUNDARY + 3 * row) for row in (FIRST_LBN, FIRST_NBYTES, FIRST_NS)
+    np.uintp(BOUNDARY + 3 * row) for row in (FIRST_LBN, FIRST_NBYTES, FIRST_NS)
 )
-_EARLIEST, _LATEST = np.uintp(joint_counts.EXTENT), np.uintp(joint_counts.EXTENT + 1)
-_EDGE_EARLIEST, _EDGE_LATEST = joint_counts.EDGE_EXTENT, joint_counts.EDGE_EXTENT + 1
+_EARLIEST, _LATEST = np.uintp(EXTENT), np.uintp(EXTENT + 1)
+_EDGE_EARLIEST, _EDGE_LATEST = EDGE_EXTENT, EDGE_EXTENT + 1
 _1 = np.uintp(1)
-_LONGEST_NS = joint_counts.LONGEST_NS
+_LONGEST_NS = LONGEST_NS
 
 
 @inlined
@@ -105,8 +226,8 @@ def count_accesses(
     Args:
         time_ns ... outstanding: Latency and outstanding are empty if unknown.
         rows: Rows of the disk; None: all. The loop is compiled separately for None.
-        steps, depth_places: ``joint_counts.STEPS`` and ``DEPTH_PLACES``.
-        joint: As in ``joint_counts.Sections``; added to.
+        steps, depth_places: ``STEPS`` and ``DEPTH_PLACES``.
+        joint: As in ``Sections``; added to.
     """
     _begin(op, time_ns, lbn, nbytes, rows, steps, joint)
     n, n_depths, n_writes = len(time_ns) if rows is None else len(rows), len(depth_places), np.uintp(0)
@@ -170,18 +291,18 @@ def count_disks(
         time_ns ... depth_places: As for ``count_accesses``, except ``rows``, which are those of all disks.
         begins, ends: int64 (n,), where the rows of each disk begin and end.
         at: int64 (n,), the row of each disk in ``edges``.
-        edges: As ``joint_counts.edge_of`` creates them; written.
+        edges: As ``edge_of`` creates them; written.
         joint: Added to; its boundary and extent have no meaning.
     """
-    n_boundary = joint_counts.EDGE_EXTENT
+    n_boundary = EDGE_EXTENT
     for k in range(len(at)):
         edge = edges[at[k]]
-        joint[joint_counts.BOUNDARY : joint_counts.STEP] = edge[:n_boundary]
-        joint[joint_counts.EXTENT :] = edge[n_boundary:]
+        joint[BOUNDARY:STEP] = edge[:n_boundary]
+        joint[EXTENT:] = edge[n_boundary:]
         mine = rows[begins[k] : ends[k]]
         count_accesses(time_ns, op, lbn, nbytes, latency_ns, outstanding, mine, steps, depth_places, joint)
-        edge[:n_boundary] = joint[joint_counts.BOUNDARY : joint_counts.STEP]
-        edge[n_boundary:] = joint[joint_counts.EXTENT :]
+        edge[:n_boundary] = joint[BOUNDARY:STEP]
+        edge[n_boundary:] = joint[EXTENT:]
 
 
 @compiled_in_place
@@ -197,9 +318,9 @@ def join_edges(
     All other counts of these accesses are in the counts of their stretches.
 
     Args:
-        later: int64 (n, N_EDGE), as ``joint_counts.edge_of`` creates them, of the stretches after the cut.
+        later: int64 (n, N_EDGE), as ``edge_of`` creates them, of the stretches after the cut.
         at: int64 (n,), the row of each disk in ``edges``.
-        steps: ``joint_counts.STEPS``.
+        steps: ``STEPS``.
         edges: Of the stretches before the cut; written: of both stretches.
         joint: The sum of the counts before and after the cut; added to.
     """

@@ -19,8 +19,16 @@ from cephfit.core.values.cells import SIZE_BINS, Op
 from cephfit.traces.counting import buckets
 from cephfit.traces.counting.tally import KINDS
 from cephfit.traces.description.disk_description import DiskDescription
-from cephfit.traces.description.disk_loops import ACCESSES, JUDGED, LATENCY_NS, N_TIMED, RANDOM, TOTAL_NBYTES, Grid
-from cephfit.traces.description.footprint import hot_shares
+from cephfit.traces.description.locality import (
+    ACCESSES,
+    JUDGED,
+    LATENCY_NS,
+    N_TIMED,
+    RANDOM,
+    TOTAL_NBYTES,
+    Grid,
+    hot_shares,
+)
 
 MAX_PHASES = 12
 """More phases are not a useful description: the penalty is doubled until at most this many remain."""
@@ -42,7 +50,7 @@ def phases_of(series: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Return consecutive phases (first bin, bin after the last) that cover the whole series.
 
     Args:
-        series: Shape (bins, N_COLUMNS) as in ``disk_loops``; at least one bin.
+        series: Shape (bins, N_COLUMNS) as in ``locality``; at least one bin.
     """
     join = 0
     counts = series

@@ -1,11 +1,17 @@
-"""Turn the counts of a whole trace into a Profile with its description."""
+"""Turn the counts of a whole trace into a Profile with its description, histograms and percentiles.
 
-from collections.abc import Mapping, Sequence
+Values below the resolution of the trace's clock are omitted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cephfit.core.errors import InputError
-from cephfit.core.units import NS_PER_S
+from cephfit.core.units import NS_PER_MS, NS_PER_S, NS_PER_US
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
 from cephfit.core.values.profile import Profile
 from cephfit.traces.counting import buckets
@@ -13,17 +19,11 @@ from cephfit.traces.counting.demand_counts import MAX_DISKS as MAX_DEMAND_DISKS
 from cephfit.traces.counting.demand_counts import demands_of
 from cephfit.traces.counting.disk_aggregate import DISKS_LISTED
 from cephfit.traces.counting.second_counts import MINUTE, Runs, busiest
-from cephfit.traces.counting.tally import Tally
-from cephfit.traces.description import behaviour, distributions
+from cephfit.traces.counting.tally import KINDS, Tally, depth_percentile, percentile_ns
+from cephfit.traces.description import behaviour
 from cephfit.traces.description.disk_description import MAX_DISKS, too_many_disks
-from cephfit.traces.description.distributions import (
-    are_timed,
-    has_depths,
-    histograms_of,
-    percentiles_of,
-    random_by_threshold,
-)
 from cephfit.traces.description.recording import NOT_REQUESTED, PartialProfile, disks_of_one_level, requested_disks
+from cephfit.traces.readers.block_events.block_layer import Action
 
 MISSING_LATENCIES = 0.01
 """Share of accesses without a latency above which the profile reports it. Some accesses are always in flight at
@@ -96,7 +96,7 @@ def profile_of(
     elif with_behaviour is not False:
         random, by_bin = _with_behaviour(partial, kept, description, is_timed=are_timed(total))
     if "behaviour" in description and not has_depths(total, clock_ns):
-        distributions.remove_busy_shares(description["behaviour"])
+        remove_busy_shares(description["behaviour"])
     profile = Profile(name, accesses, random, by_bin, description)
     return _with_demands(profile, partial, total, kept, clock_ns) if with_demands else profile
 
@@ -209,8 +209,8 @@ def _lacks(of_format: Sequence[str], tally: Tally, clock_ns: int) -> list[str]:
     lacks = list(of_format)
     if tally.n > 1 and not are_timed(tally) and not any("no rates" in words for words in lacks):
         lacks.append("time: all accesses have the same one; no rates, no inter-arrival, none outstanding")
-    elif clock_ns >= distributions.COARSE_NS and not any(words.startswith("time:") for words in lacks):
-        lacks.append(distributions.clock_note(clock_ns))
+    elif clock_ns >= COARSE_NS and not any(words.startswith("time:") for words in lacks):
+        lacks.append(clock_note(clock_ns))
     n_timed = int(tally.counts.latency[0].sum())
     if not any(words.startswith("latency") for words in lacks):
         if not n_timed:
@@ -272,3 +272,161 @@ def _disk(tally: Tally) -> dict[str, Any]:
         "duration_seconds": duration_ns / NS_PER_S,
         **_summary(tally, duration_ns),
     }
+
+
+_MISSING = 0.1
+"""Largest share of the queued bytes that issued accesses may lack; more means that the trace lacks such events."""
+
+
+def with_demands_of_issued(profile: Profile, issued: Profile | None) -> Profile:
+    """Return a profile with the demands and commits of ``issued``, if that has all accesses, times and flushes."""
+    if issued is None or not issued.demands or (issued.idle_seconds is None) != (profile.idle_seconds is None):
+        return profile
+    if profile.commits and profile.commits.flushes and not (issued.commits and issued.commits.flushes):
+        return profile
+    nbytes, queued = (sum(p.description["nbytes"].values()) for p in (issued, profile))
+    if nbytes < (1 - _MISSING) * queued:
+        return profile
+    return replace(
+        profile,
+        demands=issued.demands,
+        idle_seconds=issued.idle_seconds,
+        commits=issued.commits,
+        description={**profile.description, "demands_action": Action.ISSUE.value},
+    )
+
+
+COARSE_NS = NS_PER_MS
+"""A clock of this resolution, or a coarser one, is reported as coarse."""
+
+
+def is_resolved(time_ns: float, clock_ns: int) -> bool:
+    """Return whether a time difference is more than zero; differences are multiples of the clock's step."""
+    return time_ns > clock_ns / 2
+
+
+def histogram_of_gaps(limits_us: list[int], counts: list[int], clock_ns: int) -> dict[str, list[int]] | None:
+    """Return the histogram of inter-arrival with the limits that the clock resolves; None if it resolves none."""
+    first = sum(limit * NS_PER_US < clock_ns for limit in limits_us)
+    if first == len(limits_us):
+        return None
+    return {"limits": limits_us[first:], "counts": [sum(counts[: first + 1]), *counts[first + 1 :]]}
+
+
+def resolves_depths(clock_ns: int, median_latency_ns: float | None) -> bool:
+    """Return whether times and latencies show the number in flight.
+
+    Within one step of the clock all accesses seem to begin at once. This matters unless accesses take longer.
+    """
+    return clock_ns < COARSE_NS or median_latency_ns is None or median_latency_ns >= clock_ns
+
+
+def remove_busy_shares(behaviour: dict[str, Any]) -> None:
+    """Remove the busy shares."""
+    for facts in (behaviour, *behaviour["disks"].values()):
+        facts["busy_share"] = None
+
+
+def clock_note(clock_ns: int) -> str:
+    """Return what a trace with a coarse clock lacks."""
+    return f"time: in steps of {clock_ns / NS_PER_S:g} s; inter-arrival and bursts below that are unknown"
+
+
+HISTOGRAM_LIMITS: Mapping[str, NDArray[np.int64]] = {
+    "size": buckets.SIZE_NBYTES,
+    "distance": buckets.DISTANCE_LBN,
+    "interarrival_us": buckets.TIME_US,
+    "latency_us": buckets.TIME_US,
+    "outstanding": buckets.OUTSTANDING,
+}
+"""The histograms of a description, with the limits of vscsiStats."""
+
+PERCENTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+
+
+def are_timed(tally: Tally) -> bool:
+    """Return whether the accesses have different times; otherwise inter-arrival is unknown.
+
+    The duration does not show it: parts of a trace may each have a duration of zero.
+    """
+    return tally.latest_ns > tally.earliest_ns
+
+
+def has_depths(tally: Tally, clock_ns: int) -> bool:
+    """Return whether the accesses show how many were in flight."""
+    latency_ns = percentile_ns(tally.counts.fine_latency[0], 0.5)
+    return bool(tally.counts.outstanding.any()) and resolves_depths(clock_ns, latency_ns)
+
+
+def histograms_of(tally: Tally, clock_ns: int) -> dict[str, Any]:
+    """Return every histogram that has counts: name, then kind, then its limits and one more count than limits."""
+    omitted = {"interarrival_us", "outstanding"} if tally.n > 1 and not are_timed(tally) else set()
+    if not has_depths(tally, clock_ns):
+        omitted.add("outstanding")
+    counts = {
+        "size": tally.counts.size,
+        "distance": tally.counts.distance,
+        "interarrival_us": tally.counts.interarrival,
+        "latency_us": tally.counts.latency,
+        "outstanding": tally.counts.outstanding,
+    }
+    table: dict[str, Any] = {
+        name: {
+            kind: {"limits": HISTOGRAM_LIMITS[name].tolist(), "counts": counts[name][i].tolist()}
+            for i, kind in enumerate(KINDS)
+        }
+        for name in counts
+        if counts[name].any() and name not in omitted
+    }
+    gaps = table.pop("interarrival_us", {})
+    for kind, row in gaps.items():
+        if resolved := histogram_of_gaps(row["limits"], row["counts"], clock_ns):
+            table.setdefault("interarrival_us", {})[kind] = resolved
+    return table
+
+
+def percentiles_of(tally: Tally, clock_ns: int) -> dict[str, Any]:
+    """Return name, then kind, then n and each known percentile: times in us, and accesses in flight."""
+    counts = tally.counts
+    table = {"latency_us": _rows(counts.fine_latency, _time_us)}
+    if are_timed(tally):
+        table["interarrival_us"] = _rows(
+            counts.fine_interarrival,
+            lambda fine, share: (
+                _time_us(fine, share) if is_resolved(percentile_ns(fine, share) or 0, clock_ns) else None
+            ),
+        )
+        if has_depths(tally, clock_ns):
+            table["outstanding"] = _rows(counts.fine_outstanding, depth_percentile)
+    return {name: rows for name, rows in table.items() if rows}
+
+
+def _rows(
+    fine: NDArray[np.int64], percentile: Callable[[NDArray[np.int64], float], float | None]
+) -> dict[str, Any]:
+    """Return the percentiles by kind; ``fine`` as in ``tally.Tally``."""
+    rows = {}
+    for kind, counts in zip(KINDS, fine, strict=True):
+        values = {f"p{100 * share:g}": percentile(counts, share) for share in PERCENTILES}
+        known = {p: v for p, v in values.items() if v is not None}
+        if known:
+            rows[kind] = {"n": int(counts.sum()), **known}
+    return rows
+
+
+def _time_us(fine: NDArray[np.int64], share: float) -> float | None:
+    value = percentile_ns(fine, share)
+    return None if value is None else round(value / NS_PER_US, 3)
+
+
+def random_by_threshold(tally: Tally) -> dict[str, dict[str, float]]:
+    """Return the share of random accesses at other thresholds: op, then LBN, then share."""
+    table: dict[str, dict[str, float]] = {}
+    for i, op in enumerate(Op):
+        counts = tally.counts.span[i]
+        if counts.any():
+            beyond = counts.sum() - np.cumsum(counts)[:-1]
+            table[op.value] = {
+                str(t): float(n / counts.sum()) for t, n in zip(buckets.SPAN_LBN, beyond, strict=True)
+            }
+    return table

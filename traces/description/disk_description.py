@@ -17,14 +17,24 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_MS
-from cephfit.core.values.access import AccessBatch
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting import buckets
 from cephfit.traces.counting.disk_aggregate import PerDisk
 from cephfit.traces.counting.tally import KINDS
-from cephfit.traces.description import disk_loops
-from cephfit.traces.description.disk_loops import LAST, N_COLUMNS, NBYTES, TIME, WINDOW, Grid, moved
-from cephfit.traces.description.footprint import Footprint, Regions, hashed
+from cephfit.traces.description import locality
+from cephfit.traces.description.locality import (
+    LAST,
+    N_COLUMNS,
+    NBYTES,
+    TIME,
+    WINDOW,
+    Footprint,
+    Grid,
+    Regions,
+    hashed,
+    moved,
+)
 
 _NEVER = np.iinfo(np.int64).min
 
@@ -199,7 +209,7 @@ class DiskDescription:
         windowed: int64 (3, limits + 1), by KINDS.
         magnitudes: int64 (2, 2, 5, thresholds + 1), by op, measure (previous access, closest of 16), size bin
             and the thresholds that a distance exceeds.
-        series: int64 (TIME_BINS, N_COLUMNS), see ``disk_loops``.
+        series: int64 (TIME_BINS, N_COLUMNS), see ``locality``.
         fine: int64 (FINE_TIME_BINS,), accesses.
         heat: int64 (MAP_TIME_BINS, MAP_REGIONS), accesses by their first block.
         sizes: int64 (2, EXACT_SIZES + 1), by op and number of 512-byte blocks; index 0: any other size.
@@ -278,7 +288,7 @@ class DiskDescription:
             Regions.of(lbn, nbytes),
             Scatter.of(time_ns, op, lbn, nbytes),
         )
-        disk_loops.count_over_time(
+        locality.count_over_time(
             unit,
             np.ascontiguousarray(op),
             region,
@@ -335,7 +345,7 @@ class DiskDescription:
 
     def _count(self, kind: int, rows: NDArray[np.int64], before: NDArray[np.int64], start: int) -> None:
         op = kind - 1
-        disk_loops.count_distances(
+        locality.count_distances(
             np.ascontiguousarray(rows),
             before,
             start,

@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting.demand_counts import DemandCounting, DemandCounts
 from cephfit.traces.counting.disk_aggregate import DISKS_LISTED, DiskAggregate, DiskAggregateCounting
-from cephfit.traces.counting.joint_counts import empty_joint
 from cephfit.traces.counting.second_counts import SecondCounting, SecondCounts
-from cephfit.traces.counting.tally import Tally, count_on
-from cephfit.traces.description import distributions
+from cephfit.traces.counting.tally import Tally, count_on, has_gaps_below
+from cephfit.traces.counting.tally_loop import empty_joint
 from cephfit.traces.description.disk_description import DiskDescriptions, too_many_disks
 from cephfit.traces.matching.latency import ordered_by_disk, rows_by_disk
 
@@ -56,6 +55,16 @@ class PartialProfile:
         counting = Counting(None)
         counting.add(batch)
         return counting.partial()
+
+    def renamed(self, *, only_disk: str) -> "PartialProfile":
+        """Return the counts with their only disk named ``only_disk``; the file does not name it."""
+        return replace(
+            self,
+            disks=dict.fromkeys([only_disk], next(iter(self.disks.values()))) if self.disks else {},
+            disk_descriptions=self.disk_descriptions.renamed(only_disk=only_disk),
+            demands=self.demands.renamed(only_disk=only_disk),
+            seconds=self.seconds.renamed(only_disk=only_disk),
+        )
 
     def followed_by(self, later: "PartialProfile") -> "PartialProfile":
         """Join this stretch and the next one, including the distance between their accesses on each disk."""
@@ -151,7 +160,7 @@ class PartialProfile:
         if clock_ns == 1:
             return False
         gaps = self.sum_of(self.names).counts.fine_interarrival[0]
-        return distributions.has_gaps_below(gaps, clock_ns)
+        return has_gaps_below(gaps, clock_ns)
 
     @property
     def span_ns(self) -> tuple[int, int]:

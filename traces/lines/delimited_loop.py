@@ -14,19 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
-from cephfit.traces.lines import field_index, field_loops
-from cephfit.traces.lines.field_index import (
+from cephfit.traces.lines import field_loops, text_bytes
+from cephfit.traces.lines.field_loops import KnownDisks, Names
+from cephfit.traces.lines.text_bytes import (
     CHUNK_NBYTES,
+    MOST_DIGITS,
     N_PLACES,
     WORD_NBYTES,
     Lines,
+    byte_at,
+    eight_bytes,
     extent,
     field,
     load_ends,
     load_longer_ends,
+    number,
+    of_word,
 )
-from cephfit.traces.lines.field_loops import KnownDisks, Names
-from cephfit.traces.lines.text_bytes import MOST_DIGITS, byte_at, eight_bytes, number, of_word
 
 MOST_FRACTION = 9
 _POINT = 46
@@ -295,7 +299,7 @@ class Fields(NamedTuple):
         separator: a byte, or 0 for any white space.
         indented: white space may precede the first field.
         kinds: int64 (columns,): a line has exactly these.
-        trims: int64 (columns,), bits of ``field_index.TRIMMED`` and ``TRIMMED_AT_END``.
+        trims: int64 (columns,), bits of ``text_bytes.TRIMMED`` and ``TRIMMED_AT_END``.
         least_digits, most_digits: int64 (columns,), of whole numbers.
         kept_as: int64 (columns,), of numbers.
         scales: int64 (columns, 5), ``Scale`` of the number in each column.
@@ -360,11 +364,11 @@ def parse(
         where = text.ctypes.data + at
         size = min(stop - at, CHUNK_NBYTES)
         if fields.separator:
-            found = field_index.separators(where, size, fields.separator, places)
+            found = text_bytes.separators(where, size, fields.separator, places)
         else:
-            found = field_index.words(where, size, places)
+            found = text_bytes.words(where, size, places)
         lines = Lines(where, places, step, gap, n_fields)
-        n_here = field_index.n_regular(lines, found, fields.indented)
+        n_here = text_bytes.n_regular(lines, found, fields.indented)
         trims = fields.trims if found.padded else no_trims
         n_here = min(n_here, len(time_ns) - row)
         n = n_here

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
-from cephfit.traces.lines.field_index import WORD_NBYTES, Lines, extent, field, load_ends
-from cephfit.traces.lines.text_bytes import byte_at, eight_bytes
+from cephfit.traces.lines.text_bytes import WORD_NBYTES, Lines, byte_at, eight_bytes, extent, field, load_ends
 
 KEY_WORDS = 64
 """Longest disk name in words of 8 bytes, including the length of each of its fields."""
@@ -25,7 +24,7 @@ _N_SEEN, _TO_SEEN = 256, np.uint64(56)
 
 
 class Names(NamedTuple):
-    """Scratch arrays for one column of words, as ``field_index.load_ends`` writes it, and for another column."""
+    """Scratch arrays for one column of words, as ``text_bytes.load_ends`` writes it, and for another column."""
 
     words: NDArray[np.uint64]
     lengths: NDArray[np.int64]

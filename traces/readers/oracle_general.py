@@ -12,11 +12,10 @@ import numpy as np
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_S
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.core.values.cells import Op
-from cephfit.traces.columns import LBN_MAX
-from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.columns import LBN_MAX, OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.stream import TraceStream
 
 RECORD = np.dtype([("time", "<u4"), ("id", "<u8"), ("nbytes", "<u4"), ("next", "<i8")])
 _NEVER = np.array([-1, np.iinfo(np.int64).max])

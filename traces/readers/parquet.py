@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.optional_modules import optional_module
-from cephfit.core.values.access import UNKNOWN, AccessBatch
-from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, Accesses
-from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, UNKNOWN, AccessBatch, Accesses
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.reader import LOSSES_STATED, StreamReader
+from cephfit.traces.stream import TraceStream
 
 KEY = "cephfit.trace"
 """The key of the metadata."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.columns import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.readers.reader import Rows, StreamReader, batches_of
+from cephfit.traces.stream import TraceStream
 
 BANNER = b"rbd-replay-trace"
 _OPS = {2: OP_READ, 3: OP_WRITE, 4: OP_READ, 5: OP_WRITE}

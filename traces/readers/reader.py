@@ -9,15 +9,50 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import NS_PER_MS
-from cephfit.core.values.access import AccessBatch
-from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, UNKNOWN_LATENCY, Accesses, unknown_outstanding
-from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
+from cephfit.traces.columns import (
+    LBN_MAX,
+    NBYTES_MAX,
+    TIME_NS_MAX,
+    UNKNOWN_LATENCY,
+    AccessBatch,
+    Accesses,
+    unknown_outstanding,
+)
 from cephfit.traces.matching.latency import InFlight
+from cephfit.traces.stream import TraceStream, bad_line, text_blocks
+
+
+class TraceReader(Protocol):
+    """Reads one trace format. One reader may be used for many files, also concurrently.
+
+    Memory is bounded by a constant, whatever the file's size.
+    """
+
+    name: str
+    """Short name of the format, as ``--format`` takes it."""
+
+    def sniff(self, head: bytes) -> bool:
+        """Whether a file that begins with ``head`` (up to 64 KiB, decompressed) is of this format.
+
+        Raises:
+            InputError: the file is of this format, or nearly, but cannot be read; states why.
+        """
+
+    def batches(self, source: Path) -> Iterator[AccessBatch]:
+        """Yield the accesses of a file, in order of issue as far as the format records it.
+
+        Args:
+            source: a file, ``-`` for standard input, or a URL.
+
+        Raises:
+            InputError: names the file and, where known, the line, record or byte.
+        """
 
 
 def clock_ns_of(times: Iterable[bytes], unit_ns: int) -> int:
@@ -80,7 +115,7 @@ format cannot show losses, zero lost events means unknown."""
 
 
 class StreamReader(ABC):
-    """A ``protocols.TraceReader`` that reads streams, so that it also reads compressed files and pipes."""
+    """A ``TraceReader`` that reads streams, so that it also reads compressed files and pipes."""
 
     name: str
     """Short name of the format, for ``--format``."""
@@ -136,7 +171,7 @@ class StreamReader(ABC):
         return self.read(stream)
 
     def batches(self, source: Path) -> Iterator[AccessBatch]:
-        """Yield accesses as ``protocols.TraceReader`` defines. Of a recording in several files, read only this
+        """Yield accesses as ``TraceReader`` defines. Of a recording in several files, read only this
         one."""
         with TraceStream(source) as stream:
             yield from self.read(stream)

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_S
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.columns import UNKNOWN_LATENCY
-from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
+from cephfit.traces.columns import OP_READ, OP_WRITE, UNKNOWN_LATENCY, AccessBatch
 from cephfit.traces.readers.reader import Rows, StreamReader, UnknownLines, batches_of, clock_ns_of, decimal_ns
+from cephfit.traces.stream import TraceStream, bad_line, text_blocks
 
 PREFIX = re.compile(
     rb"^(?:\[pid\s+(?P<pid>\d+)\]\s+|(?P<bare>\d+)\s+(?=\d\d:\d\d:\d\d|\d{9,}\.\d|[a-z_]\w*\(|<\.\.\.|\+\+\+|---))?"

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_US
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.columns import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.readers.reader import Rows, StreamReader, batches_of, stretches_of
+from cephfit.traces.stream import TraceStream
 
 _ROW = re.compile(
     rb"^\s*Disk(?P<op>Read|Write)\s*,\s*(?P<time>\d+)\s*,.*?\(\s*-?\d+\)\s*,\s*-?\d+\s*,\s*0x[0-9a-fA-F]+\s*,"

@@ -20,9 +20,8 @@ from dataclasses import dataclass, replace
 from cephfit.core.errors import InputError
 from cephfit.core.units import GIB, MIB
 from cephfit.core.values.cells import Op
-from cephfit.core.values.demand import ALIGNMENTS_NBYTES, Demand
+from cephfit.core.values.demand import ALIGNMENTS_NBYTES, ClonePhase, Demand, WorkloadClone
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.workload_clone import ClonePhase, WorkloadClone
 from cephfit.traces.replay.workload_job import SMALLEST_FILE_NBYTES, FioJob, whole_percents
 
 _PAGE, _BLOCK = ALIGNMENTS_NBYTES[0], 512

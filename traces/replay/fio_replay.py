@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.units import LBN_NBYTES, NS_PER_MS, NS_PER_US
-from cephfit.core.values.access import AccessBatch
-from cephfit.traces.description.footprint import hashed
+from cephfit.traces.columns import AccessBatch
+from cephfit.traces.description.locality import hashed
 from cephfit.traces.readers.fio_iolog import whole_blocks, write_iolog
 
 _DISKS_NAMED = 15

@@ -23,15 +23,15 @@ from cephfit.cli.options.common_options import (
     target_option,
 )
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
-from cephfit.core.values.run import PROBE_DOCUMENT
-from cephfit.core.values.workload_clone import CLONE_ERROR, MOST_CANDIDATES
+from cephfit.core.values.demand import CLONE_ERROR, MOST_CANDIDATES
+from cephfit.core.values.sample import PROBE_DOCUMENT
 from cephfit.operations.measuring.cluster_options import ClusterOptions
 from cephfit.operations.measuring.progress_display import progress_display
 
 if TYPE_CHECKING:
     from cephfit.core.values.assessment import Assessment, AssessmentRow
     from cephfit.core.values.prediction import Prediction, PredictionSet
-    from cephfit.core.values.run import Run
+    from cephfit.core.values.sample import Run
     from cephfit.mapper.decisions.probe import Candidates
 
 
@@ -98,7 +98,7 @@ def command(
     """
     from cephfit.core.profile_files import read_profile
     from cephfit.core.units import NS_PER_S, parse_nbytes
-    from cephfit.mapper.assessment.accuracy import assess
+    from cephfit.mapper.assessment.prediction_assessment import assess
     from cephfit.mapper.decisions.contrasts import ranked
     from cephfit.mapper.decisions.probe import combined, probe_candidates, probe_predictor
     from cephfit.operations.measuring.run_status import known_of

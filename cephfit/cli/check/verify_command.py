@@ -26,7 +26,7 @@ from cephfit.cli.options.common_options import (
 from cephfit.cli.options.completers import configurations
 from cephfit.cli.options.workload_choice import verified_workload_option
 from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
-from cephfit.core.values.run import (
+from cephfit.core.values.sample import (
     PREDICTIONS_DOCUMENT,
     PROFILE_DOCUMENT,
     VERIFICATION_DOCUMENT,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.configuration import Configuration
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
-    from cephfit.core.values.run import Run
+    from cephfit.core.values.sample import Run
     from cephfit.operations.predictions.client_counts import PredictionForClients
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.concurrent_clients import ClientRates
@@ -115,7 +115,7 @@ def command(
     the prediction from a load with N clients, or else by the scaling law (docs/scaling.md).
     """
     from cephfit.cli.options.workload_choice import trial_of
-    from cephfit.mapper.assessment.accuracy import assess
+    from cephfit.mapper.assessment.prediction_assessment import assess
     from cephfit.operations.measuring.run_status import known_of
     from cephfit.operations.measuring.workload_runs import run_of, target_of
     from cephfit.operations.predictions.client_counts import not_together, rates_of_clients
@@ -196,8 +196,7 @@ def _predict(
     """
     from cephfit.core.errors import InputError
     from cephfit.core.profile_files import read_profile
-    from cephfit.core.values.prediction import PredictionSet
-    from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+    from cephfit.core.values.prediction import DEFAULT_CONFIDENCE, PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.mapper import MODELS, predictor
     from cephfit.mapper.decisions.contrasts import ranked

@@ -164,7 +164,7 @@ class _Request:
 
 def _plan(target: CephTarget, request: _Request) -> tuple[PermanentPlan, str]:
     """Return the plan, and a warning about the run; empty without one."""
-    from cephfit.core.values.run import CLUSTER
+    from cephfit.core.values.sample import CLUSTER
     from cephfit.operations.predictions.recommended import require_same_cluster
 
     found, where = request.found, f"--target {request.target_text}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cephfit.cloud.image.placed_images import ImageStep
     from cephfit.core.journal import Journal
-    from cephfit.core.values.image_types import ImageChange
+    from cephfit.core.values.configuration import ImageChange
 
 
 cloud_option = click.option(
@@ -107,7 +107,7 @@ def _read_layout(path: Path) -> tuple[ImageChange, ...]:
     Raises:
         InputError: it is no such document, or it has no images.
     """
-    from cephfit.core.values.image_types import ImageChange
+    from cephfit.core.values.configuration import ImageChange
 
     remedy = "write it with `cephfit place ... --properties FILE --json > LAYOUT`"
     try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cephfit.cli.fleets.pool_options import Capacities
     from cephfit.core.protocols import Predictor
     from cephfit.core.values.baseline import Baselines
-    from cephfit.core.values.image_types import ImageChange, ImageRule
+    from cephfit.core.values.configuration import ImageChange, ImageRule
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.supply import SupplySet
     from cephfit.mapper.decisions.placement import PoolChoice

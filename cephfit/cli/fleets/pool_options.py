@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from cephfit.cli.options.common_options import Finite
-from cephfit.core.values.image_types import ImageChange, ImageRule
+from cephfit.core.values.configuration import ImageChange, ImageRule
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Value = TypeVar("_Value")

@@ -21,7 +21,7 @@ from cephfit.operations.measuring.cluster_options import ClusterOptions
 from cephfit.operations.measuring.progress_display import progress_display
 
 if TYPE_CHECKING:
-    from cephfit.traces.counters.load_classes import LoadClass
+    from cephfit.traces.load_classes import LoadClass
 
 _TRACE_SECONDS = 600
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -97,7 +97,7 @@ def command(
     Counters show rates, mean sizes and mean latencies, but not which accesses are random.
     """
     from cephfit.operations.fleets.fleet_survey import SurveyTimes, fleet_load
-    from cephfit.traces.counters.load_classes import classes_of, to_trace
+    from cephfit.traces.load_classes import classes_of, to_trace
 
     for option, is_given in (("--images", each_image), ("--random", random_percent is not None)):
         if is_given and output is None:
@@ -326,7 +326,7 @@ def _write(
     Raises:
         HostError: the folder or a file cannot be written.
     """
-    from cephfit.traces.counters.load_classes import coarse_profile
+    from cephfit.traces.load_classes import coarse_profile
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from cephfit.cli.options.completers import measured_rates, runs, stores, sweep_files, targets
 from cephfit.cli.options.config_file import ADMINS, DEFAULT_STORE, Entry, config_file, configured_store
 from cephfit.core.errors import InputError
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE
 from cephfit.mapper import MODELS
 from cephfit.operations.measuring.cluster_options import ClusterOptions, Presets, is_existing_cluster
 from cephfit.operations.measuring.target_choice import require_openstack

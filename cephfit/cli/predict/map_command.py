@@ -21,8 +21,8 @@ from cephfit.cli.options.completers import runs, stores
 from cephfit.cli.predict.map_output import by_cost_of_pools, objective_options, print_answers, wanted_of
 from cephfit.cli.terminal.output import json_option, print_json
 from cephfit.cli.terminal.written_files import OUTPUT_FILE
-from cephfit.core.values.prediction_model import model_called
-from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
+from cephfit.core.values.prediction import model_called
+from cephfit.core.values.sample import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
 from cephfit.operations.predictions.objective_answers import Ranked
 
 if TYPE_CHECKING:

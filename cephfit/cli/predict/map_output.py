@@ -11,8 +11,8 @@ import click
 
 from cephfit.cli.options.common_options import Finite
 from cephfit.cli.terminal.output import print_table, range_text
-from cephfit.core.values.prediction import answer_lines
-from cephfit.core.values.prediction_model import model_called
+from cephfit.core.values.fit import answer_lines
+from cephfit.core.values.prediction import model_called
 from cephfit.operations.predictions.objective_answers import Answers, Ranked, Wanted
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
-    from cephfit.core.values.run import Run
+    from cephfit.core.values.sample import Run
     from cephfit.mapper.extrapolation.distance import Distance
     from cephfit.sweep.sweep_plan import Sweep
 

@@ -19,8 +19,7 @@ from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.profile import Profile
-    from cephfit.core.values.run import Run
-    from cephfit.core.values.sample import WorkloadSample
+    from cephfit.core.values.sample import Run, WorkloadSample
     from cephfit.results.statistics.comparison import Row, Served
     from cephfit.results.store.sample_store import Store
 

@@ -13,7 +13,7 @@ from cephfit.core.errors import InputError
 
 if TYPE_CHECKING:
     from cephfit.core.values.profile import Profile
-    from cephfit.core.values.run import Run
+    from cephfit.core.values.sample import Run
     from cephfit.results.statistics.comparison import Row, Served, TargetFigures
     from cephfit.results.statistics.scaling import Level
 

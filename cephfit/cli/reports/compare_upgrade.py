@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cephfit.cli.reports.compare_command import Comparison
     from cephfit.core.values.baseline import Baselines
     from cephfit.core.values.profile import Profile
-    from cephfit.core.values.run import Run
+    from cephfit.core.values.sample import Run
     from cephfit.operations.upgrades.upgrade_advice import UpgradeAdvice
     from cephfit.results.statistics.comparison import Row
     from cephfit.results.store.sample_store import Store
@@ -123,7 +123,7 @@ def _in_order(store: Store, runs: list[Run]) -> list[Run]:
 
     Concurrent runs of one command begin at nearly the same time, so their begin does not give the order.
     """
-    from cephfit.core.values.run import TARGETS_DOCUMENT
+    from cephfit.core.values.sample import TARGETS_DOCUMENT
 
     documents = [store.document(run.run_id, TARGETS_DOCUMENT) for run in runs]
     orders = [document for document in documents if document is not None]

@@ -212,7 +212,7 @@ def _progress(document: dict[str, Any]) -> str:
 
 
 def _print(document: dict[str, Any]) -> None:
-    from cephfit.core.values.run import IMPORTED, SIMULATED
+    from cephfit.core.values.sample import IMPORTED, SIMULATED
     from cephfit.results.report import formatting
 
     click.echo(f"run {document['run']} of {document['sweep']}: {_state(document)}")

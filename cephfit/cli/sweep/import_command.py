@@ -13,7 +13,7 @@ from cephfit.cli.options.common_options import store_option
 from cephfit.cli.terminal.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from cephfit.core.values.run import Run
+    from cephfit.core.values.sample import Run
     from cephfit.operations.imports.imported_results import Understood
 
 _FORMATS = ("csv", "fio-json", "fio-text", "fio-terse", "rados-bench", "rbd-bench")

@@ -9,13 +9,12 @@ import numpy as np
 
 from cephfit.cli.terminal.output import print_table
 from cephfit.core.protocols import Progress
+from cephfit.core.statistics.sample_columns import OK
 from cephfit.core.units import format_nbytes, format_seconds
+from cephfit.core.values.cells import FileSet
 from cephfit.core.values.configuration import Partition
-from cephfit.core.values.file_operations import FileSet
 from cephfit.core.values.measurement import MICRO, StepTimes
-from cephfit.core.values.run import SIMULATED, Run
-from cephfit.core.values.sample import State
-from cephfit.core.values.sample_columns import OK
+from cephfit.core.values.sample import SIMULATED, Run, State
 from cephfit.operations.measuring.run_status import known_of
 from cephfit.operations.measuring.sweep_measurement import Request, measured
 from cephfit.results.statistics.loads import sync_in_words

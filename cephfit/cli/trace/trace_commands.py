@@ -28,7 +28,7 @@ from cephfit.cli.trace.trace_show import print_summary, rate_text
 from cephfit.core.units import format_nbytes, format_seconds
 from cephfit.operations.measuring.progress_display import progress_display
 from cephfit.traces.compiled import announce_slow_compilation
-from cephfit.traces.read_options import parts_hint, read_options
+from cephfit.traces.recordings import parts_hint, read_options
 
 if TYPE_CHECKING:
     from cephfit.core.values.profile import Profile
@@ -320,13 +320,13 @@ def compare_command(workloads: tuple[Path, ...], trace: TraceInput, as_json: boo
     equal (total variation): 0 % means the same, 100 % nothing in common.
     """
     from cephfit.core.errors import InputError
-    from cephfit.traces.description.profile_comparison import compared
-    from cephfit.traces.files import remote
+    from cephfit.traces import opening
+    from cephfit.traces.description.stored_descriptions import compared
 
     if len(workloads) != 2:
         raise InputError(
             f"exactly two workloads can be compared, and {len(workloads)} are given",
-            where=" ".join(map(remote.display_name, workloads)),
+            where=" ".join(map(opening.display_name, workloads)),
             remedy="for a workload in several files, create a profile first: cephfit trace profile [--parts] "
             "FILE... --describe full -o a.json",
         )

@@ -19,11 +19,11 @@ from cephfit.cli.options.completers import trace_formats
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.core.values.profile import Profile
-from cephfit.traces.read_options import parts_hint, read_options
+from cephfit.traces.recordings import parts_hint, read_options
 
 if TYPE_CHECKING:
     from cephfit.traces.access_source import AccessSource
-    from cephfit.traces.read_options import ReadOptions
+    from cephfit.traces.recordings import ReadOptions
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -45,9 +45,9 @@ class TracePath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if ":" not in str(value):
             return super().convert(value, param, ctx)
-        from cephfit.traces.files import remote
+        from cephfit.traces import opening
 
-        return remote.path_of(str(value))
+        return opening.path_of(str(value))
 
 
 def reading_options(command: _Command) -> _Command:
@@ -182,7 +182,7 @@ class TraceInput:
     def _profile_file(self, files: Sequence[Path]) -> Profile | None:
         from cephfit.core.errors import InputError
         from cephfit.core.profile_files import read_profile
-        from cephfit.traces.description.description_schema import check_description
+        from cephfit.traces.description.stored_descriptions import check_description
 
         if self.format_name is not None or self.options.format_name is not None:
             return None

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtrit
 
-from cephfit.core.statistics.round_information import RoundInformation
-from cephfit.core.statistics.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
+from cephfit.core.statistics.round_effects import Floats, RoundInformation
+from cephfit.core.statistics.variance import LARGEST_LOG, Spread, Table, spread_of
 
 
 @dataclass(frozen=True, slots=True)

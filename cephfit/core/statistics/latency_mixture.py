@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cephfit.core.statistics.variance import Floats
+from cephfit.core.statistics.round_effects import Floats
 
 _DROP = 1 - 1e-9
 """Equal times are this factor apart, so that their order is that of their percentiles."""

@@ -23,75 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, gammaincinv
 
-from cephfit.core.statistics.round_information import RoundInformation
+from cephfit.core.statistics.round_effects import Blocks, Booleans, Floats, RoundInformation, Shifts
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
-
-Floats = NDArray[np.float64]
-Booleans = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """Which of J configurations have a value in which of R rounds, and which comparisons that allows.
-
-    Attributes:
-        present: shape (J, R).
-        information: matrix of the configurations after eliminating the rounds, shape (J, J); singular.
-        inverse: its pseudo-inverse: the covariance of the configurations' effects for a noise variance of 1.
-    """
-
-    present: Booleans
-    information: Floats
-    inverse: Floats
-
-    @classmethod
-    def of(cls, present: Booleans) -> "Blocks":
-        held = present.astype(np.float64)
-        counts = held.sum(axis=1)
-        if counts.all() and (present == present[0]).all():
-            # Nothing is missing: the matrices of such blocks are known.
-            centred = np.eye(len(held)) - 1 / len(held)
-            return cls(present, counts[0] * centred, centred / counts[0])
-        information = np.diag(held.sum(axis=1)) - (held / np.maximum(held.sum(axis=0), 1)) @ held.T
-        return cls(present, information, np.linalg.pinv(information, rcond=1e-9, hermitian=True))
-
-    @property
-    def whole(self) -> bool:
-        """Whether all configurations that have values have them in the same rounds."""
-        held = self.present[self.present.any(axis=1)]
-        return bool(held[:, held.any(axis=0)].all())
-
-    @property
-    def df(self) -> int:
-        """Residual degrees of freedom."""
-        rank = round(float(np.trace(self.inverse @ self.information)))
-        return int(self.present.sum()) - int(self.present.any(axis=0).sum()) - rank
-
-    def contrast(self, one: int, other: int) -> Floats | None:
-        """The weights, shape (J, R), whose sum with the log values is the log of ``one`` over ``other``.
-
-        The sum of their squares is the variance of that for a noise variance of 1. Where nothing is missing they
-        are 1 / R for the one and -1 / R for the other. None where no chain of common rounds connects the two.
-        """
-        unit = np.zeros(len(self.present))
-        unit[one] += 1
-        unit[other] -= 1
-        solved = self.inverse @ unit
-        if np.abs(self.information @ solved - unit).max() > 1e-6:
-            return None
-        return self._within(solved[:, None])
-
-    def residuals(self, logs: Floats) -> Floats:
-        """Residuals of log values after configurations and rounds, shape (J, R); 0 where a value is missing."""
-        within = self._within(logs)
-        effects = self.inverse @ within.sum(axis=1)
-        return within - self._within(effects[:, None])
-
-    def _within(self, values: Floats) -> Floats:
-        """Values, shape (J, R) or (J, 1), less the mean of their round; 0 where one is missing."""
-        sums = np.where(self.present, values, 0.0).sum(axis=0)
-        return np.where(self.present, values - sums / np.maximum(self.present.sum(axis=0), 1), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,16 +229,7 @@ def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = T
     alone_df = np.ones(len(n))
     repeated = df.sum(axis=0) > 0
     if with_shifts and np.count_nonzero(repeated) >= _MIN_CELLS_FOR_ROUNDS:
-        shifts = _Shifts.of(residuals, table.present, 1 / pooled, erratic)
-        within = shifts.without_rounds(residuals)
-        # A configuration may be erratic only once rounds, which all share, are eliminated.
-        found, pooled = _erratic_and_pooled(within, table.present)
-        if (found != erratic).any():
-            erratic = found
-            shifts = _Shifts.of(residuals, table.present, 1 / pooled, erratic)
-            within = shifts.without_rounds(residuals)
-            pooled = _pooled((within**2).sum(axis=2), df, erratic)
-        residuals = within
+        residuals, shifts, erratic, pooled = _without_rounds(residuals, table.present, erratic, pooled)
         applied, applied_raw, applied_df = shifts.applied(pooled)
         alone, alone_raw, alone_df = _alone(residuals, table.present, 1 / pooled, erratic)
     elif with_shifts:
@@ -343,6 +268,27 @@ def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = T
         alone_raw=alone_raw,
         alone_df=alone_df,
     )
+
+
+def _without_rounds(
+    residuals: Floats, present: Booleans, erratic: Booleans, pooled: Floats
+) -> tuple[Floats, Shifts, Booleans, Floats]:
+    """Eliminate the shifts of rounds, and judge again which configurations are erratic.
+
+    Returns:
+        The residuals without rounds, the shifts, the erratic configurations, and the pooled variances.
+    """
+    shifts = Shifts.of(residuals, present, 1 / pooled, erratic)
+    within = shifts.without_rounds(residuals)
+    # A configuration may be erratic only once rounds, which all share, are eliminated.
+    found, pooled = _erratic_and_pooled(within, present)
+    if (found != erratic).any():
+        erratic = found
+        shifts = Shifts.of(residuals, present, 1 / pooled, erratic)
+        within = shifts.without_rounds(residuals)
+        df = np.maximum(present.sum(axis=2) - 1, 0)
+        pooled = _pooled((within**2).sum(axis=2), df, erratic)
+    return within, shifts, erratic, pooled
 
 
 def _in_pool(repeated: Booleans, erratic: Booleans) -> Booleans:
@@ -436,7 +382,7 @@ def _alone(
 ) -> tuple[Floats, Floats, Floats]:
     """Estimate the variance that the cells of one application share, for each erratic configuration by itself.
 
-    As ``_Shifts.applied``, from the few degrees of freedom of one configuration.
+    As ``Shifts.applied``, from the few degrees of freedom of one configuration.
 
     Args:
         residuals: less the shifts of rounds, shape (J, C, R).
@@ -459,86 +405,3 @@ def _alone(
             variance[j], raw[j] = (explained - by_noise) / per_variance, explained / per_variance
             degrees[j] = own.rank
     return variance, raw, degrees
-
-
-@dataclass(frozen=True, slots=True)
-class _Shifts:
-    """Shifts that all cells share: of a round, and of one configuration in one round.
-
-    Rounds are interleaved, so a round's shift (a slower hour) is equal in every configuration and cancels in every
-    comparison. A shift of one configuration in one round (a restart with another layout of caches) neither cancels
-    nor averages out over cells.
-
-    The model is residual = round + application + noise, each cell weighted by its precision. Every (configuration,
-    cell) has a separate mean over its rounds. If values are missing, the means of two cells are over different
-    rounds; ``RoundInformation`` accounts for that. If nothing is missing, the estimate is the weighted
-    mean of each application over its cells, less the mean of its round.
-
-    Erratic configurations show nothing of either: they are left out of the estimates.
-
-    Attributes:
-        present: shape (J, C, R).
-        steady: the same without erratic configurations, shape (J, C, R).
-        precision: of each cell, shape (C,).
-        own: information on the applications of each configuration; 0 for erratic ones.
-        pull: the weighted sum of residuals of each application, shape (J, R).
-        common: information on rounds of all places together; None where rounds are left in.
-    """
-
-    present: Booleans
-    steady: Booleans
-    precision: Floats
-    own: RoundInformation
-    pull: Floats
-    common: RoundInformation | None
-
-    @classmethod
-    def of(cls, residuals: Floats, present: Booleans, precision: Floats, erratic: Booleans) -> "_Shifts":
-        steady = present & ~erratic[:, None, None]
-        own = RoundInformation.of(steady, precision)
-        pull = np.einsum("c,jcr->jr", precision, np.where(steady, residuals, 0.0))
-        common = RoundInformation.of(steady.reshape(-1, steady.shape[2]), np.tile(precision, len(steady)))
-        df = int(np.maximum(steady.sum(axis=2) - 1, 0).sum())
-        # With two configurations, half of each individual shift is common: a round's shift cannot be eliminated.
-        is_known = np.count_nonzero(~erratic) >= 3 and df >= 2 * common.rank
-        return cls(present, steady, precision, own, pull, common if is_known else None)
-
-    @property
-    def common_df(self) -> int:
-        """Degrees of freedom of the shifts of rounds; 0 where rounds are left in."""
-        return int(self.common.rank) if self.common else 0
-
-    def without_rounds(self, residuals: Floats) -> Floats:
-        """The residuals less the shift of their round, rescaled for the degrees of freedom that this removed."""
-        if self.common is None:
-            return residuals
-        rounds = np.where(self.present, self.common.solve(self.pull.sum(axis=0)), 0.0)
-        n = self.present.sum(axis=2)
-        rounds -= np.where(self.present, (rounds.sum(axis=2) / np.maximum(n, 1))[..., None], 0.0)
-        df = int(np.maximum(self.steady.sum(axis=2) - 1, 0).sum())
-        return np.asarray((residuals - rounds) * (df / (df - self.common_df)) ** 0.5)
-
-    def applied(self, variance: Floats) -> tuple[float, float, int]:
-        """Estimate the variance that the cells of one application share.
-
-        By the method of moments (Henderson's third): the sum of squares that applications explain beyond rounds,
-        less what it would be by the cells' own noise, over what a variance of 1 would add to it.
-
-        Args:
-            variance: of the noise of each cell, shape (C,).
-
-        Returns:
-            The variance; the mean square it comes from (0 when the variance is 0) and its degrees of freedom.
-        """
-        noise = self.precision**2 * variance
-        explained = float(self.own.explained(self.pull).sum())
-        by_noise = float(self.own.trace_with(noise).sum())
-        per_variance = float(self.own.trace.sum())
-        if self.common is not None:
-            explained -= float(self.common.explained(self.pull.sum(axis=0)))
-            by_noise -= float(self.common.trace_with(np.tile(noise, len(self.pull))))
-            per_variance -= self.common.trace_with_squares(self.own)
-        df = int(self.own.rank.sum()) - self.common_df
-        if df < 1 or explained <= by_noise:
-            return 0.0, 0.0, max(0, df)
-        return (explained - by_noise) / per_variance, explained / per_variance, df

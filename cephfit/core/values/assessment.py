@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cephfit.core.errors import InputError
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE
 
 ASSESSMENT_SCHEMA_VERSION = 1
 

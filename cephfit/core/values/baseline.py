@@ -15,7 +15,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.tabular import Table, Tabular
 from cephfit.core.values.cells import SIZE_BINS, Cell, LoadedCell, Op, Pattern
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
-from cephfit.core.values.prediction_model import model_called
+from cephfit.core.values.prediction import model_called
 from cephfit.core.values.profile import Profile
 
 _SHARE_POINTS = 1.0

@@ -1,8 +1,11 @@
-"""The answer to "does the workload fit?": demand compared with supply, in words. Pure."""
+"""The answer for a workload in words: the best configuration, and whether what it serves is enough. Pure."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cephfit.core.values.prediction import Prediction, PredictionSet, listed
+from cephfit.core.values.prediction import Verdict as PredictionVerdict
 from cephfit.core.values.supply import (
     Estimate,
     Supply,
@@ -12,6 +15,61 @@ from cephfit.core.values.supply import (
     rate_text,
     times_text,
 )
+
+
+def answer_lines(predictions: PredictionSet) -> list[str]:
+    """Return the best and the worst configuration, those that are like the default, and the noise floor."""
+    default = next(p.configuration for p in predictions.predictions if p.verdict is PredictionVerdict.DEFAULT)
+    alike = [
+        p.configuration
+        for p in predictions.predictions
+        if p.verdict is PredictionVerdict.INDISTINGUISHABLE
+        and p.configuration not in (predictions.best, predictions.worst)
+    ]
+    best = f"Best: {_against(predictions, predictions.best, 'better')}"
+    worst = f"Worst: {_against(predictions, predictions.worst, 'worse')}"
+    lines = [
+        best
+        if predictions.best != default
+        else f"Best: {default}, the default: nothing is distinguishably better",
+        *_as_good(predictions),
+        worst
+        if predictions.worst != default
+        else f"Worst: {default}, the default: nothing is distinguishably worse",
+        f"Not distinguishable from {default}: {listed(alike) or 'none'}",
+    ]
+    if math.isfinite(predictions.noise_floor):
+        lines.append(f"Noise floor: this sweep cannot show differences below {predictions.noise_floor:.1f} points")
+    return lines
+
+
+def _as_good(predictions: PredictionSet) -> list[str]:
+    if not predictions.as_good:
+        return []
+    return [f"Not distinguishable from {predictions.best}, the best: {listed(predictions.as_good)}"]
+
+
+def _against(predictions: PredictionSet, name: str, direction: str) -> str:
+    p = predictions.of(name)
+    may = "" if p.verdict is not PredictionVerdict.INDISTINGUISHABLE else f": {uncertain(direction)}"
+    return f"{name}, {_difference(p)}{may}"
+
+
+def uncertain(direction: str) -> str:
+    """Say why an extreme that the samples show has no verdict; ``direction`` is ``better`` or ``worse``."""
+    return (
+        f"likely {direction}, not certain: the measurements show a difference, the error of the model may hide it"
+    )
+
+
+def _difference(p: Prediction) -> str:
+    # An end is open where the load's limit was reached, or nothing was repeated.
+    if not math.isfinite(p.high) and p.low > 0:
+        return f"at least {p.low - 100:+,.1f} % against the default"
+    if p.low <= 0 and math.isfinite(p.high):
+        return f"{p.high - 100:+,.1f} % against the default, or worse"
+    return f"{p.relative - 100:+,.1f} % against the default ({p.low - 100:+,.1f} to {p.high - 100:+,.1f})"
+
 
 _WAITS = 0.5
 """From this share of time with I/O outstanding on, a workload is said to wait for its storage."""

@@ -5,9 +5,8 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from cephfit.core.units import MIB
-from cephfit.core.values.cells import Cell, LoadedCell, Op
+from cephfit.core.values.cells import Cell, FileSet, LoadedCell, Op
 from cephfit.core.values.configuration import Configuration
-from cephfit.core.values.file_operations import FileSet
 from cephfit.core.values.sample import OWN_LOAD
 
 FIO = "fio"

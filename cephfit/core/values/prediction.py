@@ -1,4 +1,7 @@
-"""Predictions: of one workload or many, their JSON form for other programs, and the answer in sentences."""
+"""Predictions of one workload or many, their JSON form for other programs, and the models that make them.
+
+The models are declared here once: commands offer them, the mapper implements them, and reports name them.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,74 @@ from cephfit.core.values.cells import Cell
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One prediction model.
+
+    Attributes:
+        name: as in options, stored predictions and reports.
+        sentence: its description, printed after the name; without a full stop.
+        adds_time: the mix adds up as time. Then a prediction is a ratio of rates, and the ratio of two
+            configurations X and Y does not depend on the default: T_Y / T_X. Else relative rates add up, weighted
+            by accesses.
+        by_waiting: demands weigh what the trace waited for them on the default. Where the trace does not tell,
+            ``time`` answers instead.
+        all_random: treat all accesses as random (True) or as sequential (False); None: as in the profile.
+    """
+
+    name: str
+    sentence: str
+    adds_time: bool = False
+    by_waiting: bool = False
+    all_random: bool | None = None
+
+
+_ADDS_RATES = "adds relative rates, not time: a cell that got faster counts for more than it saves"
+
+MODELS = (
+    Model(
+        "waiting",
+        "what the workload waited for on the default grows or shrinks with the time per access; the rest of its "
+        "time stays",
+        adds_time=True,
+        by_waiting=True,
+    ),
+    Model(
+        "time",
+        "the mix adds up as time (a weighted harmonic mean of the rates): slow cells count for what they cost",
+        adds_time=True,
+    ),
+    Model("meyer", f"Meyer's Formula 2.1, which {_ADDS_RATES}"),
+    Model(
+        "meyer-random", f"Meyer's Formula 2.1 with every access taken as random; it {_ADDS_RATES}", all_random=True
+    ),
+    Model(
+        "meyer-sequential",
+        f"Meyer's Formula 2.1 with every access taken as sequential; it {_ADDS_RATES}",
+        all_random=False,
+    ),
+)
+"""The first model is the default."""
+
+LEARNED = "learned"
+"""Name of the model that corrects another one by verified runs. It needs their results, so ``MODELS`` lacks it."""
+_LEARNED = Model(
+    LEARNED,
+    "gains and losses of the analytic model, corrected by what it missed on workloads that were really run",
+    adds_time=True,
+)
+
+DEFAULT_CONFIDENCE = 0.95
+"""Default level of intervals."""
+
+
+def model_called(name: str) -> Model:
+    """Return the model of this name; a generic one for a name that a later version of cephfit stored."""
+    unknown = Model(name, "a model that this version of cephfit does not know")
+    return next((model for model in (*MODELS, _LEARNED) if model.name == name), unknown)
+
 
 PREDICTIONS_SCHEMA_VERSION = 1
 
@@ -314,37 +385,6 @@ class ManyPredictions(Tabular):
         )
 
 
-def answer_lines(predictions: PredictionSet) -> list[str]:
-    """Return the best and the worst configuration, those that are like the default, and the noise floor."""
-    default = next(p.configuration for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
-    alike = [
-        p.configuration
-        for p in predictions.predictions
-        if p.verdict is Verdict.INDISTINGUISHABLE and p.configuration not in (predictions.best, predictions.worst)
-    ]
-    best = f"Best: {_against(predictions, predictions.best, 'better')}"
-    worst = f"Worst: {_against(predictions, predictions.worst, 'worse')}"
-    lines = [
-        best
-        if predictions.best != default
-        else f"Best: {default}, the default: nothing is distinguishably better",
-        *_as_good(predictions),
-        worst
-        if predictions.worst != default
-        else f"Worst: {default}, the default: nothing is distinguishably worse",
-        f"Not distinguishable from {default}: {listed(alike) or 'none'}",
-    ]
-    if math.isfinite(predictions.noise_floor):
-        lines.append(f"Noise floor: this sweep cannot show differences below {predictions.noise_floor:.1f} points")
-    return lines
-
-
-def _as_good(predictions: PredictionSet) -> list[str]:
-    if not predictions.as_good:
-        return []
-    return [f"Not distinguishable from {predictions.best}, the best: {listed(predictions.as_good)}"]
-
-
 MOST_NAMED = 12
 """Configurations that a line names at most; the table has all."""
 
@@ -354,25 +394,3 @@ def listed(names: Sequence[str]) -> str:
     if len(names) <= MOST_NAMED:
         return ", ".join(names)
     return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
-
-
-def _against(predictions: PredictionSet, name: str, direction: str) -> str:
-    p = predictions.of(name)
-    may = "" if p.verdict is not Verdict.INDISTINGUISHABLE else f": {uncertain(direction)}"
-    return f"{name}, {_difference(p)}{may}"
-
-
-def uncertain(direction: str) -> str:
-    """Say why an extreme that the samples show has no verdict; ``direction`` is ``better`` or ``worse``."""
-    return (
-        f"likely {direction}, not certain: the measurements show a difference, the error of the model may hide it"
-    )
-
-
-def _difference(p: Prediction) -> str:
-    # An end is open where the load's limit was reached, or nothing was repeated.
-    if not math.isfinite(p.high) and p.low > 0:
-        return f"at least {p.low - 100:+,.1f} % against the default"
-    if p.low <= 0 and math.isfinite(p.high):
-        return f"{p.high - 100:+,.1f} % against the default, or worse"
-    return f"{p.relative - 100:+,.1f} % against the default ({p.low - 100:+,.1f} to {p.high - 100:+,.1f})"

@@ -23,14 +23,16 @@ from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import LoadedCell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import (
+from cephfit.core.values.sample import (
+    OWN_LOAD,
     PROBE_PREFIX,
     PROFILE_DOCUMENT,
     STOPPING_DOCUMENT,
     WORKLOAD_PROFILE_DOCUMENT,
     Run,
+    State,
+    WorkloadSample,
 )
-from cephfit.core.values.sample import OWN_LOAD, State, WorkloadSample
 from cephfit.mapper.assessment.model_evaluation import AGAIN, EvaluatedWorkload
 from cephfit.results.report.run_notes import continuations_of, run_notes
 from cephfit.results.statistics.loads import loads_by_clients

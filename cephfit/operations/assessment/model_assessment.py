@@ -6,8 +6,8 @@ from typing import Any
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.assessment import AssessmentRow
-from cephfit.core.values.prediction_model import LEARNED
-from cephfit.core.values.run import SIMULATED
+from cephfit.core.values.prediction import LEARNED
+from cephfit.core.values.sample import SIMULATED
 from cephfit.mapper import MODELS
 from cephfit.mapper.assessment.accuracy import (
     GOALS,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cephfit import __version__
-from cephfit.core.values.run import SIMULATED
+from cephfit.core.values.sample import SIMULATED
 from cephfit.core.values.supply import Estimate
 from cephfit.operations.fleets.capacity_fleet import ClassCapacity, PlanInput, PoolCapacity
 from cephfit.results.report import formatting

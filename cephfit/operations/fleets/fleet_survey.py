@@ -19,7 +19,7 @@ from cephfit.operations.measuring.target_choice import cluster_choice
 
 if TYPE_CHECKING:
     from cephfit.core.protocols import CephAdmin
-    from cephfit.traces.counters.saved_counters import Scrape
+    from cephfit.traces.saved_counters import Scrape
 
 DEFAULT_SECONDS = 60.0
 _LIVE_INTERVAL_SECONDS = 10.0
@@ -180,8 +180,8 @@ def _admin(text: str, options: ClusterOptions) -> "CephAdmin":
 
 
 def _scraped(url: str, times: SurveyTimes, progress: Progress) -> FleetLoad:
-    from cephfit.traces.counters.saved_counters import parse_scrape
-    from cephfit.traces.files.remote import display_url
+    from cephfit.traces.opening import display_url
+    from cephfit.traces.saved_counters import parse_scrape
 
     where = display_url(url)
     seconds = times.seconds or DEFAULT_SECONDS
@@ -260,7 +260,7 @@ _ADDRESS = (
 
 
 def _saved(sources: Sequence[str], times: SurveyTimes) -> FleetLoad:
-    from cephfit.traces.counters.saved_counters import documents, load_of, parse_scrape
+    from cephfit.traces.saved_counters import documents, load_of, parse_scrape
 
     texts = [(source, _text_of(source)) for source in sources]
     is_json = [text.lstrip()[:1] in ("[", "{") for _, text in texts]
@@ -277,7 +277,7 @@ def _saved(sources: Sequence[str], times: SurveyTimes) -> FleetLoad:
 
 
 def _text_of(source: str) -> str:
-    from cephfit.traces.files.stream import TraceStream
+    from cephfit.traces.stream import TraceStream
 
     if Path(source).is_dir():
         raise InputError(

@@ -15,14 +15,18 @@ from cephfit.core.errors import InputError
 from cephfit.core.units import format_nbytes
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, LoadedCell, Op
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
-from cephfit.core.values.run import IMPORTED_DOCUMENT, IMPORTED_FACT, IMPORTED_OUTPUT, Run, new_run_id
 from cephfit.core.values.sample import (
+    IMPORTED_DOCUMENT,
+    IMPORTED_FACT,
+    IMPORTED_OUTPUT,
     INDEPENDENT_COUNT,
     OWN_LOAD,
     SUM_OF_CLIENTS,
+    Run,
     Sample,
     SampleKey,
     State,
+    new_run_id,
     not_counted,
 )
 from cephfit.measure.imported_outputs.name_mapping import NameMapping

@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from cephfit.core.errors import CephfitError
-from cephfit.core.values.run import MEASURING_DOCUMENT, STOPPING_DOCUMENT, TRIALS_DOCUMENT, Run
-from cephfit.core.values.sample import Sample, State
+from cephfit.core.values.sample import MEASURING_DOCUMENT, STOPPING_DOCUMENT, TRIALS_DOCUMENT, Run, Sample, State
 from cephfit.results.store.measuring_process import measuring_process
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Progress
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration
-from cephfit.core.values.run import new_run_id
+from cephfit.core.values.sample import new_run_id
 from cephfit.measure.fio.fio_remote import MOST_SKEW
 from cephfit.measure.shared_volume.access_plan import LockWay, SharedLoad
 from cephfit.measure.shared_volume.guest_fio import require_whole_per_cent, run_in_guests

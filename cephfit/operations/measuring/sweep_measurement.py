@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cephfit.core.values.run import TARGETS_DOCUMENT
+from cephfit.core.values.sample import TARGETS_DOCUMENT
 from cephfit.operations.measuring.cluster_options import ClusterOptions, is_existing_cluster
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cephfit.core.protocols import Predictor, Progress
-    from cephfit.core.values.run import Run
+    from cephfit.core.values.sample import Run
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.sweep_plan import Goal
 

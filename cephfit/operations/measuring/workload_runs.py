@@ -10,13 +10,13 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from cephfit.core.errors import InputError, StoreError
-from cephfit.core.values.run import CLUSTER, is_another_cluster
+from cephfit.core.values.sample import CLUSTER, is_another_cluster
 
 if TYPE_CHECKING:
     from cephfit.core.protocols import Progress, Target
     from cephfit.core.values.measurement import CacheCondition
     from cephfit.core.values.profile import Profile
-    from cephfit.core.values.run import Run
+    from cephfit.core.values.sample import Run
     from cephfit.operations.measuring.cluster_options import ClusterOptions
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.sweep_plan import Sweep

@@ -14,7 +14,7 @@ from cephfit.core.yaml_lines import nearest
 
 if TYPE_CHECKING:
     from cephfit.ceph.delivery.shell_commands import Command
-    from cephfit.core.values.run import Run
+    from cephfit.core.values.sample import Run
 
 _SHOWN = 3
 """Commands in a short recommendation."""
@@ -88,7 +88,7 @@ def of_store(name: str, location: str, run_id: str | None) -> Recommended:
         InputError: the location has no settings, or there is no such configuration.
         StoreError: there is no such store or run.
     """
-    from cephfit.core.values.run import TRIALS_DOCUMENT
+    from cephfit.core.values.sample import TRIALS_DOCUMENT
     from cephfit.results.store.sample_store import Store
     from cephfit.results.tables.baseline_csv import is_store
     from cephfit.sweep.declaration.sweep_file import parse_sweep
@@ -158,7 +158,7 @@ def require_same_cluster(found: Recommended, fsid: str, *, elsewhere: bool, wher
     Raises:
         InputError: it measured something else.
     """
-    from cephfit.core.values.run import CLUSTER
+    from cephfit.core.values.sample import CLUSTER
 
     run = found.run
     if run is None or run.facts.get(CLUSTER) == fsid:

@@ -11,8 +11,7 @@ from cephfit.ceph.options.option_archive import ActsOn, DifferingDefault, catalo
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import CLUSTER, PROBE_PREFIX, Run, is_another_cluster
-from cephfit.core.values.sample import State, WorkloadSample
+from cephfit.core.values.sample import CLUSTER, PROBE_PREFIX, Run, State, WorkloadSample, is_another_cluster
 from cephfit.operations.predictions.recommended import version_of
 from cephfit.results.report import formatting
 from cephfit.results.statistics import summary_statistics

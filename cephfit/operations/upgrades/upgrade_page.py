@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cephfit import __version__
 from cephfit.core.values.prediction import Verdict
-from cephfit.core.values.run import IMPORTED, SIMULATED
+from cephfit.core.values.sample import IMPORTED, SIMULATED
 from cephfit.operations.upgrades.upgrade_advice import (
     UpgradeAdvice,
     WorkloadOutcome,

@@ -7,8 +7,7 @@ from typing import Any
 from cephfit.core.units import KIB, NS_PER_MS, format_nbytes
 from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Pattern
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
-from cephfit.core.values.prediction_model import model_called
+from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.results.report import formatting
 from cephfit.results.report.report_model import (

@@ -16,8 +16,15 @@ import cephfit
 from cephfit.cli.main import cephfit as command_line
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell
-from cephfit.core.values.run import PROFILE_DOCUMENT, WORKLOAD_PROFILE_DOCUMENT, Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample import (
+    PROFILE_DOCUMENT,
+    WORKLOAD_PROFILE_DOCUMENT,
+    Metrics,
+    Run,
+    Sample,
+    SampleKey,
+    State,
+)
 from cephfit.mapper.assessment.trivial_predictors import TRIVIAL
 from cephfit.mapper.models import model_error
 from cephfit.operations.assessment.evaluation_set import EvaluationSet, folder_files, read_folder

@@ -14,8 +14,7 @@ from cephfit.cli.predict import map_command as map_command
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import WORKLOAD_PROFILE_DOCUMENT, Run
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample import WORKLOAD_PROFILE_DOCUMENT, Metrics, Run, Sample, SampleKey, State
 from cephfit.results.store.sample_store import Store, kind_of
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.targets.simulated_workload import seconds_of

@@ -10,7 +10,7 @@ import pytest
 from cephfit.ceph.delivery.shell_commands import parts_of
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Health
-from cephfit.core.values.run import CLUSTER, Run
+from cephfit.core.values.sample import CLUSTER, Run
 from cephfit.operations.predictions.recommended import Recommended, of_sweep, require_same_cluster
 from cephfit.targets.ceph.permanent_configuration import problems
 

@@ -22,7 +22,7 @@ from cephfit.cli.main import cephfit
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Pattern
 from cephfit.core.values.configuration import Configuration
-from cephfit.core.values.run import Run
+from cephfit.core.values.sample import Run
 from cephfit.core.values.supply import Estimate
 from cephfit.mapper.absolute_rates.load_curve import Limit
 from cephfit.operations.fleets.capacity_fleet import BANDWIDTH, IOPS, PlanInput, PoolCapacity

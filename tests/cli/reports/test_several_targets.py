@@ -24,8 +24,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import SIZE_BINS, Cell, Op
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.run import TARGETS_DOCUMENT
-from cephfit.core.values.sample import State
+from cephfit.core.values.sample import TARGETS_DOCUMENT, State
 from cephfit.results import open_baselines
 from cephfit.results.report.run_notes import ROUNDS_OF_WORKLOADS
 from cephfit.results.statistics import comparison

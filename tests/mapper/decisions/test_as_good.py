@@ -12,7 +12,8 @@ from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
 import cephfit
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
-from cephfit.core.values.prediction import PredictionSet, Verdict, answer_lines, listed
+from cephfit.core.values.fit import answer_lines
+from cephfit.core.values.prediction import PredictionSet, Verdict, listed
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 from cephfit.mapper.decisions.contrasts import ranked

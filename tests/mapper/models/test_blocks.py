@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_sweeps import Kept, Noise, baselines_of, draw, lacking_a_round, lacking_repeats_here_and_there
 
-from cephfit.core.statistics.variance import Blocks, Table, spread_of
+from cephfit.core.statistics.round_effects import Blocks
+from cephfit.core.statistics.variance import Table, spread_of
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.core.values.prediction import Verdict

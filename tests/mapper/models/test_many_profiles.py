@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.variance import Floats, Table, spread_of
+from cephfit.core.statistics.round_effects import Floats
+from cephfit.core.statistics.variance import Table, spread_of
 from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand

@@ -24,15 +24,15 @@ from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
-from cephfit.core.values.prediction import PredictionSet, Verdict
-from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, LEARNED
+from cephfit.core.values.prediction import DEFAULT_CONFIDENCE, LEARNED, PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import MODELS, predictor
 from cephfit.mapper.assessment.learned_correction import Advantage, LearnedPredictor, Lesson, Slopes
 from cephfit.mapper.assessment.model_evaluation import LeaveOut, assessed_predictor
 from cephfit.mapper.assessment.trivial_predictors import AVERAGE_CELL, NEAREST_CELL, TRIVIAL
-from cephfit.mapper.models.mix_predictor import Kind, MixPredictor
+from cephfit.mapper.models.mix_predictor import MixPredictor
 from cephfit.mapper.models.model_error import ModelError
+from cephfit.mapper.models.question import Kind
 
 FACTORS = {"A": 1.0, "slow": 0.7, "nearly": 1.002, "fast": 1.3, "mixed": 1.1}
 ROUNDS = 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cephfit.core.units import KIB
-from cephfit.core.values.file_operations import FileOperation, FileSet
+from cephfit.core.values.cells import FileOperation, FileSet
 from cephfit.measure.micro.file_access import LocalFiles
 from cephfit.measure.micro.file_places import Traffic, traffic_of
 from cephfit.measure.micro.file_program import figures

@@ -20,14 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.description.recording import Counting, PartialProfile
-from cephfit.traces.files.stream import TraceStream, n_cores, read_ahead
-from cephfit.traces.readers.blktrace.blktrace_bytes import layout_of
-from cephfit.traces.readers.blktrace.blktrace_loop import Layout
-from cephfit.traces.readers.blktrace.blktrace_notes import (
+from cephfit.traces.readers.blktrace.blktrace_loop import (
     MAX_CPUS,
     MAX_NUMBERED,
     NO_DEVICE,
     Found,
+    Layout,
     numbers_by_device,
     row_of,
 )
@@ -39,7 +37,8 @@ from cephfit.traces.readers.blktrace.blktrace_parts import (
     follow_alone,
     parts_of,
 )
-from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader, RecordFollower
+from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader, RecordFollower, layout_of
+from cephfit.traces.stream import TraceStream, n_cores, read_ahead
 
 MAX_UNJOINED = 4
 """Consecutive parts in which the two never agreed. The rest is then read as a whole."""

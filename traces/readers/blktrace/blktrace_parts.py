@@ -22,12 +22,10 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.traces.description.recording import Counting, PartialProfile
-from cephfit.traces.files.stream import PartStream
 from cephfit.traces.matching.latency import WaitingRows
-from cephfit.traces.readers.blktrace.blktrace_bytes import MAX_PAYLOAD, Reading
-from cephfit.traces.readers.blktrace.blktrace_loop import OVER, Layout
-from cephfit.traces.readers.blktrace.blktrace_notes import numbers_by_device
-from cephfit.traces.readers.blktrace.blktrace_reader import TO_THE_END, RecordFollower
+from cephfit.traces.readers.blktrace.blktrace_loop import OVER, Layout, numbers_by_device
+from cephfit.traces.readers.blktrace.blktrace_reader import MAX_PAYLOAD, TO_THE_END, Reading, RecordFollower
+from cephfit.traces.stream import PartStream
 
 PART_NBYTES = 24 << 20
 """Approximate length of a part. It is long enough that the cost per part is small, and so is the time at the

@@ -10,8 +10,7 @@ cover are left to ``parse``: a remap, a flush, a field too far to the right.
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.values.access import FUA, PREFLUSH, SYNC
-from cephfit.traces.columns import FLUSH_LBN, LBN_MAX, NBYTES_MAX, OP_BITS, TIME_S_MAX
+from cephfit.traces.columns import FLUSH_LBN, FUA, LBN_MAX, NBYTES_MAX, OP_BITS, PREFLUSH, SYNC, TIME_S_MAX
 from cephfit.traces.compiled import compiled, inlined
 from cephfit.traces.lines.text_bytes import (
     N_BYTES,

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES, NS_PER_S
-from cephfit.core.values.access import AccessBatch
-from cephfit.traces.columns import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX
-from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line, impossible_numbers, text_blocks
+from cephfit.traces.columns import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX, AccessBatch
 from cephfit.traces.matching.completion_loop import ISSUED
 from cephfit.traces.readers.block_events import blkparse_loop
 from cephfit.traces.readers.block_events.block_layer import (
@@ -36,6 +34,7 @@ from cephfit.traces.readers.block_events.block_layer import (
     skip_reason,
 )
 from cephfit.traces.readers.reader import LOSSES_STATED, StreamReader
+from cephfit.traces.stream import TextBlock, TraceStream, bad_line, impossible_numbers, text_blocks
 
 _EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
 SUMMARY = re.compile(

@@ -26,7 +26,6 @@ from cephfit.traces.columns import (
     TIME_S_MAX,
 )
 from cephfit.traces.compiled import compiled, inlined
-from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line
 from cephfit.traces.lines.text_bytes import (
     N_BYTES,
     at_most,
@@ -54,6 +53,7 @@ from cephfit.traces.readers.block_events.block_layer import (
     skip_reason,
 )
 from cephfit.traces.readers.reader import decimal_ns
+from cephfit.traces.stream import TextBlock, TraceStream, bad_line
 
 NAMES = (
     b"block_bio_queue", b"block_rq_issue", b"block_rq_complete", b"block_rq_insert", b"block_getrq", b"block_plug",

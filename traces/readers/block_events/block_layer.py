@@ -13,13 +13,24 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.values.access import FUA, OP_READ, OP_WRITE, PREFLUSH, SYNC, AccessBatch, Flushes
-from cephfit.traces.columns import DEVICE_MAX, FLUSH_LBN, OP_BITS, Accesses
-from cephfit.traces.files.stream import NeedsWholeFile, TraceStream
-from cephfit.traces.lines.fast_lines import LineParser, parse_stream
+from cephfit.traces.columns import (
+    DEVICE_MAX,
+    FLUSH_LBN,
+    FUA,
+    OP_BITS,
+    OP_READ,
+    OP_WRITE,
+    PREFLUSH,
+    SYNC,
+    AccessBatch,
+    Accesses,
+    Flushes,
+)
+from cephfit.traces.lines.plain_lines import LineParser, parse_stream
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.matching.latency import CompletionMatcher, InFlight, Ready
 from cephfit.traces.readers.reader import NO_LBN, PartReader
+from cephfit.traces.stream import NeedsWholeFile, TraceStream
 
 _NO_LATENCIES, _NO_DEPTHS = np.empty(0, np.int64), np.empty(0, np.int32)
 

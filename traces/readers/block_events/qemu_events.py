@@ -12,10 +12,9 @@ import re
 from collections.abc import Iterator
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_S, NS_PER_US
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.columns import TIME_NS_MAX
-from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
+from cephfit.traces.columns import OP_READ, OP_WRITE, TIME_NS_MAX, AccessBatch
 from cephfit.traces.readers.reader import Rows, StreamReader, UnknownLines, batches_of, decimal_ns
+from cephfit.traces.stream import TraceStream, bad_line, text_blocks
 
 _LINE = re.compile(
     rb"^(?:(?P<pid>\d+)@(?P<time>\d+\.\d{6}):)?(?P<event>[a-z][a-z0-9_]*) "

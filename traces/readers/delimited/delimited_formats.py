@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_MS, NS_PER_S, NS_PER_US
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.columns import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.lines.plain_lines import (
     DECIMAL,
     DECIMAL_OR_NOTHING,
@@ -19,6 +18,7 @@ from cephfit.traces.lines.plain_lines import (
 )
 from cephfit.traces.readers.delimited.delimited_reader import DelimitedFormat
 from cephfit.traces.readers.reader import Rows, StreamReader, batches_of, decimal_ns, stretches_of
+from cephfit.traces.stream import TraceStream
 
 _R, _W = frozenset({b"r"}), frozenset({b"w"})
 

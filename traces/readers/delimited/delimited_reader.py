@@ -16,22 +16,23 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.columns import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, UNKNOWN_LATENCY, Accesses, unknown_outstanding
-from cephfit.traces.files.stream import (
-    HEAD_NBYTES,
-    PartStream,
-    TextBlock,
-    TraceStream,
-    bad_line,
-    impossible_numbers,
+from cephfit.traces.columns import (
+    LBN_MAX,
+    NBYTES_MAX,
+    OP_READ,
+    OP_WRITE,
+    TIME_NS_MAX,
+    UNKNOWN_LATENCY,
+    AccessBatch,
+    Accesses,
+    unknown_outstanding,
 )
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.delimited_loop import Fields
-from cephfit.traces.lines.fast_lines import LineParser, parse_stream
-from cephfit.traces.lines.plain_lines import Constants, DiskTable, PlainLine
+from cephfit.traces.lines.plain_lines import Constants, DiskTable, LineParser, PlainLine, parse_stream
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.reader import PartReader, clock_ns_of
+from cephfit.traces.stream import HEAD_NBYTES, PartStream, TextBlock, TraceStream, bad_line, impossible_numbers
 
 _WORD = re.compile(rb'"((?:[^"]|"")*)"(?!\S)|(\S+)')
 """Between white space: a field in quotation marks, which may contain white space, or any other word."""

@@ -7,10 +7,8 @@ from itertools import product
 
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES, NS_PER_MS, NS_PER_S, NS_PER_US
-from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.core.values.cells import Op
-from cephfit.traces.columns import NBYTES_MAX
-from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.columns import NBYTES_MAX, OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.lines.plain_lines import (
     DECIMAL_OR_NOTHING,
     DECIMAL_OR_WHOLE,
@@ -24,6 +22,7 @@ from cephfit.traces.lines.plain_lines import (
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.delimited.delimited_reader import DelimitedFormat, DelimitedReader
 from cephfit.traces.readers.reader import PartReader
+from cephfit.traces.stream import TraceStream
 
 NAME = "columns"
 

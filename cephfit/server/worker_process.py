@@ -1,18 +1,25 @@
-"""Work on uploads in processes with limits of time, memory and file size: no upload can stop the server."""
+"""Worker processes of the server, with limits of time, memory and file size: no upload can stop the server.
+
+A worker reads one request from standard input and writes one answer. It limits itself before it reads anything
+that a client uploaded.
+"""
 
 import json
 import logging
+import resource
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from cephfit.core import child_process
+from cephfit.core.errors import CephfitError, RefusedError
 from cephfit.core.units import GIB, MIB, format_nbytes, format_seconds
-from cephfit.server.refused_error import RefusedError
 
 TOKEN_VARIABLE = "CEPHFIT_SERVE_TOKEN"
 """Environment variable with the token of the server; worker processes do not get it."""
@@ -54,7 +61,7 @@ class Workers:
                 process.kill()
 
     def run(self, request: dict[str, Any], folder: Path) -> dict[str, Any]:
-        """Run a request of ``cephfit.server.worker`` and return its answer. Blocks; the caller is a thread.
+        """Run a request in a worker process and return its answer. Blocks; the caller is a thread.
 
         Args:
             request: JSON values; ``kind`` names a function of the worker.
@@ -88,7 +95,7 @@ class Workers:
             if self._is_closed:
                 raise RefusedError(409, "the server ends", remedy="upload it again when it runs")
             process = child_process.start(
-                [sys.executable, "-m", "cephfit.server.worker"],
+                [sys.executable, "-m", "cephfit.server.worker_process"],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=errors,
@@ -140,3 +147,53 @@ def _too_long(limits: Limits) -> RefusedError:
         f"it took longer than {format_seconds(limits.seconds)}",
         remedy="use `cephfit trace profile` on the command line, and upload the profile",
     )
+
+
+def limit(limits: dict[str, Any]) -> None:
+    """Limit this process for good; ``limits``: those of ``Limits``."""
+    seconds = int(limits["seconds"]) + 1
+    for kind, most in (
+        (resource.RLIMIT_CPU, seconds * 4),  # several threads may work; the parent limits the time on the clock
+        (resource.RLIMIT_AS, limits["memory_nbytes"]),
+        (resource.RLIMIT_FSIZE, limits["file_nbytes"]),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (most, hard) if hard == resource.RLIM_INFINITY else (min(most, hard), hard))
+    with suppress(OSError):  # the kernel ends this process first when memory is short
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def profile(request: dict[str, Any]) -> dict[str, Any]:
+    """Read a trace, or a profile; see ``workloads.read_workload``."""
+    from cephfit.server.workloads import described, read_workload
+
+    found = read_workload(Path(request["folder"]), request["options"])
+    return {"profile": found.to_json(), "html": described(found)}
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Predict for a profile; see ``workload_answer.answered``."""
+    from cephfit.core.profile_files import read_profile
+    from cephfit.server.workload_answer import Question, answered
+
+    document, html = answered(read_profile(Path(request["profile"])), Question(**request["question"]))
+    return {"answer": document, "html": html}
+
+
+KINDS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"profile": profile, "answer": answer}
+
+
+def main() -> None:
+    """Answer the request; errors of the input are answers, too."""
+    request = json.load(sys.stdin)
+    limit(request["limits"])
+    try:
+        found = KINDS[request["kind"]](request)
+    except CephfitError as error:
+        found = {"error": {"what": error.what, "where": error.where, "remedy": error.remedy}}
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

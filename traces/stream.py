@@ -14,7 +14,7 @@ from queue import Full, Queue
 from typing import Any, BinaryIO, TypeVar, cast
 
 from cephfit.core.errors import InputError
-from cephfit.traces.files import decoding, remote
+from cephfit.traces import opening
 
 HEAD_NBYTES = 64 * 1024
 """Bytes of a file that the detection of its format sees."""
@@ -42,14 +42,14 @@ class TraceStream:
             HostError: the path is a URL, and the package that opens it is not installed.
         """
         self.path = path
-        url = None if path == STANDARD_INPUT else remote.url_of(path)
-        self.name = remote.display_url(url) if url else "standard input" if path == STANDARD_INPUT else str(path)
+        url = None if path == STANDARD_INPUT else opening.url_of(path)
+        self.name = opening.display_url(url) if url else "standard input" if path == STANDARD_INPUT else str(path)
         self.offset = 0
         self._ahead = b""
         self._is_converted = False
         try:
             self._raw: BinaryIO = (
-                remote.open_url(url) if url else sys.stdin.buffer if path == STANDARD_INPUT else path.open("rb")
+                opening.open_url(url) if url else sys.stdin.buffer if path == STANDARD_INPUT else path.open("rb")
             )
         except OSError as error:
             raise InputError(
@@ -76,15 +76,15 @@ class TraceStream:
 
     def _convert(self) -> None:
         """Detect compression and encoding."""
-        start = self._read_fully(decoding.MAGIC_NBYTES)
-        decompressed = decoding.decompressed(start, self._raw)
+        start = self._read_fully(opening.MAGIC_NBYTES)
+        decompressed = opening.decompressed(start, self._raw)
         if decompressed is not None:
             self._source, self._is_converted = decompressed, True
-            start = self._read_fully(decoding.MAGIC_NBYTES)
+            start = self._read_fully(opening.MAGIC_NBYTES)
         text = None
-        if decoding.may_be_marked(start):
-            start += self._read_fully(decoding.SAMPLE_NBYTES - len(start))
-            text = decoding.as_utf8(start, self._source, self.name)
+        if opening.may_be_marked(start):
+            start += self._read_fully(opening.SAMPLE_NBYTES - len(start))
+            text = opening.as_utf8(start, self._source, self.name)
         if text is not None:
             self._source, self._is_converted = text, True
         else:
@@ -148,14 +148,14 @@ class TraceStream:
         while nbytes > 0:
             try:
                 part = self._source.read(nbytes)
-            except decoding.DAMAGED as error:
+            except opening.DAMAGED as error:
                 place = self.offset + len(self._ahead) + sum(map(len, parts))
                 raise InputError(
                     f"the compressed trace is damaged or cut off: {error}",
                     where=f"{self.name}, decompressed byte {place}",
                     remedy="copy the file again, or recover the rest with `gzip -dc`, `xz -dc` ...",
                 ) from None
-            except decoding.LargeWindow:
+            except opening.LargeWindow:
                 raise InputError(
                     "decompressing the trace takes more than 128 MiB of memory (`zstd --long` or `--ultra`)",
                     where=self.name,

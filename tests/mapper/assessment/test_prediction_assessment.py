@@ -8,7 +8,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.assessment import Assessment
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.sample import DEVICE_IO, State, WorkloadSample
-from cephfit.mapper.assessment.accuracy import assess
+from cephfit.mapper.assessment.prediction_assessment import assess
 
 
 def predicted(best: float = 130.0, worst: float = 70.0, half: float = 5.0) -> PredictionSet:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from plain_rounds import Floats, PlainInformation, random_table, with_plain_formulas
 
 from cephfit.core.statistics.absolute_spread import Absolute
-from cephfit.core.statistics.round_information import RoundInformation
+from cephfit.core.statistics.round_effects import RoundInformation
 from cephfit.core.statistics.variance import Spread, spread_of
 
 SAME = {"rtol": 1e-9, "atol": 1e-12}

@@ -21,7 +21,7 @@ from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES, SIZE
 from cephfit.core.values.profile import Profile
 from cephfit.traces.counting import buckets
 from cephfit.traces.description.recording import NOT_REQUESTED, requested_disks
-from cephfit.traces.files.stream import TraceStream, text_blocks
+from cephfit.traces.stream import TraceStream, text_blocks
 
 SEVERAL_SAMPLES = (
     "a disk has several samples. One that is nowhere below the previous one is assumed to contain it, as running "

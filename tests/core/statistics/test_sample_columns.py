@@ -5,9 +5,9 @@ import random
 
 import numpy as np
 
+from cephfit.core.statistics.sample_columns import SampleColumns, Tails, objects, parsed
 from cephfit.core.values.cells import CELLS
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
-from cephfit.core.values.sample_columns import SampleColumns, Tails, objects, parsed
 
 
 def some_samples(n: int = 60) -> list[Sample]:

@@ -1,0 +1,304 @@
+"""How the accesses of many workloads add up: ``mixture`` as products of matrices. Pure."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.core.errors import InputError
+from cephfit.core.statistics.round_effects import Booleans, Floats
+from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Pattern
+from cephfit.core.values.demand import Demand
+from cephfit.core.values.prediction import Model
+from cephfit.core.values.profile import Profile
+from cephfit.mapper.models.access_weights import (
+    BACKGROUND,
+    DemandColumns,
+    counted_demands,
+    flushed_shares,
+    refuse_unmeasured,
+    weighed,
+)
+from cephfit.mapper.models.many_variances import Quantiles, RateScatter, TimeScatter
+from cephfit.mapper.models.mixture import divided_in_queues, queues_of, waiting_with_flushes
+
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What N workloads do in M cells: accesses, in which the time per access counts.
+
+    Under a configuration with the times t, a workload takes ``constant`` + ``v`` t, unless its background outgrew
+    the time that hides it.
+
+    Attributes:
+        used: cells of each workload, shape (N, M).
+        v: accesses, shape (N, M).
+        constant: seconds, shape (N,).
+        total: seconds under the default, shape (N,).
+        demands: what makes the default's gradient differ between configurations; None where it does not.
+    """
+
+    used: Booleans
+    v: Floats
+    constant: Floats
+    total: Floats
+    demands: "QueuedDemands | None" = None
+
+    def chosen(self, rows: Rows) -> "Work":
+        """Return some of the workloads."""
+        of_demands = None if self.demands is None else self.demands.chosen(rows)
+        return Work(self.used[rows], self.v[rows], self.constant[rows], self.total[rows], of_demands)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedDemands:
+    """The queues of N workloads (``queues_of``), Q of them, by their waiting times.
+
+    Attributes:
+        begins: the first queue of each workload, and the end of the last one, shape (N + 1,).
+        weights: of the measured cells in the time of a queue's accesses, shape (Q, M).
+        units: waiting time over the square of the default's time for the accesses, shape (Q,).
+        is_behind: queues in the background, shape (Q,).
+        background: their accesses per cell, shape (N, M).
+        hidden: share of the background that idle time hides, shape (N,).
+        seconds: the default's time per access in each cell, shape (M,).
+    """
+
+    begins: Rows
+    weights: Floats
+    units: Floats
+    is_behind: Booleans
+    background: Floats
+    hidden: Floats
+    seconds: Floats
+
+    def chosen(self, rows: Rows) -> "QueuedDemands":
+        """Return those of some of the workloads."""
+        if len(rows) == len(self.hidden):
+            return self
+        sizes = np.diff(self.begins)[rows]
+        at = np.concatenate([np.arange(self.begins[i], self.begins[i + 1]) for i in rows])
+        begins = np.concatenate([[0], np.cumsum(sizes)])
+        return QueuedDemands(
+            begins, self.weights[at], self.units[at], self.is_behind[at], self.background[rows], self.hidden[rows],
+            self.seconds,
+        )  # fmt: skip
+
+    def links(self, cells: Rows, *, outgrown: bool) -> Iterator[Floats]:
+        """Yield the matrix of each workload, shape (P, P), that makes the default's gradients x T from times."""
+        weights, seconds = self.weights[:, cells], self.seconds[cells]
+        kept = np.ones(len(self.hidden)) if outgrown else 1 - self.hidden
+        owners = np.repeat(np.arange(len(self.hidden)), np.diff(self.begins))
+        units = self.units * np.where(self.is_behind, kept[owners], 1.0)
+        scaled = units[:, None] * weights
+        for begin, end in zip(self.begins[:-1].tolist(), self.begins[1:].tolist(), strict=True):
+            yield seconds[:, None] * (scaled[begin:end].T @ weights[begin:end])
+
+
+def counted_work(profiles: Sequence[Profile], model: Model, rates: Floats) -> Work:
+    """Return the work of workloads by the 20 cells.
+
+    Args:
+        rates: the default's, NaN where not measured, shape (20,).
+    """
+    counts = np.array([profile.counts() for profile in profiles])
+    if model.all_random is not None:
+        counts = _of_one_kind(counts, is_random=model.all_random)
+    with np.errstate(invalid="ignore"):
+        total = np.nansum(counts / rates, axis=1) if model.adds_time else counts.sum(axis=1)
+    return Work(counts > 0, counts, np.zeros(len(counts)), total)
+
+
+def _of_one_kind(counts: Floats, *, is_random: bool) -> Floats:
+    """Return counts, shape (N, 20), with all accesses random or all sequential, as ``used_cells`` does."""
+    moved = np.zeros_like(counts)
+    for number, cell in enumerate(CELLS):
+        moved[:, CELLS.index(Cell(cell.size, Pattern.of(cell.pattern.op, is_random=is_random)))] += counts[
+            :, number
+        ]
+    return moved
+
+
+def demanded_work(
+    profiles: Sequence[Profile],
+    cells: Sequence[Cell | LoadedCell],
+    rates: Floats,
+    *,
+    by_waiting: bool,
+    where: str,
+) -> Work:
+    """Return the work of workloads by their demands, as ``DemandMix`` does for one of them.
+
+    Args:
+        cells: M of them.
+        rates: the default's in each cell, shape (M,).
+        by_waiting: demands weigh the time waited for them.
+        where: the baselines, for errors.
+
+    Raises:
+        InputError: no rate was measured for an op of a workload, or a workload has no accesses.
+    """
+    of_each: list[Sequence[Demand]] = [p.demands or counted_demands(p) for p in profiles]
+    sizes = np.array([len(demands) for demands in of_each])
+    if not sizes.all():
+        empty = profiles[int(sizes.argmin())].name
+        raise InputError(
+            "the workload has no accesses",
+            where=f"profile {empty}",
+            remedy="trace it while it runs, and profile that trace",
+        )
+    n = len(profiles)
+    columns = DemandColumns.of([d for demands in of_each for d in demands])
+    owners, begins = np.repeat(np.arange(n), sizes), np.concatenate([[0], np.cumsum(sizes)])
+    flushed = flushed_shares(columns, owners, [p.commits for p in profiles])[owners]
+    measured = [cell for cell in cells if isinstance(cell, LoadedCell)]
+    weights, flags = weighed(columns, measured, flushed, where=where)
+    used = np.logical_or.reduceat(weights > 0, begins[:-1], axis=0)
+    seconds = 1 / rates
+    commits = (p.commits.flush_waiting_seconds if p.commits is not None else None for p in profiles)
+    taken = columns.accesses * (weights @ seconds)
+    waiting, queues = taken, np.arange(len(owners))
+    if by_waiting:
+        waited = waiting_with_flushes(columns, owners, np.array([c or 0.0 for c in commits]))
+        queues = queues_of(columns, owners)
+        waiting = divided_in_queues(waited, taken, queues)
+    too_large = np.bincount(owners, waiting * flags[3], minlength=n) / np.bincount(owners, waiting, minlength=n)
+    worst = int(too_large.argmax())
+    refuse_unmeasured(float(too_large[worst]), where=f"{where}, profile {profiles[worst].name}")
+    accesses = columns.accesses[:, None] * weights
+    if not by_waiting:
+        v = np.add.reduceat(accesses, begins[:-1], axis=0)
+        return Work(used, v, np.zeros(n), v @ seconds)
+    idle = np.array([p.idle_seconds or 0.0 for p in profiles])
+    return _waiting_work(used, accesses, waiting, queues, owners, columns.sync == BACKGROUND, idle, seconds)
+
+
+def _waiting_work(
+    used: Booleans,
+    accesses: Floats,
+    waiting: Floats,
+    queues: Rows,
+    owners: Rows,
+    is_behind: Booleans,
+    idle: Floats,
+    seconds: Floats,
+) -> Work:
+    """Return the work of N workloads from the waiting times of their D demands.
+
+    Args:
+        used: cells of each workload, shape (N, M).
+        accesses: weights of the cells in each demand, times its accesses, shape (D, M).
+        waiting: time waited for each demand, shape (D,).
+        queues: number of each demand's queue, shape (D,).
+        owners: workload of each demand, ascending, shape (D,).
+        is_behind: demands in the background, shape (D,).
+        idle: time of each workload without outstanding accesses, shape (N,).
+        seconds: the default's time per access in each cell, shape (M,).
+    """
+    n = len(idle)
+    behind = np.bincount(owners, waiting * is_behind, minlength=n)
+    spare = idle + behind
+    hidden = np.divide(idle, spare, out=np.zeros(n), where=(behind > 0) & (spare > 0))
+    total: Floats = idle + np.asarray(np.bincount(owners, waiting, minlength=n), dtype=np.float64)
+    # From here on a queue is one demand.
+    order = np.argsort(queues, kind="stable")
+    firsts = np.flatnonzero(np.diff(queues[order], prepend=-1))
+    weights = np.add.reduceat(accesses[order], firsts, axis=0)
+    owners, is_behind = owners[order][firsts], is_behind[order][firsts]
+    begins = np.searchsorted(owners, np.arange(n + 1))
+    of_queue = weights @ seconds
+    times = np.bincount(queues, waiting) / of_queue
+    of_demands = times[:, None] * weights
+    background = np.add.reduceat(of_demands * is_behind[:, None], begins[:-1], axis=0)
+    foreground = np.add.reduceat(of_demands * ~is_behind[:, None], begins[:-1], axis=0)
+    return Work(
+        used,
+        foreground + (1 - hidden)[:, None] * background,
+        idle + hidden * behind,
+        total,
+        QueuedDemands(begins, weights, times / of_queue, is_behind, background, hidden, seconds),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AddingRates:
+    """Relative rates added up, as in ``added_as_rates``.
+
+    Attributes:
+        cells: P of them, as indices.
+        ratios: of rates to the default's, shape (P, K).
+        scatter, quantiles: None where the spread is unknown.
+    """
+
+    cells: Rows
+    ratios: Floats
+    scatter: RateScatter | None
+    quantiles: Quantiles | None
+
+    def added(self, work: Work) -> tuple[Floats, Floats]:
+        """Return relative performance, default = 100, and half widths of its log, shape (n, K) each."""
+        v = work.v[:, self.cells] / work.total[:, None]
+        mean = v @ self.ratios
+        if self.scatter is None or self.quantiles is None:
+            return 100 * mean, np.full(mean.shape, math.inf)
+        return 100 * mean, self.scatter.half_widths(v, 1 / mean, self.quantiles)
+
+
+@dataclass(frozen=True, slots=True)
+class AddingTime:
+    """Time added up, as in ``added_as_time`` and ``DemandMix.added``. The unit is the time under the default.
+
+    Attributes:
+        cells: P of them, as indices.
+        times: per access, seconds, shape (P, K).
+        default: the default's, shape (P,).
+        scatter, quantiles: None where the spread is unknown.
+    """
+
+    cells: Rows
+    times: Floats
+    default: Floats
+    scatter: TimeScatter | None
+    quantiles: Quantiles | None
+
+    def added(self, work: Work) -> tuple[Floats, Floats]:
+        """Return relative performance, default = 100, and half widths of its log, shape (n, K) each."""
+        v = work.v[:, self.cells] / work.total[:, None]
+        demands = work.demands
+        if demands is None:
+            inverse = 1 / (v @ self.times)
+            if self.scatter is None or self.quantiles is None:
+                return 100 * inverse, np.full(inverse.shape, math.inf)
+            sums = self.scatter.of_default(v * self.default, v, inverse)
+            return 100 * inverse, self.scatter.half_widths(v, inverse, None, sums, self.quantiles)
+        constant = (work.constant / work.total)[:, None]
+        relative, widths = self._of_demands(v, constant, demands, work.total, outgrown=False)
+        background = (demands.background[:, self.cells] / work.total[:, None]) @ self.times
+        is_outgrown = background > constant + (1 - demands.hidden)[:, None] * background
+        rows = np.flatnonzero(is_outgrown.any(axis=1))
+        if len(rows):
+            v = (
+                v[rows]
+                + demands.hidden[rows, None] * demands.background[rows][:, self.cells] / work.total[rows, None]
+            )
+            of_outgrown = self._of_demands(
+                v, np.zeros((1, 1)), demands.chosen(rows), work.total[rows], outgrown=True
+            )
+            for values, outgrown in zip((relative, widths), of_outgrown, strict=True):
+                values[rows] = np.where(is_outgrown[rows], outgrown, values[rows])
+        return relative, widths
+
+    def _of_demands(
+        self, v: Floats, constant: Floats, demands: QueuedDemands, total: Floats, *, outgrown: bool
+    ) -> tuple[Floats, Floats]:
+        busy = v @ self.times
+        inverse = 1 / (constant + busy)
+        if self.scatter is None or self.quantiles is None:
+            return 100 * inverse, np.full(inverse.shape, math.inf)
+        links = (link / t for link, t in zip(demands.links(self.cells, outgrown=outgrown), total, strict=True))
+        sums = self.scatter.of_each_default(links, v, inverse)
+        return 100 * inverse, self.scatter.half_widths(v, inverse, busy * inverse, sums, self.quantiles)

@@ -1,1 +1,0 @@
-"""VMware's vscsiStats: binary, CSV and histograms."""
