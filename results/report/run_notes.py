@@ -29,7 +29,7 @@ from cephfit.core.values.run import CONTINUATIONS_DOCUMENT, IMPORTED, SIMULATED,
 from cephfit.core.values.sample import Sample
 from cephfit.core.values.sample_columns import OK, Rows, SampleColumns
 from cephfit.results.report import formatting
-from cephfit.results.statistics.cell_intervals import AgainstDefault
+from cephfit.results.statistics.summary_statistics import AgainstDefault
 from cephfit.results.store.sample_store import Store
 
 

@@ -16,8 +16,7 @@ from cephfit.core.values.file_operations import ASKED, MOVED, VOLUME_MOVED, File
 from cephfit.core.values.run import Run
 from cephfit.core.values.sample import Sample
 from cephfit.core.values.sample_columns import OK, SampleColumns
-from cephfit.results.statistics.loads import sync_in_words
-from cephfit.results.statistics.repeats import Repeats
+from cephfit.results.statistics.loads import Repeats, sync_in_words
 from cephfit.results.statistics.summary_statistics import mean
 
 _COUNTERS: Mapping[str, tuple[str, str]] = {

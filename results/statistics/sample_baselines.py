@@ -15,13 +15,16 @@ from cephfit.core.values.sample import OWN_LOAD, SUM_OF_CLIENTS, Sample
 from cephfit.core.values.sample_columns import Rows, SampleColumns
 from cephfit.results.statistics.loads import (
     LoadShape,
+    Place,
+    Repeats,
+    Tried,
     loads_by_clients,
     measured_load_of,
     names_of,
     rows_of_load,
     shapes_of,
+    tried_at_places,
 )
-from cephfit.results.statistics.repeats import Place, Repeats, Tried, tried_at_places
 from cephfit.results.store.sample_store import Store
 
 
