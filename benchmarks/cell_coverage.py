@@ -25,8 +25,8 @@ from cephfit.core.values.cells import CELLS
 from cephfit.core.values.profile import Profile
 from cephfit.results.report.figures.cell_figures import HEAT_CONFIDENCE
 from cephfit.results.statistics import summary_statistics
-from cephfit.results.statistics.cell_intervals import AgainstDefault, own_spreads
 from cephfit.results.statistics.comparison import rows_of, served_of
+from cephfit.results.statistics.summary_statistics import AgainstDefault, own_spreads
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))

@@ -1,13 +1,15 @@
 """A store of a million samples: how long `runs list`, `map`, `report`, `compare` and `runs export` take.
 
-    python benchmarks/large_store.py [N_SAMPLES [FOLDER]]
+    python benchmarks/large_store.py [N_SAMPLES [FOLDER]] [--runs N] [--only COMMAND] [--times N]
 
 The store has 20 runs of one sweep on the simulated cluster: 20 cells, equal numbers of clients and rounds. The
 rates are drawn with a scatter of 3 %; each sample has the percentiles and the evidence of a measured one. Then the
 same with one run. A store in FOLDER is kept and used again: its second `report` also has the prediction. Times
-are of whole processes, and memory is their peak.
+are of whole processes, and memory is their peak. ``--runs 1 --only report --times 3`` measures the report of a
+million samples in one run three times.
 """
 
+import argparse
 import os
 import random
 import subprocess
@@ -94,7 +96,7 @@ def cost(folder: Path, *words: str) -> tuple[float, float, int]:
     return time.monotonic() - begun, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10
 
 
-def measure(folder: Path, n_samples: int, n_runs: int) -> None:
+def measure(folder: Path, n_samples: int, n_runs: int, only: str | None, times: int) -> None:
     path = folder / f"large-{n_samples}-{n_runs}.sqlite"
     if not path.exists():
         create(path, n_samples, n_runs)
@@ -112,17 +114,24 @@ def measure(folder: Path, n_samples: int, n_runs: int) -> None:
         *([("compare", "compare", *store, *pair)] if n_runs > 1 else []),
         ("runs export", "runs", "export", "latest", *store, "-o", "samples.parquet"),
     ):
-        wall, used, mib = cost(folder, *words)
-        print(f"| {title} | {wall:.1f} | {used:.1f} | {mib} |", flush=True)
+        for _ in range(times if only in (None, title) else 0):
+            wall, used, mib = cost(folder, *words)
+            print(f"| {title} | {wall:.1f} | {used:.1f} | {mib} |", flush=True)
 
 
 def main() -> None:
-    n_samples = int(sys.argv[1]) if len(sys.argv) > 1 else N_SAMPLES
+    parser = argparse.ArgumentParser()
+    parser.add_argument("n_samples", nargs="?", type=int, default=N_SAMPLES)
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--runs", type=int, help="of the only store; both of them without it")
+    parser.add_argument("--only", help="the only command to measure, by its title in the table")
+    parser.add_argument("--times", type=int, default=1)
+    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(sys.argv[2] if len(sys.argv) > 2 else temporary)
+        folder = asked.folder or Path(temporary)
         folder.mkdir(exist_ok=True)
-        measure(folder, n_samples, N_RUNS)
-        measure(folder, n_samples, 1)
+        for n_runs in [asked.runs] if asked.runs else [N_RUNS, 1]:
+            measure(folder, asked.n_samples, n_runs, asked.only, asked.times)
 
 
 if __name__ == "__main__":

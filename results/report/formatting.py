@@ -1,7 +1,8 @@
-"""Format numbers for the report."""
+"""Numbers as texts, and as positions on axes with ticks at round numbers."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cephfit.core.units import NS_PER_S, format_seconds
@@ -149,3 +150,105 @@ def names(items: Sequence[str]) -> str:
 def count(n: int, one: str) -> str:
     """Format a count: ``1 run``, ``2 runs``."""
     return f"{n} {one if n == 1 else one + 's'}"
+
+
+_LOG_FROM_FACTOR = 3.0
+"""From this ratio of highest to lowest on, the scale is logarithmic, so that half and double are symmetric."""
+_LOG_STEPS = (
+    (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
+    (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
+    (1.0, 2.0, 5.0),
+    (1.0, 3.0),
+    (1.0,),
+)
+"""Round numbers within a decade; the first set with few enough ticks is used."""
+_MOST_TICKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A scale from ``low`` to ``high``.
+
+    Attributes:
+        low: value at position 0.
+        high: value at position 100.
+        logarithmic: positions are proportional to the logarithm.
+        ticks: round values between them.
+    """
+
+    low: float
+    high: float
+    logarithmic: bool
+    ticks: tuple[float, ...]
+
+    def at(self, value: float) -> float:
+        """Return the position in per cent of the width, 0 to 100; values outside the scale are clipped."""
+        clipped = min(max(value, self.low), self.high)
+        if self.logarithmic:
+            share = math.log(clipped / self.low) / math.log(self.high / self.low)
+        else:
+            share = (clipped - self.low) / (self.high - self.low)
+        return round(100 * share, 3)
+
+    def cuts(self, value: float) -> bool:
+        """Return whether the value is outside the scale."""
+        return not self.low <= value <= self.high
+
+
+def relative_axis(centres: Iterable[float], ends: Iterable[float]) -> Axis:
+    """Return a scale for figures relative to the default = 100, which is always on it.
+
+    Args:
+        centres: the figures, > 0; all of them are on the scale.
+        ends: of their intervals. An end beyond three times the extreme figures is cut off, because it would
+            compress everything else.
+    """
+    centres = [100.0, *centres]
+    bottom, top = min(centres) / 3, max(centres) * 3
+    inside = [*centres, *(min(max(end, bottom), top) for end in ends)]
+    low, high = min(inside), max(inside)
+    if high / low >= _LOG_FROM_FACTOR:
+        margin = (high / low) ** 0.04
+        return _logarithmic(low / margin, high * margin)
+    margin = max(0.06 * (high - low), 2.0)
+    return linear_axis(max(low - margin, 0.0), high + margin)
+
+
+def ratio_axis(values: Iterable[float]) -> Axis:
+    """Return a logarithmic scale for positive figures relative to the default = 100, which is always on it."""
+    inside = [100.0, *values]
+    margin = max((max(inside) / min(inside)) ** 0.06, 1.05)
+    return _logarithmic(min(inside) / margin, max(inside) * margin)
+
+
+def growth_axis(values: Iterable[float]) -> Axis:
+    """Return a logarithmic scale for a growing quantity, such as 1, 2, 4 and 8 clients; these are the ticks."""
+    ticks = tuple(sorted(set(values)))
+    # The left margin holds the labels of the other scale.
+    ratio = ticks[-1] / ticks[0]
+    return Axis(ticks[0] / ratio**0.15, ticks[-1] * ratio**0.05, True, ticks)
+
+
+def zero_axis(values: Iterable[float]) -> Axis:
+    """Return a scale from zero to above all values, which are positive."""
+    return linear_axis(0.0, 1.08 * max(values))
+
+
+def _logarithmic(low: float, high: float) -> Axis:
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks: tuple[float, ...] = ()
+    for steps in _LOG_STEPS:
+        ticks = tuple(s * 10.0**d for d in decades for s in steps if low <= s * 10.0**d <= high)
+        if len(ticks) <= _MOST_TICKS:
+            break
+    return Axis(low, high, True, ticks)
+
+
+def linear_axis(low: float, high: float) -> Axis:
+    """Return a scale from ``low`` to ``high`` exactly."""
+    rough = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    first = math.ceil(low / step)
+    last = math.floor(high / step)
+    return Axis(low, high, False, tuple(i * step for i in range(first, last + 1)))

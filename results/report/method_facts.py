@@ -10,7 +10,7 @@ import numpy as np
 from cephfit.core.statistics.sample_columns import OK, STATES, Floats, Rows, SampleColumns
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
-from cephfit.core.values.sample import IMPORTED_OUTPUT, INDEPENDENT_COUNT, Sample, State, window_nbytes_of
+from cephfit.core.values.sample import IMPORTED_OUTPUT, Sample, State, window_nbytes_of
 from cephfit.results.report import formatting
 from cephfit.results.report.report_model import AppliedRow, Findings, Method
 from cephfit.results.report.run_notes import Controls
@@ -123,14 +123,13 @@ def _control(controls: Controls | None) -> Iterator[tuple[str, str]]:
 
 def _from_evidence(samples: SampleColumns, rows: Rows) -> tuple[list[str], Floats]:
     """Return the conditions of the caches, and the deviations of an independent count (``deviation_of``)."""
-    caches: set[str] = set()
+    facts = samples.evidence_facts
+    caches = {facts.caches[code] for code in np.unique(facts.cache[rows])}
     windows = np.full(len(samples), np.nan)
-    for batch, found in samples.evidence_in_batches("cache", INDEPENDENT_COUNT, rows=rows):
-        caches.update(str(evidence["cache"]) for evidence in found if "cache" in evidence)
-        windows[batch] = np.array(list(map(window_nbytes_of, found)), np.float64)  # NaN for None
+    windows[rows] = facts.window_nbytes[rows]
     by_fio = samples.nbytes_per_s * samples.runtime_ns / 1e9
     counted = (samples.state == OK) & (by_fio > 0) & ~np.isnan(windows)
-    return sorted(caches), windows[counted] / by_fio[counted] - 1
+    return sorted(cache for cache in caches if cache is not None), windows[counted] / by_fio[counted] - 1
 
 
 def _cross_check(deviations: Floats) -> Iterator[tuple[str, str]]:

@@ -21,8 +21,9 @@ from cephfit.core.values.prediction import Prediction, Verdict, model_called
 from cephfit.core.values.supply import rate_text
 from cephfit.results.report import formatting, run_notes
 from cephfit.results.report.figures import cell_figures, rate_over_time
+from cephfit.results.report.formatting import Axis, relative_axis
 from cephfit.results.report.report_build import rates_of
-from cephfit.results.report.report_model import Axis, Findings, RankingRow, RateText, ReportModel, relative_axis
+from cephfit.results.report.report_model import Findings, RankingRow, RateText, ReportModel
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.summary_statistics import CONFIDENCE
 from cephfit.results.tables.baseline_csv import ORIGIN_COLUMNS, origin_of

@@ -4,17 +4,15 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-
-import numpy as np
+from typing import Any
 
 from cephfit import __version__
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.latency_mixture import mixed_percentiles
 from cephfit.core.statistics.sample_columns import OK, SampleColumns
-from cephfit.core.units import MIB, NS_PER_MS
+from cephfit.core.units import MIB
 from cephfit.core.values.assessment import Assessment
 from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.cells import CELLS
 from cephfit.core.values.prediction import PredictionSet, Verdict, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import (
@@ -27,7 +25,12 @@ from cephfit.core.values.sample import (
 from cephfit.core.values.supply import Estimate, SupplySet
 from cephfit.results.report import formatting
 from cephfit.results.report.figures import report_figures
-from cephfit.results.report.figures.cell_figures import baseline_rows_of, cell_figures_of, heat_map_of
+from cephfit.results.report.figures.cell_figures import (
+    baseline_rows_of,
+    cell_figures_of,
+    heat_map_of,
+    percentile_figures,
+)
 from cephfit.results.report.figures.cpu_figures import cpu_section_of, cpu_use_of
 from cephfit.results.report.figures.position_map import position_map
 from cephfit.results.report.figures.rate_over_time import omits_behaviour, rate_figure
@@ -38,15 +41,10 @@ from cephfit.results.report.report_model import (
     LatencyText,
     RateText,
     ReportModel,
-    ScalingFigure,
-    ScalingLine,
-    ScalingMark,
-    zero_axis,
 )
 from cephfit.results.report.run_notes import bottlenecks_of, continuations_of, controls_of, same_rounds
 from cephfit.results.report.summary import answer_of, caveats_of, settings_of
 from cephfit.results.statistics.loads import names_of, rows_of_load, title_of
-from cephfit.results.statistics.repeats import Place, Tried
 from cephfit.results.statistics.sample_baselines import baselines_of, tried_of
 from cephfit.results.statistics.scaling import curves_of
 from cephfit.results.statistics.summary_statistics import CONFIDENCE
@@ -59,10 +57,6 @@ from cephfit.results.statistics.workload_rate import (
     workload_rates,
 )
 from cephfit.results.store.sample_store import Store, kind_of
-
-_DRAWN = (50.0, 90.0, 95.0, 99.0, 99.9)
-_HEAVIEST = 3
-"""Number of cells with a figure."""
 
 
 def latencies_of(findings: Findings, baselines: Baselines) -> dict[str, LatencyText]:
@@ -86,73 +80,6 @@ def _latency(found: Estimate | None) -> str:
         return "–"
     low, high = (formatting.number(end) for end in (found.low, found.high))
     return formatting.number(found.value) + (f" ({low} to {high})" if found.is_known else "")
-
-
-def percentile_figures(
-    tried: Mapping[Place, Tried], weights: Mapping[Cell, float], names: Sequence[str]
-) -> tuple[ScalingFigure, ...]:
-    """Return a figure of percentiles of latency for each of the heaviest cells that has them.
-
-    Percentiles are those of all I/Os of all clients and repeats. The position of percentile p is
-    -log10(1 - p/100), so that each further nine takes the same width.
-
-    Args:
-        tried: of the load.
-        weights: each cell's share of the workload.
-        names: configurations to draw, the default first; at most as many as there are line styles.
-    """
-    figures = []
-    for cell in sorted(weights, key=lambda cell: -weights[cell])[:_HEAVIEST]:
-        curves = {}
-        for name in names:
-            there = tried.get((name, cell))
-            if there is None:
-                continue
-            rows, tails = there.whole.rows.ravel(), there.samples.tails
-            own = tails.ns[rows]
-            if len(own) and (own > 0).any(axis=1).all():
-                last = np.where(np.isnan(own), 0.0, tails.percentiles).max(axis=1).min()
-                drawn = [p for p in _DRAWN if p <= last]
-                n_ios = there.samples.n_ios[rows].astype(np.float64)
-                found = mixed_percentiles(own, n_ios, tails.percentiles, drawn) / NS_PER_MS
-                curves[name] = dict(zip(drawn, found.tolist(), strict=True))
-        if curves:
-            figures.append(_figure(cell, curves, names))
-    return tuple(figures)
-
-
-def _figure(cell: Cell, curves: Mapping[str, Mapping[float, float]], names: Sequence[str]) -> ScalingFigure:
-    y_axis = zero_axis([value for curve in curves.values() for value in curve.values()])
-    drawn = [p for p in _DRAWN if any(p in curve for curve in curves.values())]
-    ends = [_nines(p) for p in (_DRAWN[0], max(drawn[-1], _DRAWN[1]))]
-
-    def at(percentile: float) -> float:
-        return round(12 + 83 * (_nines(percentile) - ends[0]) / (ends[1] - ends[0]), 3)
-
-    return ScalingFigure(
-        title=f"Latency of {cell}",
-        unit="milliseconds",
-        x_title="percentile",
-        x_ticks=tuple((at(p), f"{p:g}") for p in drawn),
-        y_ticks=tuple((y_axis.at(tick), f"{tick:,.6g}") for tick in y_axis.ticks),
-        lines=tuple(
-            ScalingLine(
-                name,
-                names.index(name),
-                tuple(
-                    ScalingMark(
-                        at(p), y_axis.at(v), None, None, f"{name}: {p:g} % take at most {formatting.number(v)} ms"
-                    )
-                    for p, v in curve.items()
-                ),
-            )
-            for name, curve in curves.items()
-        ),
-    )
-
-
-def _nines(percentile: float) -> float:
-    return -math.log10(1 - percentile / 100)
 
 
 _SAME_RATIO = 0.01
@@ -192,8 +119,7 @@ def read_findings(
     samples = store.samples(run.run_id) if samples is None else samples
     rows = rows_of_load(samples, load)
     kinds = (PROFILE_DOCUMENT, PREDICTIONS_DOCUMENT, VERIFICATION_DOCUMENT)
-    documents = {kind: store.document(run.run_id, kind_of(kind, load)) for kind in kinds}
-    kept_profile, kept_document, verification = documents.values()
+    *documents, verification = (store.document(run.run_id, kind_of(kind, load)) for kind in kinds)
     ok = rows[samples.state[rows] == OK]
     fio = store.fio_json(run.run_id, samples[int(ok[-1])].key) if len(ok) else None
     where = f"{store.name}, run {run.run_id}"
@@ -202,15 +128,8 @@ def read_findings(
     def baselines() -> Baselines:
         return baselines_of(samples, source=where, load=load)
 
-    kept = None
     if profile is None:
-        profile = None if kept_profile is None else Profile.from_json(kept_profile, where=f"{where}: profile")
-        kept = (
-            None
-            if kept_document is None
-            else PredictionSet.from_json(kept_document, where=f"{where}: predictions")
-        )
-        predictions, renewed = _remade(predict, profile, kept, baselines)
+        profile, predictions, renewed = _stored_prediction(documents, where, predict, baselines)
     else:
         assert predict is not None, "a profile alone predicts nothing"
         predictions, renewed = predict(profile, baselines(), None), ""
@@ -235,6 +154,24 @@ def read_findings(
         continuations=continuations_of(store, run.run_id),
         supply=supply,
     )
+
+
+def _stored_prediction(
+    documents: Sequence[Mapping[str, Any] | None],
+    where: str,
+    predict: Predict | None,
+    baselines: Callable[[], Baselines],
+) -> tuple[Profile | None, PredictionSet | None, str]:
+    """Return the stored profile, and what ``_remade`` returns.
+
+    Args:
+        documents: profile and prediction.
+        where: their origin, for errors.
+    """
+    of_profile, of_prediction = documents
+    profile = None if of_profile is None else Profile.from_json(of_profile, where=f"{where}: profile")
+    kept = None if of_prediction is None else PredictionSet.from_json(of_prediction, where=f"{where}: predictions")
+    return (profile, *_remade(predict, profile, kept, baselines))
 
 
 def _remade(
@@ -292,6 +229,9 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
     ranked = [p.configuration for p in predictions.predictions] if predictions else []
     controls = controls_of(findings.applied, baselines, predictions)
     weights = report_figures.weights_of(predictions) if predictions else {}
+    ends = list(dict.fromkeys([baselines.default, predictions.best, predictions.worst])) if predictions else []
+    # These two read all percentiles and all evidence. What comes after them finds both read.
+    latencies, method = latencies_of(findings, baselines), method_of(findings, baselines, controls)
     subject = predictions.profile if predictions else profile.name if profile else ""
     return ReportModel(
         title=f"{run.sweep_name} for {subject}" if subject else f"Sweep {run.sweep_name}",
@@ -307,29 +247,19 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         ),
         verification=report_figures.verification_of(findings.assessment) if findings.assessment else None,
         weights=report_figures.cell_weights_of(predictions) if predictions else (),
-        heat_map=heat_map_of(
-            baselines,
-            weights,
-            ranked,
-        ),
+        heat_map=heat_map_of(baselines, weights, ranked),
         baselines=baseline_rows_of(baselines, cell_figures_of(tried)),
         workload=workload_figure(profile) if profile else None,
         histograms=histograms_of(profile) if profile else (),
         caveats=caveats_of(findings, n_rejected(findings), controls, load_notes(findings, baselines)),
-        method=method_of(findings, baselines, controls),
+        method=method,
         bottlenecks=bottlenecks_of(findings.samples, load=findings.load),
         cpu=cpu_section_of(cpu_use_of(tried), weights),
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
         load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",
         rates={name: _rate_text(rate) for name, rate in rates.items()},
-        latencies=latencies_of(findings, baselines),
-        percentiles=percentile_figures(
-            tried,
-            weights,
-            tuple(dict.fromkeys([baselines.default, predictions.best, predictions.worst])),
-        )
-        if predictions
-        else (),
+        latencies=latencies,
+        percentiles=percentile_figures(tried, weights, ends),
         explains=are_its_ratios(findings.predictions, rates),
         supply=findings.supply,
         same_rounds=same_rounds(baselines),

@@ -28,7 +28,7 @@ from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.sample import CONTINUATIONS_DOCUMENT, IMPORTED, SIMULATED, STOPPING_DOCUMENT, Sample
 from cephfit.results.report import formatting
-from cephfit.results.statistics.cell_intervals import AgainstDefault
+from cephfit.results.statistics.summary_statistics import AgainstDefault
 from cephfit.results.store.sample_store import Store
 
 

@@ -9,9 +9,8 @@ from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.profile import Profile
 from cephfit.results.statistics import summary_statistics
-from cephfit.results.statistics.cell_intervals import own_spreads
 from cephfit.results.statistics.scaling import Level
-from cephfit.results.statistics.summary_statistics import CONFIDENCE, Spread, holm_adjusted
+from cephfit.results.statistics.summary_statistics import CONFIDENCE, Spread, holm_adjusted, own_spreads
 from cephfit.results.statistics.workload_rate import WorkloadRate, why_no_rate, workload_rates
 
 

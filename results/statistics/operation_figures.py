@@ -15,8 +15,7 @@ from cephfit.core.statistics.sample_columns import OK, SampleColumns
 from cephfit.core.units import NS_PER_S
 from cephfit.core.values.cells import ASKED, MOVED, VOLUME_MOVED, FileCell
 from cephfit.core.values.sample import Run, Sample
-from cephfit.results.statistics.loads import sync_in_words
-from cephfit.results.statistics.repeats import Repeats
+from cephfit.results.statistics.loads import Repeats, sync_in_words
 from cephfit.results.statistics.summary_statistics import mean
 
 _COUNTERS: Mapping[str, tuple[str, str]] = {

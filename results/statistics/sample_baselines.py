@@ -14,13 +14,16 @@ from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import OWN_LOAD, SUM_OF_CLIENTS, Run, Sample, is_another_cluster
 from cephfit.results.statistics.loads import (
     LoadShape,
+    Place,
+    Repeats,
+    Tried,
     loads_by_clients,
     measured_load_of,
     names_of,
     rows_of_load,
     shapes_of,
+    tried_at_places,
 )
-from cephfit.results.statistics.repeats import Place, Repeats, Tried, tried_at_places
 from cephfit.results.store.sample_store import Store
 
 

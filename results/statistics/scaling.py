@@ -15,11 +15,9 @@ from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import Sample
 from cephfit.results.statistics import summary_statistics
-from cephfit.results.statistics.cell_intervals import spread_as_of
-from cephfit.results.statistics.loads import LoadShape, in_order, names_of, shapes_of
-from cephfit.results.statistics.repeats import Repeats
+from cephfit.results.statistics.loads import LoadShape, Repeats, in_order, names_of, shapes_of
 from cephfit.results.statistics.sample_baselines import tried_of
-from cephfit.results.statistics.summary_statistics import CONFIDENCE, Interval
+from cephfit.results.statistics.summary_statistics import CONFIDENCE, Interval, spread_as_of
 
 CLIENTS = "clients"
 IODEPTH = "iodepth"

@@ -22,11 +22,10 @@ from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import OWN_LOAD, Sample
 from cephfit.core.values.supply import Estimate
 from cephfit.results.statistics import summary_statistics
-from cephfit.results.statistics.cell_intervals import AgainstDefault, own_spreads, spread_as_of
-from cephfit.results.statistics.repeats import Place, Repeats
+from cephfit.results.statistics.loads import Place, Repeats
 from cephfit.results.statistics.sample_baselines import tried_of
 from cephfit.results.statistics.scaling import Level
-from cephfit.results.statistics.summary_statistics import CONFIDENCE
+from cephfit.results.statistics.summary_statistics import CONFIDENCE, AgainstDefault, own_spreads, spread_as_of
 
 NO_RATE_OF_A_MIX = (
     "No accesses per second are given: each cell was measured while I/O of the other direction ran at the same "

@@ -2,13 +2,10 @@
 
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, Table, Text, cast, delete, func, insert, or_, select, update
-from sqlalchemy.engine import URL
+from sqlalchemy import ColumnElement, Connection, Table, Text, cast, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cephfit.core.errors import InputError, StoreError
@@ -25,10 +22,10 @@ from cephfit.core.values.sample import (
     WorkloadSample,
     without_collector,
 )
-from cephfit.results.store import database, schema
+from cephfit.results.store import schema
 from cephfit.results.store.measuring_process import measuring_process
-from cephfit.results.store.read_only import ReadOnlySource, why_file_is_read_only
 from cephfit.results.store.run_copies import Merged, merge_run
+from cephfit.results.store.store_connection import StoreConnection
 
 if TYPE_CHECKING:
     from cephfit.core.statistics.sample_columns import SampleColumns
@@ -57,106 +54,25 @@ def _kept_output(connection: Connection, run_id: str, text: str) -> int:
     return int(key[0])
 
 
-class Store:
+def _are_of_run(connection: Connection, run_id: str) -> ColumnElement[bool]:
+    """Return the condition of a run's samples, by their numbers if no other run has one between them.
+
+    SQLite then reads them in the order of the file, without an index.
+    """
+    table = schema.samples
+    of_run = table.c.run_id == run_id
+    ends = select(func.min(table.c.id), func.max(table.c.id), func.count()).where(of_run)
+    first, last, n = connection.execute(ends).one()
+    return table.c.id.between(first, last) if n and last - first + 1 == n else of_run
+
+
+class Store(StoreConnection):
     """Runs and their samples in SQLite or PostgreSQL.
 
     Every method is one transaction. When it returns, its data survives SIGKILL and power loss; otherwise nothing
     of it is stored. Several processes and threads may read and write at the same time; a writer waits for
     another one. Every method raises StoreError when the database fails.
     """
-
-    def __init__(self, engine: Engine, url: URL, source: ReadOnlySource | None = None) -> None:
-        """Use ``Store.open``."""
-        self._engine = engine
-        self._source = source
-        self.name = database.name_of(url)
-        """Location of the store for display, without a password."""
-
-    @classmethod
-    def open(
-        cls,
-        location: str | Path,
-        *,
-        create: bool = False,
-        writing: bool = False,
-        patience_seconds: float = 30.0,
-    ) -> "Store":
-        """Open a store. One that this user may only read is opened read-only; see ``why_read_only``.
-
-        Args:
-            location: path of an SQLite file, or an SQLAlchemy URL.
-            create: create it if it does not exist.
-            writing: refuse a read-only store at once, before any other work is done.
-            patience_seconds: how long to wait for another process's transaction (SQLite).
-
-        Raises:
-            StoreError: it does not exist, is not a store, has another schema version, is locked, or is read-only.
-        """
-        url = database.location_of(location)
-        reason = why_file_is_read_only(url)
-        if reason:
-            if create or writing:
-                raise database.refusal(reason, database.name_of(url))
-            return cls._open_read_only(url, reason, patience_seconds=patience_seconds)
-        engine = database.engine_for(url, patience_seconds=patience_seconds)
-        try:
-            try:
-                database.prepare(engine, url, create=create)
-            except (IntegrityError, StoreError) as refused:
-                if not create:
-                    raise
-                # Another process may have created the tables at this moment; then they exist now.
-                try:
-                    database.prepare(engine, url, create=False)
-                except StoreError:
-                    if isinstance(refused, StoreError):
-                        raise refused from None
-                    raise
-        except BaseException:
-            engine.dispose()
-            raise
-        store = cls(engine, url)
-        if (create or writing) and (reason := store.why_read_only()):
-            store.close()
-            raise database.refusal(reason, store.name)
-        return store
-
-    @classmethod
-    def _open_read_only(cls, url: URL, reason: str, *, patience_seconds: float) -> "Store":
-        source = ReadOnlySource(url, reason)
-        try:
-            engine = database.engine_for(source.url, patience_seconds=patience_seconds)
-            store = cls(engine, url, source)
-            try:
-                database.prepare(engine, source.url, create=False, shown_as=store.name)
-            except BaseException:
-                engine.dispose()
-                raise
-        except BaseException:
-            source.close()
-            raise
-        return store
-
-    def why_read_only(self) -> str:
-        """Return why this store can be read but not written; empty if it can be written.
-
-        It is another user's file or database, in a read-only folder, or an archive. Writing raises StoreError.
-        """
-        if self._source is not None:
-            return self._source.reason
-        return database.why_read_only(self._engine, self.name)
-
-    def close(self) -> None:
-        """Close the database. Safe to call twice."""
-        self._engine.dispose()
-        if self._source is not None:
-            self._source.close()
-
-    def __enter__(self) -> "Store":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def add_run(self, run: Run) -> None:
         """Add a run.
@@ -409,11 +325,12 @@ class Store:
         from cephfit.results.store.stored_columns import columns_of
 
         table = schema.samples
-        query = select(*schema.SAMPLE_COLUMNS).where(table.c.run_id == run_id).order_by(table.c.id)
+        query = select(*schema.SAMPLE_COLUMNS).order_by(table.c.id)
         if evidence_like:
             query = query.where(or_(*(cast(table.c.evidence, Text).like(pattern) for pattern in evidence_like)))
         with self._reading() as connection, without_collector():
             self._must_know(connection, run_id)
+            query = query.where(_are_of_run(connection, run_id))
             fetched = connection.execute(query.execution_options(yield_per=_ROWS))
             return columns_of(fetched.partitions())
 
@@ -484,33 +401,8 @@ class Store:
             found = connection.execute(query.order_by(table.c.id.desc()).limit(1)).scalar_one_or_none()
         return None if found is None else dict(found)
 
-    def _writing(self) -> Any:
-        if self._source is not None:
-            raise database.refusal(self._source.reason, self.name)
-        return database.transaction(self._engine, self.name, writing=True)
-
-    @contextmanager
-    def _reading(self) -> Iterator[Any]:
-        with database.transaction(self._engine, self.name, writing=False) as connection:
-            yield connection
-        if self._source is not None:
-            self._source.require_unchanged()
-
     def _all(self, table: Table, run_id: str) -> list[schema.Row]:
         with self._reading() as connection:
             self._must_know(connection, run_id)
             query = select(table).where(table.c.run_id == run_id).order_by(table.c.id)
             return list(connection.execute(query).mappings())
-
-    def _must_know(self, connection: Connection, run_id: str) -> None:
-        query = select(schema.runs.c.id).where(schema.runs.c.run_id == run_id)
-        if connection.execute(query).scalar_one_or_none() is None:
-            raise self._unknown(connection, run_id)
-
-    def _unknown(self, connection: Connection, run_id: str) -> StoreError:
-        query = select(schema.runs.c.run_id).order_by(schema.runs.c.created_ns.desc())
-        return self._not_among(run_id, list(connection.execute(query).scalars()))
-
-    def _not_among(self, run_id: str, known: Sequence[str]) -> StoreError:
-        remedy = f"there are: {', '.join(known)}" if known else "the store has no runs yet"
-        return StoreError(f"there is no run {run_id!r}", where=self.name, remedy=remedy)

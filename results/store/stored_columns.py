@@ -1,6 +1,7 @@
 """Rows of the table of samples as columns. It needs numpy, which lists of runs do without."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,17 +17,20 @@ def columns_of(batches: Iterable[Sequence[Sequence[Any]]]) -> SampleColumns:
     states = {state.value: code for code, state in enumerate(STATES)}
     parts: list[list[NDArray[Any]]] = []
     for rows in batches:
-        configuration, size, pattern, load, client, repeat, attempt, state, *rest = zip(*rows, strict=True)
+        flat = list(chain.from_iterable(rows))
+        width = len(flat) // len(rows)
+        by_column = [flat[i::width] for i in range(width)]
+        configuration, size, pattern, load, client, repeat, attempt, state, *rest = by_column
         coded = (
             names.configurations.of(configuration),
             sizes.of(size) << _PATTERN_BITS | patterns.of(pattern),
             names.loads.of(load),
             names.clients.of(client),
-            _column(int, repeat, len(rows)),
-            _column(int, attempt, len(rows)),
-            _column(int, map(states.__getitem__, state), len(rows)),
+            _column(int, repeat),
+            _column(int, attempt),
+            _column(int, list(map(states.__getitem__, state))),
         )
-        parts.append([*coded, *(_column(kind, c, len(rows)) for kind, c in zip(_KINDS, rest, strict=True))])
+        parts.append([*coded, *(_column(kind, values) for kind, values in zip(_KINDS, rest, strict=True))])
     if not parts:
         return SampleColumns.of(())
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
@@ -51,8 +55,8 @@ _KINDS = (float, float, int, int, float, object, int, int, object, object)
 """Types of the columns of figures, times and documents. Missing floats become NaN."""
 
 
-def _column(kind: type, values: Iterable[Any], n: int) -> NDArray[Any]:
+def _column(kind: type, values: Sequence[Any]) -> NDArray[Any]:
     try:
-        return np.fromiter(values, kind, n)
+        return np.fromiter(values, kind, len(values))
     except TypeError:  # a sample without metrics
         return np.array(values, kind)

@@ -25,22 +25,34 @@ which state the origin of the figures. Stores and CSV files are distinguished by
 
 import csv
 import io
-import math
-import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cephfit.core.errors import InputError
-from cephfit.core.units import LBN_NBYTES, format_nbytes, parse_nbytes
+from cephfit.core.units import format_nbytes
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import SIZE_BINS, LoadedCell, Op, Pattern
-from cephfit.core.values.sample import OWN_LOAD, Run, State, without_collector
+from cephfit.core.values.sample import OWN_LOAD, Run, without_collector
 from cephfit.results.statistics.loads import more_clients, title_of
 from cephfit.results.statistics.sample_baselines import Measured, baselines_of, group
 from cephfit.results.store.sample_store import Store
-from cephfit.results.tables.csv_text import csv_text, names_of, read_text, rows_of, separator_of
+from cephfit.results.tables.csv_text import (
+    COLUMNS,
+    COLUMNS_REMEDY,
+    JUDGEMENT_COLUMNS,
+    LOAD_COLUMN,
+    LOAD_COLUMNS,
+    OWN_SIZE,
+    RateRow,
+    Way,
+    csv_text,
+    names_of,
+    rate_rows,
+    read_text,
+    separator_of,
+)
 
 ORIGIN_COLUMNS = ("target", "simulated")
 """The target's name; ``true`` if the figures come from a model instead of a disk, else ``false``."""
@@ -69,11 +81,6 @@ def is_marked_simulated(path: Path) -> bool | None:
     return "true" in marks if marks else None
 
 
-COLUMNS = ("configuration", "size", "pattern", "client", "run", "iops")
-_LOAD = "load"
-LOAD_COLUMNS = ("iodepth", "clients", "sync", "align")
-_JUDGEMENT = ("state", "attempt")
-"""Columns of `cephfit runs export`, which has the samples that are not valid, too."""
 _SIZES = frozenset(size.benchmark_nbytes for size in SIZE_BINS)
 
 
@@ -84,7 +91,7 @@ def read(path: Path, *, load: str = OWN_LOAD) -> Baselines:
         InputError: with line and column: not text, a missing column, an unknown size or pattern, an invalid or
             non-positive number, a duplicate row, a repeat without one of the clients.
     """
-    return loads(read_text(path, remedy=_remedy()), where=str(path), load=load)
+    return loads(read_text(path, remedy=COLUMNS_REMEDY), where=str(path), load=load)
 
 
 def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
@@ -98,9 +105,9 @@ def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
         raise InputError(
             "the file is neither a store nor a CSV of baselines",
             where=where,
-            remedy=f"give the store that `cephfit sweep run` wrote, or a CSV file: {_remedy()}",
+            remedy=f"give the store that `cephfit sweep run` wrote, or a CSV file: {COLUMNS_REMEDY}",
         )
-    every = list(_rows(text, where))
+    every = list(rate_rows(text, where))
     rows = [row for row in every if row.way.load == load]
     if every and not rows:
         names = ", ".join(dict.fromkeys(row.way.load or "(none)" for row in every))
@@ -108,7 +115,7 @@ def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
             f"there are no rows of {title_of(load)}", where=f"{where}, column load", remedy=f"there are {names}"
         )
     if not rows:
-        raise InputError("the file has no figures", where=where, remedy=_remedy())
+        raise InputError("the file has no figures", where=where, remedy=COLUMNS_REMEDY)
     used = [row for row in every if row.way.load == load or row.has_iodepth]
     _must_be_different(used, where)
     n_clients = _counted_clients(used, where)
@@ -132,44 +139,13 @@ def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
 def _of_ignored(text: str) -> list[str]:
     """Return a note on columns that are not read, which may be misspelt; none for files of ``runs export``."""
     names = names_of(text)
-    known = {*COLUMNS, _LOAD, *LOAD_COLUMNS, *ORIGIN_COLUMNS, *_JUDGEMENT}
+    known = {*COLUMNS, LOAD_COLUMN, *LOAD_COLUMNS, *ORIGIN_COLUMNS, *JUDGEMENT_COLUMNS}
     ignored = [name for name in names if name and name not in known]
-    if not ignored or set(_JUDGEMENT) & set(names):
+    if not ignored or set(JUDGEMENT_COLUMNS) & set(names):
         return []
     return [
         f"ignored: the columns {', '.join(ignored)}; those that count are {', '.join((*COLUMNS, *LOAD_COLUMNS))}"
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class StatedRate:
-    """One row of a file as it is; the fields are those of its columns.
-
-    Attributes:
-        line: counts from 1.
-        under: size, pattern, depth, alignment and commits.
-        n_clients: whose sum it is; 0 if the file does not say.
-    """
-
-    line: int
-    configuration: str
-    under: LoadedCell
-    client: str
-    repeat: int
-    iops: float
-    n_clients: int
-
-
-def stated_rates(text: str, *, where: str) -> Iterator[StatedRate]:
-    """Yield the rows of a CSV file as they are, of all loads.
-
-    Raises:
-        InputError: as ``loads``, for a row alone.
-    """
-    for row in _rows(text, where):
-        yield StatedRate(
-            row.line, row.configuration, row.under, row.client, row.repeat, row.iops, row.way.n_clients
-        )
 
 
 def dumps(measured: Iterable[Measured], run: Run | None = None) -> str:
@@ -197,59 +173,21 @@ def dumps(measured: Iterable[Measured], run: Run | None = None) -> str:
         way = () if assumed else (row.load, *load_cells(under, n_clients))
         return (row.configuration, size, under.pattern, row.client, row.repeat, repr(row.iops), *way, *origin)
 
-    return csv_text((*COLUMNS, *(() if assumed else (_LOAD, *LOAD_COLUMNS)), *ORIGIN_COLUMNS), map(line, rows))
+    return csv_text(
+        (*COLUMNS, *(() if assumed else (LOAD_COLUMN, *LOAD_COLUMNS)), *ORIGIN_COLUMNS), map(line, rows)
+    )
 
 
 def load_cells(under: LoadedCell, n_clients: int) -> tuple[object, ...]:
     """Return the cells of ``LOAD_COLUMNS``."""
-    align = format_nbytes(under.align_nbytes) if under.align_nbytes else _OWN_SIZE
+    align = format_nbytes(under.align_nbytes) if under.align_nbytes else OWN_SIZE
     return under.iodepth, n_clients, under.sync, align
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """How a row was measured, as the file states it; ``n_clients`` is 0 if it does not."""
-
-    load: str
-    iodepth: int
-    n_clients: int
-    sync: str
-    align_nbytes: int
-
-    def under(self, nbytes: int, pattern: Pattern) -> LoadedCell:
-        return LoadedCell.measured(
-            nbytes, pattern, iodepth=self.iodepth, align_nbytes=self.align_nbytes, sync=self.sync
-        )
+_Place = tuple[str, int, Pattern, Way]
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One row of the file; ``has_iodepth``: it states its depth."""
-
-    line: int
-    configuration: str
-    nbytes: int
-    pattern: Pattern
-    client: str
-    repeat: int
-    iops: float
-    way: _Way
-    has_iodepth: bool
-
-    @property
-    def under(self) -> LoadedCell:
-        return self.way.under(self.nbytes, self.pattern)
-
-    @property
-    def place(self) -> tuple[str, int, Pattern, _Way]:
-        """What the clients and repeats of a baseline have in common."""
-        return self.configuration, self.nbytes, self.pattern, self.way
-
-
-_Place = tuple[str, int, Pattern, _Way]
-
-
-def _must_be_different(rows: Iterable[_Row], where: str) -> None:
+def _must_be_different(rows: Iterable[RateRow], where: str) -> None:
     seen: dict[Hashable, int] = {}
     for row in rows:
         key = (row.place, row.client, row.repeat)
@@ -263,7 +201,7 @@ def _must_be_different(rows: Iterable[_Row], where: str) -> None:
         seen[key] = row.line
 
 
-def _counted_clients(rows: Iterable[_Row], where: str) -> dict[_Place, int]:
+def _counted_clients(rows: Iterable[RateRow], where: str) -> dict[_Place, int]:
     """Return the clients that ran together in each place.
 
     Raises:
@@ -271,7 +209,7 @@ def _counted_clients(rows: Iterable[_Row], where: str) -> dict[_Place, int]:
             there are rows of more or fewer clients than the column states.
     """
     clients: dict[_Place, set[str]] = {}
-    repeats: dict[tuple[_Place, int], dict[str, _Row]] = {}
+    repeats: dict[tuple[_Place, int], dict[str, RateRow]] = {}
     for row in rows:
         clients.setdefault(row.place, set()).add(row.client)
         repeats.setdefault((row.place, row.repeat), {})[row.client] = row
@@ -294,7 +232,7 @@ def _counted_clients(rows: Iterable[_Row], where: str) -> dict[_Place, int]:
     return {place: place[-1].n_clients or len(names) for place, names in clients.items()}
 
 
-def _own_way(rows: Sequence[_Row], n_clients: dict[_Place, int]) -> _Way:
+def _own_way(rows: Sequence[RateRow], n_clients: dict[_Place, int]) -> Way:
     """Return the way of measuring whose rates are ``Baselines.cells``.
 
     Args:
@@ -311,10 +249,10 @@ def _own_way(rows: Sequence[_Row], n_clients: dict[_Place, int]) -> _Way:
     counts = _cells_by(found, lambda row: n_clients[row.place])
     clients = min(counts, key=lambda n: (-counts[n], n))
     found = [row for row in found if n_clients[row.place] == clients]
-    return _Way(found[0].way.load, least, clients, sync, _alignment(found))
+    return Way(found[0].way.load, least, clients, sync, _alignment(found))
 
 
-def _alignment(rows: Sequence[_Row]) -> int:
+def _alignment(rows: Sequence[RateRow]) -> int:
     """Return the alignment that most cells have, among equals the smallest.
 
     A cell whose blocks are not larger than the alignment has it with any alignment from its size on. Where that
@@ -333,21 +271,21 @@ def _alignment(rows: Sequence[_Row]) -> int:
     return min(stated, key=order)
 
 
-def _cells_by(rows: Iterable[_Row], value: Callable[[_Row], int]) -> Counter[int]:
+def _cells_by(rows: Iterable[RateRow], value: Callable[[RateRow], int]) -> Counter[int]:
     """Return in how many cells of configurations each value occurs."""
     return Counter(found for found, *_ in {(value(row), *row.place[:3]) for row in rows})
 
 
 def _comparable(
-    rows: Iterable[_Row], own: _Way, n_clients: dict[_Place, int]
+    rows: Iterable[RateRow], own: Way, n_clients: dict[_Place, int]
 ) -> tuple[list[Measured], frozenset[int]]:
     """Return the rates with as many clients as the own load's, and the other numbers of clients that occur.
 
     Where two ways do the same in a cell of a configuration (an alignment of the own size, reads under a ``sync``),
     the own load counts, then the first in the file.
     """
-    ways: dict[tuple[str, LoadedCell], list[_Row]] = {}
-    unlike: dict[tuple[str, LoadedCell], list[_Row]] = {}
+    ways: dict[tuple[str, LoadedCell], list[RateRow]] = {}
+    unlike: dict[tuple[str, LoadedCell], list[RateRow]] = {}
     for row in rows:
         same = n_clients[row.place] == own.n_clients
         (ways if same else unlike).setdefault((row.configuration, row.under), []).append(row)
@@ -384,142 +322,12 @@ def _comparable(
     return measured, frozenset(others)
 
 
-def _is_as_stated(way: _Way, own: _Way) -> bool:
+def _is_as_stated(way: Way, own: Way) -> bool:
     return (way.sync, way.align_nbytes) == (own.sync, own.align_nbytes)
-
-
-def _rows(text: str, where: str) -> Iterator[_Row]:
-    """Yield every row that is not empty and is of a valid sample."""
-    further = (_LOAD, *LOAD_COLUMNS, *_JUDGEMENT)
-    rows = list(
-        rows_of(
-            text,
-            required=COLUMNS,
-            optional=further,
-            where=where,
-            remedy=_remedy(),
-            may_be_empty=lambda fields: not _is_valid(fields),
-        )
-    )
-    if rows and _JUDGEMENT[0] in rows[0][1]:
-        rows = _first_valid_attempts(rows)
-    for line, fields in rows:
-        yield _row(fields, line, where)
-
-
-def _is_valid(fields: Mapping[str, str]) -> bool:
-    return fields.get(_JUDGEMENT[0], "").lower() in ("", State.OK.value)
-
-
-def _first_valid_attempts(rows: Iterable[tuple[int, Mapping[str, str]]]) -> list[tuple[int, Mapping[str, str]]]:
-    """Return, of each repeat, the rows of the first attempt in which all clients had a valid sample."""
-    repeats: dict[tuple[str, ...], dict[str, list[tuple[int, Mapping[str, str]]]]] = {}
-    for line, fields in rows:
-        repeat = tuple(fields.get(name, "") for name in (*COLUMNS[:3], "run", _LOAD))
-        repeats.setdefault(repeat, {}).setdefault(fields.get("attempt", ""), []).append((line, fields))
-    valid = (
-        next((one for one in attempts.values() if all(_is_valid(f) for _, f in one)), [])
-        for attempts in repeats.values()
-    )
-    return sorted((row for one in valid for row in one), key=lambda row: row[0])
-
-
-def _row(fields: Mapping[str, str], line: int, where: str) -> _Row:
-    place = f"{where}:{line}, column"
-    pattern = fields["pattern"].lower()
-    if pattern not in list(Pattern):
-        raise InputError(
-            f"{fields['pattern']!r} is not a pattern",
-            where=f"{place} pattern",
-            remedy=f"the patterns are fio's {', '.join(Pattern)}",
-        )
-    way = _Way(
-        fields.get(_LOAD, OWN_LOAD),
-        _count(fields.get("iodepth") or "1", f"{place} iodepth", "it is the number of I/Os in flight per client"),
-        _count(fields["clients"], f"{place} clients", "it is the number of clients that ran together")
-        if fields.get("clients")
-        else 0,
-        _sync(fields.get("sync", ""), f"{place} sync"),
-        _align(fields.get("align", ""), f"{place} align"),
-    )
-    return _Row(
-        line,
-        fields["configuration"],
-        _blocks(fields["size"], f"{place} size", "sizes are multiples of 512 bytes, such as 4K, 24K or 65536"),
-        Pattern(pattern),
-        fields["client"],
-        _run(fields["run"], f"{place} run"),
-        _iops(fields["iops"], f"{place} iops"),
-        way,
-        bool(fields.get("iodepth")),
-    )
-
-
-_OWN_SIZE = "own"
-_SYNC = re.compile(r"fsync|dsync|every [1-9]\d{0,5}", re.ASCII)
-_RUN_DIGITS = 18
-"""So that a store can have the number: SQLite's integers have 64 bits."""
-_LEAST_IOPS, _MOST_IOPS = 1e-9, 1e12
-"""Other rates are errors: one access in 30 years, or a thousand per nanosecond."""
-_COUNT = re.compile(r"0*[1-9]\d{0,5}", re.ASCII)
-
-
-def _sync(text: str, where: str) -> str:
-    sync = " ".join(text.lower().split())
-    if sync and not _SYNC.fullmatch(sync):
-        raise InputError(
-            f"{text!r} is not a way to commit writes",
-            where=where,
-            remedy="write fsync, dsync or every N (a flush after N writes); leave it empty without commits",
-        )
-    return sync
-
-
-def _align(text: str, where: str) -> int:
-    if text.lower() in ("", _OWN_SIZE):
-        return 0
-    return _blocks(text, where, f"write a multiple of 512 bytes, such as 4K; {_OWN_SIZE} is the block size")
-
-
-def _blocks(text: str, where: str, remedy: str) -> int:
-    nbytes = parse_nbytes(text, where=where)
-    if nbytes == 0 or nbytes % LBN_NBYTES:
-        raise InputError(f"{text!r} is not a multiple of {LBN_NBYTES} bytes", where=where, remedy=remedy)
-    return nbytes
-
-
-def _count(text: str, where: str, remedy: str) -> int:
-    if not _COUNT.fullmatch(text):
-        raise InputError(f"{text[:20]!r} is not a number from 1 to 999999", where=where, remedy=remedy)
-    return int(text)
 
 
 def _n(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
-
-
-def _run(text: str, where: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= _RUN_DIGITS):
-        raise InputError(f"{text[:20]!r} is not a run number", where=where, remedy="runs count 0, 1, 2 ...")
-    return int(text)
-
-
-def _iops(text: str, where: str) -> float:
-    try:
-        iops = float(text)
-    except ValueError:
-        iops = math.nan
-    if not _LEAST_IOPS <= iops <= _MOST_IOPS:
-        raise InputError(
-            f"{text[:30]!r} is not a rate",
-            where=where,
-            remedy="I/Os per second are a positive number with a decimal point, like 1812.5",
-        )
-    return iops
-
-
-def _remedy() -> str:
-    return f"the first line names the columns {','.join(COLUMNS)}"
 
 
 _SQLITE_MAGIC = b"SQLite format 3\0"

@@ -21,8 +21,8 @@ from cephfit.results.statistics.sample_baselines import baselines_of, tried_of
 from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.workload_rate import WorkloadRate
 from cephfit.results.store.schema import sample_row
-from cephfit.results.tables.baseline_csv import LOAD_COLUMNS, ORIGIN_COLUMNS, load_cells, origin_of
-from cephfit.results.tables.csv_text import csv_text
+from cephfit.results.tables.baseline_csv import ORIGIN_COLUMNS, load_cells, origin_of
+from cephfit.results.tables.csv_text import LOAD_COLUMNS, csv_text
 
 _SAMPLE_COLUMNS = (
     *("configuration", "size", "pattern", "client", "run", "attempt", "load", *LOAD_COLUMNS, "state", "reason"),

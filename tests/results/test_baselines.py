@@ -7,7 +7,7 @@ from cephfit.core.statistics.sample_columns import Rows, SampleColumns
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.results.statistics import sample_baselines as baselines_module
-from cephfit.results.statistics.repeats import Place, Tried
+from cephfit.results.statistics.loads import Place, Tried
 from cephfit.results.statistics.sample_baselines import baselines_of
 
 CELL = Cell.parse("4K-randread")

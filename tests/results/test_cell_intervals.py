@@ -10,7 +10,7 @@ from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.results.report.figures.cell_figures import HEAT_CONFIDENCE
 from cephfit.results.statistics import summary_statistics
-from cephfit.results.statistics.cell_intervals import AgainstDefault, own_spreads
+from cephfit.results.statistics.summary_statistics import AgainstDefault, own_spreads
 from cephfit.results.statistics.workload_rate import workload_rates
 
 CELL = Cell.parse("4K-randread")

@@ -12,9 +12,9 @@ from cephfit.core.values.profile import Profile
 from cephfit.results.report import formatting
 from cephfit.results.report.figures.cell_figures import HEAT_CONFIDENCE, colour_level, heat_map_of
 from cephfit.results.report.figures.report_figures import histograms_of, verification_of, workload_figure
-from cephfit.results.report.report_model import relative_axis
-from cephfit.results.statistics.cell_intervals import AgainstDefault
+from cephfit.results.report.formatting import relative_axis
 from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.statistics.summary_statistics import AgainstDefault
 
 figures = st.floats(min_value=0.5, max_value=5000)
 

@@ -181,7 +181,7 @@ def test_a_read_only_store_that_lacks_only_indexes_is_read_in_place(
 ) -> None:
     path = store_of_0_1_0(tmp_path / "old.sqlite")
     before = path.read_bytes()
-    monkeypatch.setattr("cephfit.results.store.sample_store.why_file_is_read_only", lambda url: "an archive")
+    monkeypatch.setattr("cephfit.results.store.store_connection.why_file_is_read_only", lambda url: "an archive")
     monkeypatch.setattr("tempfile.TemporaryDirectory", None)  # no copy is made
     with Store.open(path) as store:
         assert store.samples(store.run().run_id)

@@ -181,7 +181,7 @@ def test_a_store_of_an_earlier_version_is_read_and_stays_as_it_is(folder: Path, 
 
 def test_a_store_that_is_written_meanwhile_is_not_believed(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a writer there is no log; SQLite then reads the file as if it never changed."""
-    monkeypatch.setattr("cephfit.results.store.sample_store.why_file_is_read_only", lambda url: "an archive")
+    monkeypatch.setattr("cephfit.results.store.store_connection.why_file_is_read_only", lambda url: "an archive")
     with Store.open(archive) as store:
         assert store.why_read_only() == "an archive"
         assert store.samples(RUN_ID)

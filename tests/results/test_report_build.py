@@ -9,8 +9,9 @@ from test_workload_rate import exponential, sample
 
 from cephfit.core.statistics.sample_columns import SampleColumns
 from cephfit.core.values.cells import Cell
+from cephfit.results.report.figures.cell_figures import percentile_figures
 from cephfit.results.report.render import to_html
-from cephfit.results.report.report_build import latencies_of, percentile_figures, read_findings, report_of
+from cephfit.results.report.report_build import latencies_of, read_findings, report_of
 from cephfit.results.report.report_model import Findings
 from cephfit.results.statistics.sample_baselines import baselines_of, tried_of
 from cephfit.results.statistics.summary_statistics import CONFIDENCE

@@ -63,6 +63,22 @@ def test_samples_are_chosen_by_their_evidence(store: Store) -> None:
     assert store.samples(RUN_ID, evidence_like=()) == every
 
 
+def test_samples_of_runs_that_were_measured_at_the_same_time_stay_apart(store: Store) -> None:
+    alone = [sample(repeat=i) for i in range(3)]
+    store.add_run(replace(example_run(), run_id="alone"))
+    store.add_samples("alone", alone, fio_json=None)
+    store.add_run(replace(example_run(), run_id="other"))
+    for i in range(3):
+        store.add_samples(RUN_ID, [sample("c1", repeat=i)], fio_json=None)
+        store.add_samples("other", [sample("c2", repeat=i)], fio_json=None)
+    assert list(store.samples("alone")) == alone
+    assert list(store.samples(RUN_ID)) == [sample("c1", repeat=i) for i in range(3)]
+    assert list(store.samples("other")) == [sample("c2", repeat=i) for i in range(3)]
+    assert list(store.samples("other", evidence_like=["%"])) == list(store.samples("other"))
+    store.delete_run("other")
+    assert list(store.samples(RUN_ID)) == [sample("c1", repeat=i) for i in range(3)], "with gaps in the numbers"
+
+
 def test_fio_json_is_kept_once_for_all_clients(store: Store) -> None:
     store.add_samples(RUN_ID, [sample("c0"), sample("c1")], fio_json=FIO_JSON)
     with sqlite3.connect(store.name) as database:

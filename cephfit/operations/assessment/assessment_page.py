@@ -10,8 +10,8 @@ from cephfit.mapper.assessment.accuracy import GOALS, VerifiedPrediction, is_ins
 from cephfit.mapper.assessment.trivial_predictors import TRIVIAL
 from cephfit.operations.assessment.model_assessment import FIGURES, ModelAssessment, figure_text, goal_text
 from cephfit.results.report import formatting
+from cephfit.results.report.formatting import Axis, ratio_axis
 from cephfit.results.report.render import environment
-from cephfit.results.report.report_model import Axis, ratio_axis
 
 _ERROR_STEPS = (1.05, 1.15, 1.4, 2.0)
 """Factors between predicted and measured at which the colour becomes one step stronger. The first two are the

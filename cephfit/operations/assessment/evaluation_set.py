@@ -39,7 +39,7 @@ from cephfit.results.statistics.loads import loads_by_clients
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store, kind_of
 from cephfit.results.tables import baseline_csv
-from cephfit.results.tables.csv_text import csv_text, read_text, rows_of
+from cephfit.results.tables.csv_text import COLUMNS, csv_text, read_text, rows_of
 from cephfit.sweep.verification import n_clients_of
 
 BASELINES_FILE = "baselines.csv"
@@ -425,7 +425,7 @@ def _baselines_text(baselines: Baselines, target: str, *, is_simulated: bool) ->
             place = (name, format_nbytes(cell.nbytes), cell.pattern.value, "all", number)
             rows.append((*place, _rounded(iops), *load, target, str(is_simulated).lower()))
     loads = ("load", "iodepth", "clients", "sync", "align")
-    columns = (*baseline_csv.COLUMNS, *(loads if baselines.loaded else ()), *baseline_csv.ORIGIN_COLUMNS)
+    columns = (*COLUMNS, *(loads if baselines.loaded else ()), *baseline_csv.ORIGIN_COLUMNS)
     return csv_text(columns, rows)
 
 

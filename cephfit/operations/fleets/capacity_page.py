@@ -10,8 +10,8 @@ from cephfit.core.values.supply import Estimate
 from cephfit.operations.fleets.capacity_fleet import ClassCapacity, PlanInput, PoolCapacity
 from cephfit.results.report import formatting
 from cephfit.results.report.figures.report_figures import MOST_LINES
+from cephfit.results.report.formatting import Axis
 from cephfit.results.report.render import environment
-from cephfit.results.report.report_model import Axis
 
 _LEAST_MONTHS, _MOST_MONTHS = 12, 120
 _STEPS = (1, 2, 3, 6, 12, 24)

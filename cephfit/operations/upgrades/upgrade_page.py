@@ -14,8 +14,8 @@ from cephfit.operations.upgrades.upgrade_advice import (
     times,
 )
 from cephfit.results.report import formatting
+from cephfit.results.report.formatting import Axis, relative_axis
 from cephfit.results.report.render import environment
-from cephfit.results.report.report_model import Axis, relative_axis
 from cephfit.results.statistics.comparison import Change, TargetFigures
 
 _VERDICTS = {

@@ -4,15 +4,26 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from cephfit.core.statistics.latency_mixture import mixed_percentiles
 from cephfit.core.units import MIB, NS_PER_MS
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import CELLS, Cell, Pattern
 from cephfit.results.report import formatting
-from cephfit.results.report.report_model import BaselineRow, HeatCell, HeatMap
+from cephfit.results.report.formatting import zero_axis
+from cephfit.results.report.report_model import (
+    BaselineRow,
+    HeatCell,
+    HeatMap,
+    ScalingFigure,
+    ScalingLine,
+    ScalingMark,
+)
 from cephfit.results.statistics import summary_statistics
-from cephfit.results.statistics.cell_intervals import AgainstDefault
-from cephfit.results.statistics.repeats import Tried
+from cephfit.results.statistics.loads import Tried
 from cephfit.results.statistics.scaling import Level
+from cephfit.results.statistics.summary_statistics import AgainstDefault
 
 HEAT_CONFIDENCE = 0.99
 """Level for each cell by itself: of 100 cells without an effect, at most about one is coloured by chance."""
@@ -215,3 +226,77 @@ def _ends(interval: summary_statistics.Interval | None, unit: float) -> str:
     if interval is None:
         return "–"
     return f"{formatting.number(max(interval.low, 0.0) / unit)} to {formatting.number(interval.high / unit)}"
+
+
+_DRAWN = (50.0, 90.0, 95.0, 99.0, 99.9)
+_HEAVIEST = 3
+"""Number of cells with a figure."""
+
+
+def percentile_figures(
+    tried: Mapping[tuple[str, Cell], Tried], weights: Mapping[Cell, float], names: Sequence[str]
+) -> tuple[ScalingFigure, ...]:
+    """Return a figure of percentiles of latency for each of the heaviest cells that has them.
+
+    Percentiles are those of all I/Os of all clients and repeats. The position of percentile p is
+    -log10(1 - p/100), so that each further nine takes the same width.
+
+    Args:
+        tried: of the load.
+        weights: each cell's share of the workload.
+        names: configurations to draw, the default first; at most as many as there are line styles.
+    """
+    figures = []
+    for cell in sorted(weights, key=lambda cell: -weights[cell])[:_HEAVIEST]:
+        curves = {}
+        for name in names:
+            there = tried.get((name, cell))
+            if there is None:
+                continue
+            rows, tails = there.whole.rows.ravel(), there.samples.tails
+            own = tails.ns[rows]
+            if len(own) and (own > 0).any(axis=1).all():
+                last = np.where(np.isnan(own), 0.0, tails.percentiles).max(axis=1).min()
+                drawn = [p for p in _DRAWN if p <= last]
+                n_ios = there.samples.n_ios[rows].astype(np.float64)
+                found = mixed_percentiles(own, n_ios, tails.percentiles, drawn) / NS_PER_MS
+                curves[name] = dict(zip(drawn, found.tolist(), strict=True))
+        if curves:
+            figures.append(_percentile_figure(cell, curves, names))
+    return tuple(figures)
+
+
+def _percentile_figure(
+    cell: Cell, curves: Mapping[str, Mapping[float, float]], names: Sequence[str]
+) -> ScalingFigure:
+    y_axis = zero_axis([value for curve in curves.values() for value in curve.values()])
+    drawn = [p for p in _DRAWN if any(p in curve for curve in curves.values())]
+    ends = [_nines(p) for p in (_DRAWN[0], max(drawn[-1], _DRAWN[1]))]
+
+    def at(percentile: float) -> float:
+        return round(12 + 83 * (_nines(percentile) - ends[0]) / (ends[1] - ends[0]), 3)
+
+    return ScalingFigure(
+        title=f"Latency of {cell}",
+        unit="milliseconds",
+        x_title="percentile",
+        x_ticks=tuple((at(p), f"{p:g}") for p in drawn),
+        y_ticks=tuple((y_axis.at(tick), f"{tick:,.6g}") for tick in y_axis.ticks),
+        lines=tuple(
+            ScalingLine(
+                name,
+                names.index(name),
+                tuple(
+                    ScalingMark(
+                        at(p), y_axis.at(v), None, None, f"{name}: {p:g} % take at most {formatting.number(v)} ms"
+                    )
+                    for p, v in curve.items()
+                ),
+            )
+            for name, curve in curves.items()
+        ),
+    )
+
+
+def _nines(percentile: float) -> float:
+    return -math.log10(1 - percentile / 100)

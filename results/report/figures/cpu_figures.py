@@ -8,7 +8,7 @@ from typing import Any
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.sample import NOT_OF_STORAGE, CpuLayer
 from cephfit.results.report import formatting
-from cephfit.results.statistics.repeats import Repeats, Tried
+from cephfit.results.statistics.loads import Repeats, Tried
 from cephfit.results.statistics.scaling import Level
 
 

@@ -14,7 +14,7 @@ from cephfit.core.units import GIB, LBN_NBYTES, MIB
 from cephfit.core.values.profile import Profile
 from cephfit.results.report import formatting
 from cephfit.results.report.figures.rate_over_time import TimeAxis, behaviour_of, count_of, span_text
-from cephfit.results.report.report_model import Axis, linear_axis
+from cephfit.results.report.formatting import Axis, linear_axis
 
 LEVELS = 4
 """Shades of the map."""

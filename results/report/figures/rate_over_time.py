@@ -15,7 +15,7 @@ from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import SupplySet, WorkloadDemand, rate_text
 from cephfit.results.report import formatting
-from cephfit.results.report.report_model import Axis, linear_axis, zero_axis
+from cephfit.results.report.formatting import Axis, linear_axis, zero_axis
 
 BURST_FACTOR = 2.0
 """A burst has at least this many times the mean rate of its phase."""

@@ -10,8 +10,8 @@ from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Pattern
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.results.report import formatting
+from cephfit.results.report.formatting import Axis, growth_axis, relative_axis, zero_axis
 from cephfit.results.report.report_model import (
-    Axis,
     Bar,
     CellWeight,
     Histogram,
@@ -23,9 +23,6 @@ from cephfit.results.report.report_model import (
     ScalingMark,
     ScalingRow,
     Verification,
-    growth_axis,
-    relative_axis,
-    zero_axis,
 )
 from cephfit.results.statistics.scaling import CLIENTS, Curve, Level, Point
 

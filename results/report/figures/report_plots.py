@@ -17,8 +17,8 @@ from cephfit.results.report import formatting
 from cephfit.results.report.figures.cpu_figures import CpuChart
 from cephfit.results.report.figures.position_map import LEVELS, PositionMap
 from cephfit.results.report.figures.rate_over_time import RateFigure, span_text
+from cephfit.results.report.formatting import Axis
 from cephfit.results.report.report_model import (
-    Axis,
     HeatMap,
     Histogram,
     Ranking,

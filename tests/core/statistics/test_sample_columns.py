@@ -7,7 +7,7 @@ import numpy as np
 
 from cephfit.core.statistics.sample_columns import SampleColumns, Tails, objects, parsed
 from cephfit.core.values.cells import CELLS
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.sample import INDEPENDENT_COUNT, Metrics, Sample, SampleKey, State, counted, not_counted
 
 
 def some_samples(n: int = 60) -> list[Sample]:
@@ -59,6 +59,45 @@ def test_percentiles_of_texts_are_those_of_the_values() -> None:
     assert tails.percentiles == (50.0, 99.0, 99.9)
     own = [{} if one is None else {float(p): ns for p, ns in one.items()} for one in documents]
     assert list(tails.documents()) == own
+
+
+def test_the_99th_percentile_is_that_of_all_percentiles() -> None:
+    documents = [
+        '{"50.0": 10, "99.0": 20}',
+        None,
+        '{"99": 7.5}',
+        "{}",
+        '{"99.9": 5.5}',
+        '{"99.0": 30, "99.9": 31.5}',
+    ]
+    texts = SampleColumns.of(some_samples(len(documents)))
+    texts.percentile_documents[:] = documents
+    np.testing.assert_array_equal(texts.p99_ns, [20, np.nan, 7.5, np.nan, np.nan, 30])
+    for columns in (SampleColumns.of(some_samples()), texts.take(slice(None))):
+        tails = columns.take(slice(None)).tails
+        np.testing.assert_array_equal(columns.p99_ns, tails.ns[:, tails.percentiles.index(99.0)])
+    read = texts.take(slice(None))
+    assert read.tails is not None
+    np.testing.assert_array_equal(read.p99_ns, texts.p99_ns)
+
+
+def test_facts_of_evidence_are_those_of_each_sample() -> None:
+    count = counted(source="kernel", window_nbytes=4096.0, total_nbytes=5000, allowed_nbytes=0)
+    evidence = [
+        {"cache": "cold", INDEPENDENT_COUNT: count},
+        {},
+        {INDEPENDENT_COUNT: not_counted("no counters")},
+        {"cache": "warm", "used": {"cache": 1}},
+        {"cache": "cold", INDEPENDENT_COUNT: {"window_nbytes": "4"}},
+    ]
+    columns = SampleColumns.of(some_samples(len(evidence)))
+    columns.evidence[:] = list(map(json.dumps, evidence))
+    facts = columns.evidence_facts
+    assert facts.keys == {"cache", INDEPENDENT_COUNT, "used"}
+    assert [facts.caches[code] for code in facts.cache] == ["cold", None, None, "warm", "cold"]
+    np.testing.assert_array_equal(facts.window_nbytes, [4096, np.nan, np.nan, np.nan, np.nan])
+    assert [row for row, _ in columns.evidence_with("used", "absent")] == [3], "also when the keys are known"
+    assert list(columns.evidence_with("absent")) == []
 
 
 def test_a_half_of_a_surrogate_pair_does_not_stop_the_reading() -> None:

@@ -1,7 +1,8 @@
-"""SQLite stores that this user may read but not write: another user's, an archive's, or in a read-only folder.
+"""Connections to stores, also to SQLite stores that this user may read but not write.
 
-SQLite reads a store in WAL mode only if it finds or creates a shared-memory file next to it. Creating one next to
-another user's store would keep that user from writing, so no file is created there:
+Such are another user's, an archive's, or in a read-only folder. SQLite reads a store in WAL mode only if it finds
+or creates a shared-memory file next to it. Creating one next to another user's store would keep that user from
+writing, so no file is created there:
 
 - While a writer has the store open, its files exist and SQLite reads with ``mode=ro``.
 - Otherwise the file alone is the store and is read with ``immutable=1``. SQLite then does not notice a later
@@ -14,13 +15,18 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any, Self
 from urllib.parse import quote
 
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import IntegrityError
 
 from cephfit.core.errors import StoreError
+from cephfit.results.store import database, schema
 from cephfit.results.store.schema import FIRST_VERSION, SAME_TABLES_SINCE
 
 _WAL_AT, _WAL = 18, 2
@@ -163,3 +169,125 @@ def _has_older_tables(url: URL) -> bool:
     except sqlite3.DatabaseError:
         return False
     return found is not None and FIRST_VERSION <= int(found[0]) < SAME_TABLES_SINCE
+
+
+class StoreConnection:
+    """A store's database: opened, perhaps only to be read, and used in transactions."""
+
+    def __init__(self, engine: Engine, url: URL, source: ReadOnlySource | None = None) -> None:
+        """Use ``open``."""
+        self._engine = engine
+        self._source = source
+        self.name = database.name_of(url)
+        """Location of the store for display, without a password."""
+
+    @classmethod
+    def open(
+        cls,
+        location: str | Path,
+        *,
+        create: bool = False,
+        writing: bool = False,
+        patience_seconds: float = 30.0,
+    ) -> Self:
+        """Open a store. One that this user may only read is opened read-only; see ``why_read_only``.
+
+        Args:
+            location: path of an SQLite file, or an SQLAlchemy URL.
+            create: create it if it does not exist.
+            writing: refuse a read-only store at once, before any other work is done.
+            patience_seconds: how long to wait for another process's transaction (SQLite).
+
+        Raises:
+            StoreError: it does not exist, is not a store, has another schema version, is locked, or is read-only.
+        """
+        url = database.location_of(location)
+        reason = why_file_is_read_only(url)
+        if reason:
+            if create or writing:
+                raise database.refusal(reason, database.name_of(url))
+            return cls._open_read_only(url, reason, patience_seconds=patience_seconds)
+        engine = database.engine_for(url, patience_seconds=patience_seconds)
+        try:
+            try:
+                database.prepare(engine, url, create=create)
+            except (IntegrityError, StoreError) as refused:
+                if not create:
+                    raise
+                # Another process may have created the tables at this moment; then they exist now.
+                try:
+                    database.prepare(engine, url, create=False)
+                except StoreError:
+                    if isinstance(refused, StoreError):
+                        raise refused from None
+                    raise
+        except BaseException:
+            engine.dispose()
+            raise
+        store = cls(engine, url)
+        if (create or writing) and (reason := store.why_read_only()):
+            store.close()
+            raise database.refusal(reason, store.name)
+        return store
+
+    @classmethod
+    def _open_read_only(cls, url: URL, reason: str, *, patience_seconds: float) -> Self:
+        source = ReadOnlySource(url, reason)
+        try:
+            engine = database.engine_for(source.url, patience_seconds=patience_seconds)
+            store = cls(engine, url, source)
+            try:
+                database.prepare(engine, source.url, create=False, shown_as=store.name)
+            except BaseException:
+                engine.dispose()
+                raise
+        except BaseException:
+            source.close()
+            raise
+        return store
+
+    def why_read_only(self) -> str:
+        """Return why this store can be read but not written; empty if it can be written.
+
+        It is another user's file or database, in a read-only folder, or an archive. Writing raises StoreError.
+        """
+        if self._source is not None:
+            return self._source.reason
+        return database.why_read_only(self._engine, self.name)
+
+    def close(self) -> None:
+        """Close the database. Safe to call twice."""
+        self._engine.dispose()
+        if self._source is not None:
+            self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _writing(self) -> Any:
+        if self._source is not None:
+            raise database.refusal(self._source.reason, self.name)
+        return database.transaction(self._engine, self.name, writing=True)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        with database.transaction(self._engine, self.name, writing=False) as connection:
+            yield connection
+        if self._source is not None:
+            self._source.require_unchanged()
+
+    def _must_know(self, connection: Connection, run_id: str) -> None:
+        query = select(schema.runs.c.id).where(schema.runs.c.run_id == run_id)
+        if connection.execute(query).scalar_one_or_none() is None:
+            raise self._unknown(connection, run_id)
+
+    def _unknown(self, connection: Connection, run_id: str) -> StoreError:
+        query = select(schema.runs.c.run_id).order_by(schema.runs.c.created_ns.desc())
+        return self._not_among(run_id, list(connection.execute(query).scalars()))
+
+    def _not_among(self, run_id: str, known: Sequence[str]) -> StoreError:
+        remedy = f"there are: {', '.join(known)}" if known else "the store has no runs yet"
+        return StoreError(f"there is no run {run_id!r}", where=self.name, remedy=remedy)
