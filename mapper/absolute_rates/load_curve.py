@@ -257,7 +257,7 @@ class _Kind:
         of_loads = np.array(nodes, dtype=np.float64)
         values = np.array(rows)
         values[:, 0] = of_loads / _without_scatter(of_loads / values[:, 0])
-        return cls(of_loads, np.column_stack([_not_falling(column) for column in values.T]))
+        return cls(of_loads, np.column_stack([not_falling(column) for column in values.T]))
 
     def at(self, grid: Floats) -> Floats:
         """Return the values at each load, shape (G, 2 + P).
@@ -319,10 +319,10 @@ def _without_scatter(rates: Floats) -> Floats:
         rates: per second, by ascending load, shape (G,).
     """
     last = int(np.flatnonzero(rates >= (1 - _FALL) * rates.max())[-1])
-    return np.concatenate([_not_falling(rates[: last + 1]), rates[last + 1 :]])
+    return np.concatenate([not_falling(rates[: last + 1]), rates[last + 1 :]])
 
 
-def _not_falling(values: Floats) -> Floats:
+def not_falling(values: Floats) -> Floats:
     """Return the isotonic regression; values that do not fall are their own."""
     return values if np.all(values[1:] >= values[:-1]) else np.asarray(isotonic_regression(values).x)
 

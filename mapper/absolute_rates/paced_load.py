@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from cephfit.core.statistics.latency_mixture import mixed_percentiles, shares_above
 from cephfit.core.statistics.variance import Floats
@@ -40,6 +39,7 @@ from cephfit.mapper.absolute_rates.load_curve import (
     LoadCurve,
     WorkloadMix,
     highest_rate,
+    not_falling,
     plain_kind,
     with_larger_loads,
 )
@@ -293,8 +293,7 @@ def _nodes_of(kind: LoadedCell, figures: Figures, rate: float) -> _Nodes | None:
         return None
     busy = sorted(by_busy)
     rows = np.array([np.mean(by_busy[share], axis=0) for share in busy])
-    rising = [isotonic_regression(column).x for column in rows.T]
-    return _Nodes(np.array(busy), np.column_stack(rising))
+    return _Nodes(np.array(busy), np.column_stack([not_falling(column) for column in rows.T]))
 
 
 def _at(busy: Floats, nodes: Floats, times: Floats) -> Floats:
