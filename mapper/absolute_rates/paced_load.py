@@ -10,12 +10,14 @@ mean of every queue with random arrivals and one server (the formula of Pollacze
 are such), and for the percentiles of M/M/1. Below the lowest rate they stay. Above the highest one they grow as
 between the last two, up to u = 1.
 
-A client with one I/O in flight never waits for itself, so the I/Os of n clients find the load of n - 1 (the
-arrival theorem). This concerns the clients of a sample as well as machines. Kinds of access wait for each other:
-the wait in a mix is the mean of the waits that each kind measured alone has at the same u, weighted by the times
-of the kinds. A machine with d I/Os outstanding at once makes the others wait d times as long. Both follow from
-the same formula, with the second moment of the work that arrives at once. What an access waits for the I/Os of
-its own machine is taken from full speed: the latency with d in flight less that with one.
+A machine with one I/O outstanding never waits for itself, so the accesses of n machines find the load of n - 1
+(the approximation of Schweitzer to the arrival theorem). The few clients of a sample with one I/O in flight each
+find less than random arrivals do: their u is the one at which M/M/1 has the mean latency of as many clients at
+one exponential server (machine repair). Clients with more in flight count as random arrivals. Kinds of access
+wait for each other: the wait in a mix is the mean of the waits that each kind measured alone has at the same u,
+weighted by the times of the kinds. A machine with d I/Os outstanding at once makes the others wait d times as
+long. Both follow from the same formula, with the second moment of the work that arrives at once. What an access
+waits for the I/Os of its own machine is taken from full speed: the latency with d in flight less that with one.
 """
 
 import math
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.optimize import brentq
 
 from cephfit.core.statistics.latency_mixture import mixed_percentiles, shares_above
 from cephfit.core.statistics.variance import Floats
@@ -255,7 +258,7 @@ class _Nodes:
     """Latencies of one kind at limited rates.
 
     Attributes:
-        busy: shares of the highest rate that the I/Os found, ascending, shape (L,).
+        busy: shares of the time that the I/Os found in use, ascending, shape (L,).
         times: mean and percentiles in seconds, shape (L, 1 + P).
     """
 
@@ -288,12 +291,33 @@ def _nodes_of(kind: LoadedCell, figures: Figures, rate: float) -> _Nodes | None:
     by_busy: dict[float, list[Floats]] = {}
     for pace, found in paced.items():
         if pace.per_s < _SATURATED * rate:
-            by_busy.setdefault(pace.found_per_s / rate, []).append(_seconds(found) + more)
+            by_busy.setdefault(_found(pace, pace.per_s / rate), []).append(_seconds(found) + more)
     if not by_busy:
         return None
     busy = sorted(by_busy)
     rows = np.array([np.mean(by_busy[share], axis=0) for share in busy])
     return _Nodes(np.array(busy), np.column_stack([not_falling(column) for column in rows.T]))
+
+
+def _found(pace: Pace, busy: float) -> float:
+    """Return the share of the time at which random arrivals have the mean latency of clients, on one server.
+
+    Args:
+        pace: of the clients.
+        busy: share of the time that they need, above 0 and below 1.
+    """
+    if pace.iodepth > 1:
+        return busy
+    there = np.arange(pace.n_clients + 1)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(there[:0:-1]))])
+
+    def shares(log_rate: float) -> Floats:
+        own = logs + there * log_rate
+        weights = np.exp(own - own.max())
+        return np.asarray(weights / weights.sum())
+
+    found = shares(float(brentq(lambda log_rate: 1 - shares(log_rate)[0] - busy, -60.0, 60.0)))
+    return max(0.0, 1 - busy / float(found @ there))
 
 
 def _at(busy: Floats, nodes: Floats, times: Floats) -> Floats:

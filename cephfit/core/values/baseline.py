@@ -307,11 +307,6 @@ class Pace:
     iodepth: int
     per_s: float
 
-    @property
-    def found_per_s(self) -> float:
-        """Rate of the I/Os that an I/O may wait for: with one I/O in flight, those of the other clients."""
-        return self.per_s * (1.0 if self.iodepth > 1 else 1 - 1 / self.n_clients)
-
 
 Place = tuple[str, LoadedCell, int | Pace]
 """Configuration, kind of access (its ``iodepth`` is 1), and I/Os in flight over all clients at full speed or their

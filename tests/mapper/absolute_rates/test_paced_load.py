@@ -167,10 +167,10 @@ def bucket(least: float, per_io: float, tokens: float) -> Served:
 
 
 def measured(make: Callable[[], Served], rate: float, paces: Sequence[float], full: Mapping[int, float]) -> Levels:
-    """What four paced clients measure, and the constant latencies of full speed by I/Os in flight."""
+    """What random arrivals measure, here those of many clients, and the constant latencies of full speed."""
     found: Levels = {n: of_times(min(rate, n / s), s, [s] * len(PERCENTILES)) for n, s in full.items()}
     for i, per_s in enumerate(paces):
-        found[Pace(4, 1, 4 * per_s)] = of_times(4 * per_s, *paced_clients(4, per_s, make(), i))
+        found[Pace(4, 8, per_s)] = of_times(per_s, *paced_clients(300, per_s / 300, make(), i))
     return found
 
 
@@ -199,16 +199,28 @@ def test_clients_added_one_by_one_are_as_many_as_predicted(
     make: Callable[[], Served], per_s: float, limit: float
 ) -> None:
     """The clients of the samples differ from those of the fleet in number and in rate."""
-    levels = {READ: measured(make, 250.0, [15, 30, 45, 54], {1: 0.004, 4: 0.016, 16: 0.064})}
+    levels = {READ: measured(make, 250.0, [20, 60, 120, 180, 216], {1: 0.004, 4: 0.016, 16: 0.064})}
     one = part(workload(reads=1, depth=1.0), levels, per_s)
     predicted, real = math.floor(most([one], p99=limit, is_open=False)), counted(make, per_s, limit)
     assert abs(predicted - real) <= max(1, 0.1 * real)
 
 
+def test_few_clients_that_wait_for_themselves_are_counted_as_such() -> None:
+    """Four clients with one I/O in flight at an exponential server measure the means of a fleet of any size."""
+    levels = {READ: exponential(250.0, [])}
+    for i, per_s in enumerate((20.0, 40.0, 55.0)):
+        levels[READ][Pace(4, 1, 4 * per_s)] = of_times(
+            4 * per_s, *paced_clients(4, per_s, exponential_server(), i)
+        )
+    one = part(workload(reads=1), levels)
+    for busy in (0.3, 0.5, 0.7):
+        assert most([one], mean=0.004 / (1 - busy)) == pytest.approx(250 * busy, rel=0.04)
+
+
 def test_a_disk_with_a_cap_serves_far_more_than_full_speed_shows() -> None:
     """At full speed every access waits for its token, below the cap hardly any does."""
     make = lambda: bucket(0.001, 0.005, 10)  # noqa: E731
-    levels = {READ: measured(make, 200.0, [12, 25, 37, 45, 48], {n: n * 0.005 for n in (1, 2, 4, 16)})}
+    levels = {READ: measured(make, 200.0, [20, 100, 150, 170, 180, 190], {n: n * 0.005 for n in (1, 2, 4, 16)})}
     one, limit = part(workload(reads=1, depth=1.0), levels, 8.0), 0.010
     real = counted(make, 8.0, limit)
     predicted = math.floor(most([one], p99=limit, is_open=False))
