@@ -117,6 +117,10 @@ def test_random_arrivals_are_a_load_of_their_own_and_reach_fio(small_text: str) 
         for name in ("even", "random")
     ]
     assert ["rate_process=poisson" in job for job in jobs] == [False, True]
+    deep, flushed = (replace(m.under("random"), ioengine="libaio", iodepth=8, sync=sync) for sync in ("", "fsync"))
+    for measurement, is_on_time in ((deep, True), (flushed, False)):
+        job = render_job(CellRun("A", Cell.parse("4K-randwrite"), 0, 0, measurement, clients, {"c0": 1}))
+        assert ("io_submit_mode=offload" in job) is is_on_time
     everywhere = loaded(small_text, "  rate_iops: 20\n  loads: {random: {arrivals: random}}\n").measurement
     assert everywhere.under("random").arrivals == "random" and len(everywhere.under("random").cells) == 4
 

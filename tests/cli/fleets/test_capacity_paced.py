@@ -35,9 +35,9 @@ measurement:
 """
 RATES = (10, 20, 40, 55, 62, 100, 200, 260, 310, 500, 900)
 PACED = [
-    f"paced{sync and '-flushed'}-{n}-{rate}: {{clients: {n}, iodepth: 8, rate_iops: {rate}, arrivals: random{sync}}}"
+    f"paced{sync and '-flushed'}-{rate}: {{clients: 4, iodepth: 8, rate_iops: {rate}, arrivals: random{sync}}}"
     for sync in ("", ", sync: fsync")
-    for n, rate in ((4, rate) for rate in (1, *RATES))
+    for rate in (1, *RATES)
 ]
 WORKLOADS = {"reader": ("4K-randread", ""), "writer": ("4K-randwrite", ""), "log": ("4K-randwrite", "fsync")}
 N_ALONE = 14
