@@ -110,12 +110,8 @@ def test_random_arrivals_are_a_load_of_their_own_and_reach_fio(small_text: str) 
     m = loaded(small_text, loads).measurement
     assert [m.under(name).shape().get("arrivals") for name in ("", "even", "random")] == [None, None, "random"]
     assert m.to_json()["loads"][1]["arrivals"] == "random"
-    jobs = [
-        render_job(
-            CellRun("A", Cell.parse("4K-read"), 0, 0, m.under(name), [Client("c0", {}, 1 << 30)], {"c0": 1})
-        )
-        for name in ("even", "random")
-    ]
+    clients, cell = [Client("c0", {}, 1 << 30)], Cell.parse("4K-read")
+    jobs = [render_job(CellRun("A", cell, 0, 0, m.under(name), clients, {"c0": 1})) for name in ("even", "random")]
     assert ["rate_process=poisson" in job for job in jobs] == [False, True]
     deep, flushed = (replace(m.under("random"), ioengine="libaio", iodepth=8, sync=sync) for sync in ("", "fsync"))
     for measurement, is_on_time in ((deep, True), (flushed, False)):

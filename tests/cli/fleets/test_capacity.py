@@ -391,12 +391,8 @@ def test_samples_without_percentiles_need_a_limit_of_the_mean(make_store: MakeSt
 def test_the_capacity_sweep_on_the_simulated_cluster_finds_its_true_rates(tmp_path: Path) -> None:
     """Two pools, three mixes and two limits: the true rates of the simulation give the true answer."""
     store = tmp_path / "sim.sqlite"
-    text = (
-        Path("sweeps/capacity.yaml")
-        .read_text()
-        .partition("    paced-alone:")[0]
-        .replace("[4K, 32K, 128K, 1M, 32M]", "[4K]")
-    )
+    text = Path("sweeps/capacity.yaml").read_text().partition("    paced-alone:")[0]
+    text = text.replace("[4K, 32K, 128K, 1M, 32M]", "[4K]")
     text = text.replace("[4K, 32K, 128K, 1M]", "[4K]").replace("[4K, 32K, 128K]", "[4K]")
     text = text.replace("patterns: [read, write, randread, randwrite]", "patterns: [randread, randwrite]")
     text = "\n".join(line for line in text.splitlines() if "unaligned" not in line and "flushed" not in line)
