@@ -86,7 +86,10 @@ def _pool_of(mean: Snapshot, asked: PlanInput, scatter: HeadroomScatter) -> Pool
         classes.append(ClassCapacity(c, alone, mean.of_class(c).is_bound, share, fewest))
     growth = asked.growth
     months = {} if growth is None else {name: months_until_full(h, growth) for name, h in found.items()}
-    return PoolCapacity(mean.pool, tuple(classes), found, months, mean.is_bound, tuple(mean.notes()))
+    is_extrapolated = mean.measured_range is not None
+    return PoolCapacity(
+        mean.pool, tuple(classes), found, months, mean.is_bound, tuple(mean.notes()), is_extrapolated
+    )
 
 
 def _more(n_vms: int, headroom: Estimate, share: float) -> Estimate:

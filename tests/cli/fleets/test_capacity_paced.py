@@ -122,7 +122,11 @@ def counted(store: Path, profile: Path, pool: str, limit_ms: float) -> dict[str,
         give("capacity", profile, "--baselines", store, "--pool", pool, "--p99-ms", limit_ms, "--json")
     )
     (found,) = document["pools"]
-    return {**found["classes"][0]["vms_alone"], "notes": document["notes"], "is_bound": found["is_bound"]}
+    return {
+        **found["classes"][0]["vms_alone"],
+        "notes": document["notes"],
+        **{key: found[key] for key in ("is_bound", "is_extrapolated")},
+    }
 
 
 @pytest.mark.parametrize(
@@ -164,4 +168,5 @@ def test_an_answer_above_the_measured_rates_is_extrapolated(stores: Mapping[str,
     """On ssd, four clients at 900 reads per second do not fill the pool, and the limit is never reached."""
     found = counted(stores["bucket"], write_profile(tmp_path, "reader", 5), "ssd", 1000.0)
     assert any("extrapolated above the highest limited rates" in note for note in found["notes"])
-    assert found["low"] < found["value"] <= found["high"] and not found["is_bound"]
+    assert found["is_extrapolated"] and not found["is_bound"]
+    assert found["low"] < found["value"] <= found["high"]
