@@ -33,7 +33,7 @@ measurement:
     PACED
    }}
 """
-RATES = (10, 20, 40, 55, 62, 100, 200, 260, 310, 500, 900)
+RATES = (10, 20, 40, 55, 62, 100, 200, 260, 310, 500, 560, 600, 900, 1350, 1450, 1550)
 PACED = [
     f"paced{sync and '-flushed'}-{rate}: {{clients: 4, iodepth: 8, rate_iops: {rate}, arrivals: random{sync}}}"
     for sync in ("", ", sync: fsync")
@@ -165,7 +165,7 @@ def test_a_limit_below_the_gentlest_latency_is_refused_and_names_it(
 
 
 def test_an_answer_above_the_measured_rates_is_extrapolated(stores: Mapping[str, Path], tmp_path: Path) -> None:
-    """On ssd, four clients at 900 reads per second do not fill the pool, and the limit is never reached."""
+    """On ssd, four clients at 1550 reads per second do not fill the pool, and the limit is never reached."""
     found = counted(stores["bucket"], write_profile(tmp_path, "reader", 5), "ssd", 1000.0)
     assert any("extrapolated above the highest limited rates" in note for note in found["notes"])
     assert found["is_extrapolated"] and not found["is_bound"]
