@@ -233,12 +233,12 @@ class PacedFleet:
 
     def _wait(self, busy: float) -> Floats:
         """Return what an access waits for other machines, on average and by percentile, shape (1 + P,)."""
-        total = 0.0
+        waits = []
         for part in self._parts:
-            curve, of = part.paced.curve, part.paced.seconds
-            times = part.n_machines * part.per_s * curve.shares * of
-            total = total + (times * curve.depths) @ part.paced.waits(busy)
-        return np.asarray(total / self._busy)
+            curve = part.paced.curve
+            times = part.n_machines * part.per_s * curve.shares * part.paced.seconds
+            waits.append((times * curve.depths) @ part.paced.waits(busy))
+        return np.asarray(sum(waits) / self._busy)
 
     @cached_property
     def _beyond(self) -> float:
@@ -281,7 +281,7 @@ def _nodes_of(kind: LoadedCell, figures: Figures, rate: float) -> _Nodes | None:
     """
     plain = plain_kind(kind)
     paced = _paced(figures[kind])
-    more = 0.0
+    more = np.zeros(1)
     if not paced and plain in figures:
         paced, full = _paced(figures[plain]), at_full_speed(figures)
         if not paced or plain not in full:
@@ -291,7 +291,7 @@ def _nodes_of(kind: LoadedCell, figures: Figures, rate: float) -> _Nodes | None:
     by_busy: dict[float, list[Floats]] = {}
     for pace, found in paced.items():
         if pace.per_s < _SATURATED * rate:
-            by_busy.setdefault(_found(pace, pace.per_s / rate), []).append(_seconds(found) + more)
+            by_busy.setdefault(_share_found(pace, pace.per_s / rate), []).append(_seconds(found) + more)
     if not by_busy:
         return None
     busy = sorted(by_busy)
@@ -299,7 +299,7 @@ def _nodes_of(kind: LoadedCell, figures: Figures, rate: float) -> _Nodes | None:
     return _Nodes(np.array(busy), np.column_stack([not_falling(column) for column in rows.T]))
 
 
-def _found(pace: Pace, busy: float) -> float:
+def _share_found(pace: Pace, busy: float) -> float:
     """Return the share of the time at which random arrivals have the mean latency of clients, on one server.
 
     Args:
