@@ -94,7 +94,7 @@ class RealWorkload:
             count += 1
             pace.wait()
         flush(root)
-        return count / (time.monotonic() - began)
+        return per_second(count, began)
 
     def opened(self, root: Path, choose: random.Random) -> Callable[[], None]:
         """Return one operation."""
@@ -125,6 +125,8 @@ class PgBench(RealWorkload):
                 *("--client", str(self.clients), "--jobs", str(min(self.clients, 2))),
                 *("--random-seed", str(choose.randrange(1 << 30))),
             )
+        if done := re.search(r"^number of transactions actually processed: ([0-9]+)", said, re.M):
+            print("operations", done[1])
         found = re.search(r"^tps = ([0-9.]+)", said, re.M)
         return float(found[1]) if found else 0.0
 
@@ -285,7 +287,7 @@ class Unpack(RealWorkload):
             called("tar", "-C", str(root), "-xf", str(root / "tree.tar"))
             flush(root)
             count += self.n_files
-        return count / (time.monotonic() - began)
+        return per_second(count, began)
 
 
 class Backup(RealWorkload):
@@ -431,7 +433,7 @@ class ThreadedReader(RealWorkload):
             thread.start()
         for thread in threads:
             thread.join()
-        return sum(counts) / (time.monotonic() - began)
+        return per_second(sum(counts), began)
 
 
 class Copy(RealWorkload):
@@ -454,7 +456,7 @@ class Copy(RealWorkload):
                 shutil.copyfileobj(read, written, 256 * KIB)
                 os.fsync(written.fileno())
             count += 1
-        return count * self.nbytes / MIB / (time.monotonic() - began)
+        return per_second(count * self.nbytes / MIB, began)
 
 
 WORKLOADS: dict[str, type[RealWorkload]] = {
@@ -475,6 +477,12 @@ WORKLOADS: dict[str, type[RealWorkload]] = {
 
 
 # What workloads use.
+
+
+def per_second(count: float, began: float) -> float:
+    """Return the operations per second since a moment, and state their number."""
+    print(f"operations {count:g}")
+    return count / (time.monotonic() - began)
 
 
 def write_files(root: Path, n_files: int, least: int, most: int) -> None:
