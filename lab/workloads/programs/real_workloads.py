@@ -481,7 +481,7 @@ WORKLOADS: dict[str, type[RealWorkload]] = {
 
 def per_second(count: float, began: float) -> float:
     """Return the operations per second since a moment, and state their number."""
-    print(f"operations {count:g}")
+    print("operations", round(count))
     return count / (time.monotonic() - began)
 
 
