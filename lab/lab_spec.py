@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from cephfit.ceph.environment.osd_store import OsdStore
+from cephfit.ceph.environment.scopes import OsdStore
 from cephfit.core.errors import InputError
 from cephfit.core.units import GIB, MIB
 

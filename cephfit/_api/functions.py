@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cephfit.core.protocols import Progress
     from cephfit.core.values.prediction import ManyPredictions
     from cephfit.core.values.supply import SupplySet
-    from cephfit.operations.assessment.evaluation_set import EvaluationSet
+    from cephfit.operations.evaluation_set import EvaluationSet
     from cephfit.operations.measuring.cluster_options import ClusterOptions
 
 PathOrUrl = str | os.PathLike[str]
@@ -307,8 +307,8 @@ def assess(
     """
     from cephfit._api.accuracy_values import Accuracy
     from cephfit.mapper.assessment.model_evaluation import LeaveOut
-    from cephfit.operations.assessment.evaluation_set import read_folder, read_store
-    from cephfit.operations.assessment.model_assessment import ASSESSED, assess_models
+    from cephfit.operations.evaluation_set import read_folder, read_store
+    from cephfit.operations.model_assessment import ASSESSED, assess_models
 
     if leave_out is not None:
         _one_of(leave_out, [what.value for what in LeaveOut], "leave_out")
@@ -351,7 +351,7 @@ def _entered(
     runs: Sequence[Run],
     profiles: Sequence[Profile],
 ) -> EvaluationSet:
-    from cephfit.operations.assessment.evaluation_set import EvaluationSet, of_run, run_baselines
+    from cephfit.operations.evaluation_set import EvaluationSet, of_run, run_baselines
 
     if len(runs) != 1 or len(profiles) != 1:
         raise InputError(

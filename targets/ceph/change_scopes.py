@@ -27,7 +27,7 @@ from cephfit.core.units import format_nbytes
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.measurement import RADOS_BENCH, CacheCondition, PlannedSweep
 from cephfit.core.values.preview import HEALTHY, Difference, Preview, Undoing
-from cephfit.measure.ceph_bench.rados_bench import refuse_among_images
+from cephfit.measure.rados_bench import refuse_among_images
 from cephfit.targets.ceph.cluster_changes import ChangeResult
 from cephfit.targets.ceph.cluster_preview import preview_of
 
