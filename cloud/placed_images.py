@@ -14,7 +14,7 @@ from platformdirs import user_state_path
 
 from cephfit.cloud.cinder_volumes import require_types
 from cephfit.cloud.cloud_connection import persistently
-from cephfit.cloud.guests.guest_image import property_of
+from cephfit.cloud.guests.image_upload import property_of
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.target_lock import TargetLock

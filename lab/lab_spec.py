@@ -108,7 +108,7 @@ class LabSpec:
             them (an option in ceph.conf would override the store).
         free_nbytes: required free space on the folder's disk at creation.
         stores: object store of the OSDs of a device class; BlueStore by default.
-        client_network: clients are in a network of their own, whose distance can be set (``lab/network``).
+        client_network: clients are in a network of their own, whose distance can be set (``lab/client_network.py``).
         backends: of ``BACKENDS``.
         release: of Ceph, whose programs are in a root of their own (``ceph_programs``); empty for the machine's.
     """

@@ -156,7 +156,7 @@ class Answers:
     offsets: Mapping[str, Offset | None]
 
     def together(self) -> dict[str, Any]:
-        """Return the skew of begins and ends; see ``guest_clocks.together``."""
+        """Return the skew of begins and ends; see ``fio_servers.together``."""
         began = {name: said.began for name, said in self.said.items()}
         ended = {name: said.ended for name, said in self.said.items()}
         return fio_servers.together(began, ended, self.offsets, unknown=CLOCK_SECONDS)

@@ -13,7 +13,7 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from live_cloud import MARKS, cephfit, started, until
 from openstack.connection import Connection
 
-from cephfit.cloud.guests import guest_image
+from cephfit.cloud.guests import image_upload
 from cephfit.cloud.guests.guest_image import GuestImage
 from cephfit.core.units import MIB
 
@@ -92,8 +92,8 @@ def test_what_a_killed_upload_left_is_replaced(
     refused = cephfit("image", "upload", str(folder), "--cloud", str(cloud_user.config.name), "--name", NAME)
     assert refused.returncode == 2
     assert f"openstack image delete {left.id}" in refused.stderr
-    monkeypatch.setattr(guest_image, "_UNDER_WAY_SECONDS", 0.0)
-    assert set(guest_image.upload(cloud_user, GuestImage.read(folder), name=NAME).changed) == {
+    monkeypatch.setattr(image_upload, "_UNDER_WAY_SECONDS", 0.0)
+    assert set(image_upload.upload(cloud_user, GuestImage.read(folder), name=NAME).changed) == {
         NAME,
         f"{NAME}-ramdisk",
     }

@@ -75,7 +75,7 @@ def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_j
 
     image = GuestImage.read(folder)
     connection = connected(cloud or "")
-    from cephfit.cloud.guests.guest_image import name_of, upload
+    from cephfit.cloud.guests.image_upload import (name_of, upload)
 
     name = name or name_of(image)
     try:
@@ -97,7 +97,7 @@ def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_j
 def remove(name: str, cloud: str | None, as_json: bool) -> None:
     """Delete the image NAME that `cephfit image upload` uploaded, with its kernel and RAM disk."""
     connection = connected(cloud or "")
-    from cephfit.cloud.guests.guest_image import remove as delete_image
+    from cephfit.cloud.guests.image_upload import remove as delete_image
 
     try:
         gone = delete_image(connection, name)
