@@ -10,8 +10,8 @@ import openstack
 import openstack.exceptions
 from openstack.connection import Connection
 
-from cephfit.cloud.guests.image_upload import upload
 from cephfit.cloud.guests.guest_image import GuestImage
+from cephfit.cloud.guests.image_upload import upload
 from cephfit.cloud.shared_attachments import MULTIATTACH
 from cephfit.core.errors import ClusterError
 from cephfit.lab.openstack import infrastructure

@@ -75,7 +75,7 @@ def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_j
 
     image = GuestImage.read(folder)
     connection = connected(cloud or "")
-    from cephfit.cloud.guests.image_upload import (name_of, upload)
+    from cephfit.cloud.guests.image_upload import name_of, upload
 
     name = name or name_of(image)
     try:
