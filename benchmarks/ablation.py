@@ -14,8 +14,8 @@ from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import LoadedCell
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.assessment.model_evaluation import EvaluatedWorkload
-from cephfit.operations.assessment.evaluation_set import read_folder
-from cephfit.operations.assessment.model_assessment import FIGURES, assess_models, figure_text
+from cephfit.operations.evaluation_set import read_folder
+from cephfit.operations.model_assessment import FIGURES, assess_models, figure_text
 
 FOLDER = Path(__file__).parent / "data" / "evaluation"
 QUEUED = FOLDER / "profiles-queued"

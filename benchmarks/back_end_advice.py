@@ -26,8 +26,8 @@ from cephfit.mapper.assessment.model_evaluation import EvaluatedWorkload, verifi
 from cephfit.mapper.assessment.prediction_assessment import values_of
 from cephfit.mapper.extrapolation.distance import Distance
 from cephfit.mapper.extrapolation.distant_workload import Advice, advised, fastest
-from cephfit.operations.assessment.evaluation_set import BASELINES_FILE, read_folder
-from cephfit.operations.assessment.model_assessment import FIGURES, figure_text
+from cephfit.operations.evaluation_set import BASELINES_FILE, read_folder
+from cephfit.operations.model_assessment import FIGURES, figure_text
 
 DATA = Path(__file__).resolve().parent / "data"
 KEPT = ("evaluation", "evaluation-kept-volumes")

@@ -21,7 +21,7 @@ from cephfit.lab.cluster import Lab
 from cephfit.lab.lab_target import LabTarget
 from cephfit.measure.engine import CellRun
 from cephfit.measure.fio.fio_local import FioEngine
-from cephfit.measure.validity.surveillance import Surveillance, telemetry_of
+from cephfit.measure.surveillance import Surveillance, telemetry_of
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 
 SWEEP = """

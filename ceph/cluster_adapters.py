@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cephfit.ceph.delivery.option_delivery import OptionDelivery
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host_access import Hosts
 from cephfit.ceph.volumes import Volume
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client

@@ -12,7 +12,7 @@ from cephfit.core.protocols import Client
 from cephfit.core.units import GIB
 from cephfit.core.yaml_lines import nearest
 from cephfit.measure.engine import SLOWEST_NBYTES_PER_S
-from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, read_output
+from cephfit.measure.fio.fio_files import UnusableOutputError, error_of, read_output
 from cephfit.measure.fio.fio_servers import drive_servers, with_fio_messages
 
 FILLED = "cephfit_filled"

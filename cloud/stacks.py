@@ -14,8 +14,8 @@ from typing import Any
 from openstack.connection import Connection
 from openstack.exceptions import ConflictException, NotFoundException
 
-from cephfit.cloud.cleanup.ownership import tag_of
 from cephfit.cloud.cloud_connection import json_of, made_once, persistently
+from cephfit.cloud.ownership import tag_of
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Progress
 

@@ -15,8 +15,8 @@ from openstack.exceptions import ConflictException, NotFoundException, raise_fro
 
 from cephfit.cloud import cinder_volumes
 from cephfit.cloud.cinder_volumes import require_types
-from cephfit.cloud.cleanup.ownership import own_name
 from cephfit.cloud.cloud_connection import HIDDEN, json_of, made_once, persistently
+from cephfit.cloud.ownership import own_name
 from cephfit.cloud.stacks import Node
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.units import KIB, MIB, format_nbytes

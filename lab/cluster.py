@@ -6,23 +6,23 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
+from cephfit.ceph.environment.scopes import FILESTORE, OsdStore
 from cephfit.core.errors import CephfitError, HostError, InputError
 from cephfit.core.protocols import NullProgress, Progress
 from cephfit.lab import lab_lifecycle, registry
-from cephfit.lab.backends.lab_server import LabServer
+from cephfit.lab.client_network import ClientNetwork
 from cephfit.lab.daemons.bootstrap import make_first_pool
 from cephfit.lab.daemons.ceph_daemons import MGR, MON, osd_name
 from cephfit.lab.daemons.ceph_programs import CephVersion, ensure_root
+from cephfit.lab.daemons.osd_creation import OsdMaker, recreate
+from cephfit.lab.daemons.osd_layout import drop_page_cache
 from cephfit.lab.devices.disks import device_number
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_lifecycle import make_lab, open_cloud, remove_lab
+from cephfit.lab.lab_server import LabServer
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_status import BackendState, LabStatus, ask_health
 from cephfit.lab.machine import require_aio, require_root
-from cephfit.lab.network.client_network import ClientNetwork
-from cephfit.lab.osds.osd_creation import OsdMaker, recreate
-from cephfit.lab.osds.osd_layout import drop_page_cache
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
 

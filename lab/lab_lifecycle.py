@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cephfit.ceph.environment.host_settings import HostSettings
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host_access import Hosts
 from cephfit.ceph.options.option_history import RELEASES
 from cephfit.core.errors import CephfitError, HostError, InputError
 from cephfit.core.journal import Journal, TargetLock
 from cephfit.core.protocols import Progress
 from cephfit.lab import registry
-from cephfit.lab.backends.lab_backend import require_servers
 from cephfit.lab.daemons import bootstrap, processes
 from cephfit.lab.daemons.ceph_programs import CephPrograms, CephVersion, ensure_root
+from cephfit.lab.daemons.osd_layout import require_store
 from cephfit.lab.devices import disks
 from cephfit.lab.devices.disks import (
     abandon,
@@ -36,12 +36,12 @@ from cephfit.lab.devices.disks import (
     unmount_under,
 )
 from cephfit.lab.devices.throttle import Throttle, find_throttle
+from cephfit.lab.lab_backend import require_servers
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.machine import require_aio, require_free_disk, require_programs
-from cephfit.lab.openstack import layout, network
+from cephfit.lab.openstack import infrastructure, layout
 from cephfit.lab.openstack.components import require_packages
-from cephfit.lab.openstack.network import require_links
-from cephfit.lab.osds.osd_layout import require_store
+from cephfit.lab.openstack.infrastructure import require_links
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
 from cephfit.lab.workloads.postgres import PostgresServer
@@ -98,7 +98,7 @@ def what_is_left(folder: Path) -> list[str]:
         *(f"process {pid}" for pid in processes.of_folder(folder)),
         *(f"loop device {device}" for device in loops_of(folder)),
         *(f"mount {m.point}" for m in mounts() if m.point == folder or folder in m.point.parents),
-        *(f"network interface {end}" for end in network.interfaces_there(folder)),
+        *(f"network interface {end}" for end in infrastructure.interfaces_there(folder)),
     ]
 
 
@@ -126,7 +126,7 @@ def remove_all(folder: Path, throttle: Throttle | None) -> None:
     refused: list[str] = []
     for _ in range(_PASSES):
         processes.kill(processes.of_folder(folder))
-        network.remove(folder)
+        infrastructure.remove(folder)
         stuck = _clear_devices(folder, throttle)
         try:
             unmount_under(folder)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from cephfit.ceph.environment.osd_store import OsdStore
+from cephfit.ceph.environment.scopes import OsdStore
 from cephfit.core.errors import InputError
 from cephfit.core.units import GIB, MIB
 
@@ -108,7 +108,7 @@ class LabSpec:
             them (an option in ceph.conf would override the store).
         free_nbytes: required free space on the folder's disk at creation.
         stores: object store of the OSDs of a device class; BlueStore by default.
-        client_network: clients are in a network of their own, whose distance can be set (``lab/network``).
+        client_network: clients are in a network of their own, whose distance can be set.
         backends: of ``BACKENDS``.
         release: of Ceph, whose programs are in a root of their own (``ceph_programs``); empty for the machine's.
     """

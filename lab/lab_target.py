@@ -14,9 +14,8 @@ from cephfit.ceph.cluster_adapters import ClusterAdapters, ReadValues
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery
 from cephfit.ceph.environment.host_settings import HostSettings, osd_places
-from cephfit.ceph.environment.osd_store import OsdStore, store_of
-from cephfit.ceph.environment.scopes import OSD_STORE, base_scope, strongest_for
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.environment.scopes import OSD_STORE, OsdStore, base_scope, store_of, strongest_for
+from cephfit.ceph.host_access import Hosts
 from cephfit.core.errors import ClusterError, HostError, InputError
 from cephfit.core.journal import Journal, TargetLock
 from cephfit.core.protocols import CephAdmin, Progress
@@ -24,9 +23,9 @@ from cephfit.core.units import about
 from cephfit.core.values.configuration import Configuration, Partition
 from cephfit.lab.cluster import Lab
 from cephfit.lab.daemons.ceph_daemons import osd_name
+from cephfit.lab.daemons.osd_layout import filesystem_at, require_store
 from cephfit.lab.daemons.processes import owned
 from cephfit.lab.devices.image_export import ImageDevices
-from cephfit.lab.osds.osd_layout import filesystem_at, require_store
 from cephfit.targets.abilities import TrafficCounter, traffic_of
 from cephfit.targets.ceph.ceph_target import CephTarget
 from cephfit.targets.ceph.cluster_changes import FREE_UP

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
-from cephfit.ceph.environment.osd_store import OsdStore
+from cephfit.ceph.environment.scopes import OsdStore
 from cephfit.core.errors import HostError, InputError
 from cephfit.lab.lab_spec import LabSpec
 

@@ -28,10 +28,10 @@ from cephfit.core.protocols import CephAdmin, Client
 from cephfit.core.values.cells import Op
 from cephfit.core.values.image_io import image_values
 from cephfit.core.waiting import wait_until_clear
+from cephfit.measure.bench_process import Image, image_of
 from cephfit.measure.block_device import window_count
-from cephfit.measure.ceph_bench.bench_process import Image, image_of
 from cephfit.measure.engine import ClientOutcome, IndependentCount
-from cephfit.measure.fio.fio_job import CONF_OPTION
+from cephfit.measure.fio.fio_files import CONF_OPTION
 from cephfit.measure.telemetry.osd_counters import OsdCounters, counters_of_osd
 
 

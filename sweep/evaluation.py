@@ -21,20 +21,10 @@ from cephfit.core.errors import ClusterError, HostError, InputError, LackingErro
 from cephfit.core.protocols import Applied, Client, Progress, Target
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import State, WorkloadSample
-from cephfit.measure.validity.surveillance import wait_until_healthy
+from cephfit.measure.surveillance import wait_until_healthy
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.verification import (
-    CONDITIONS,
-    HEALTHY_SECONDS,
-    MAX_ATTEMPTS,
-    NOT_APPLIED,
-    Attempt,
-    Trial,
-    conditions_of,
-    order_of,
-    refuse_other_conditions,
-    watched_run,
-)
+from cephfit.sweep.trial import CONDITIONS, Trial, conditions_of, refuse_other_conditions
+from cephfit.sweep.verification import HEALTHY_SECONDS, MAX_ATTEMPTS, NOT_APPLIED, Attempt, order_of, watched_run
 
 Record = Callable[[str, Path], AbstractContextManager[object]]
 """Records the accesses to a device during a run; receives the workload's name and the device."""

@@ -6,8 +6,7 @@ It needs no cluster: the options of the releases come with cephfit.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cephfit.ceph.environment.osd_store import wants_filestore, why_no_filestore
-from cephfit.ceph.environment.scopes import OSD_STORE, base_scope
+from cephfit.ceph.environment.scopes import OSD_STORE, base_scope, wants_filestore, why_no_filestore
 from cephfit.ceph.options.option import Option, fault_of
 from cephfit.ceph.options.option_archive import (
     ActsOn,
@@ -19,8 +18,7 @@ from cephfit.ceph.options.option_archive import (
 )
 from cephfit.ceph.options.option_catalogue import nearest_option, unknown_option
 from cephfit.ceph.options.option_history import FILESTORE_PREFIXES, history_of, logging_levels
-from cephfit.ceph.pools.cache_tier import release_note
-from cephfit.ceph.pools.pool_keys import why_no_key
+from cephfit.ceph.pools.pool_keys import release_note, why_no_key
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.core.values.configuration import Partition, Setting

@@ -1,10 +1,5 @@
-"""Verification: run the real workload on several configurations in turn.
+"""Verification: run the real workload on several configurations in turn."""
 
-Two runs of a workload are comparable only under the same conditions. These are stored with every sample.
-"""
-
-import ast
-import json
 import math
 import random
 import time
@@ -15,165 +10,29 @@ from typing import Any
 from cephfit.ceph.environment.kernel_values import HostLockedError
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, HostError, InputError, LackingError
-from cephfit.core.protocols import Applied, Client, Health, Progress, Target, WarmsCaches, Workload
+from cephfit.core.protocols import Applied, Client, Health, Progress, Target, WarmsCaches
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
-from cephfit.core.values.sample import CLUSTER, DEVICE_IO, State, WorkloadSample
+from cephfit.core.values.sample import DEVICE_IO, State, WorkloadSample
 from cephfit.measure.block_device import DeviceTotals, read_through, totals_of
-from cephfit.measure.validity.surveillance import Surveillance, health_now, wait_until_healthy
+from cephfit.measure.surveillance import Surveillance, health_now, wait_until_healthy
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.concurrent_clients import ClientRates, Lockstep, Result, run_together
+from cephfit.sweep.concurrent_clients import Result, run_together
+from cephfit.sweep.trial import (
+    CLIENTS,
+    CONDITIONS,
+    TOGETHER,
+    Trial,
+    conditions_of,
+    contents_of,
+    refuse_other_conditions,
+    same_contents,
+    together_share,
+)
 from cephfit.targets.abilities import KeepsNotes
 
-CONDITIONS = "trial"
-"""Key of a sample's evidence that holds the conditions of its run."""
-CLIENTS = "clients"
-"""Key of the number of clients in the conditions, if there were several; in the evidence, of what each gave."""
-TOGETHER = "together"
-"""Key of a sample's evidence: share of the time in which all clients were measured; None if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """The workload of a verification and how it is run.
-
-    Attributes:
-        workload: the workload to run.
-        volume_nbytes: size of its volume.
-        repeats: runs per configuration.
-        seconds: duration of each run.
-        seed: of the order of configurations within each round, and of the workload's random choices.
-        cache: condition of the cluster's caches before each run: dropped, or warm after one read of the volume.
-        n_clients: how many clients run the workload at once, each on its own volume.
-        lockstep: keeps them in step; it is the workload's ``unmeasured``, if the workload has one.
-    """
-
-    workload: Workload
-    volume_nbytes: int
-    repeats: int
-    seconds: float
-    seed: int
-    cache: CacheCondition = CacheCondition.COLD
-    n_clients: int = 1
-    lockstep: Lockstep = field(default_factory=Lockstep)
-
-    @property
-    def name(self) -> str:
-        """Name under which samples are stored: that of the workload, and of several clients their number."""
-        return self.workload.name if self.n_clients == 1 else f"{self.workload.name} x {self.n_clients}"
-
-
-def conditions_of(target: Target, trial: Trial) -> dict[str, Any]:
-    """Return the conditions that every sample stores: workload, target and cluster. JSON values only."""
-    return {
-        "workload": dict(trial.workload.description()),
-        "seconds": trial.seconds,
-        "volume_nbytes": trial.volume_nbytes,
-        "target": target.name,
-        "cluster": target.facts().get(CLUSTER),
-        # Omitted where caches are cold: runs of versions that had only cold caches can continue.
-        **({"cache": trial.cache.value} if trial.cache is not CacheCondition.COLD else {}),
-        **({CLIENTS: trial.n_clients} if trial.n_clients > 1 else {}),
-    }
-
-
-def n_clients_of(sample: WorkloadSample) -> int:
-    """Return the number of clients that ran the workload at once."""
-    return int((sample.evidence.get(CONDITIONS) or {}).get(CLIENTS, 1))
-
-
-def together_share(outputs: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the share of the longest client's measured time in which all clients were measured, 0 to 1.
-
-    None if a workload does not state its times (``started_ns``, ``finished_ns``), or takes none.
-    """
-    times = [(o["started_ns"], o["finished_ns"]) for o in outputs if "started_ns" in o and "finished_ns" in o]
-    longest = max((end - start for start, end in times), default=0)
-    if len(times) < len(outputs) or longest <= 0:
-        return None
-    common = min(end for _, end in times) - max(start for start, _ in times)
-    return max(0.0, float(common / longest))
-
-
-def client_rates_of(sample: WorkloadSample) -> ClientRates | None:
-    """Return the rates of the clients of a run; None if there was one client, or no result."""
-    clients = sample.evidence.get(CLIENTS)
-    return ClientRates.of([client["value"] for client in clients.values()]) if clients else None
-
-
-def refuse_other_conditions(
-    conditions: Mapping[str, Any], samples: Iterable[WorkloadSample], *, where: str
-) -> None:
-    """Check that new samples are comparable with the stored ones.
-
-    Args:
-        conditions: of the new samples.
-        samples: stored samples of the same workload. Only those in the state ``ok`` count.
-        where: place of the stored samples, for the error.
-
-    Raises:
-        InputError: some stored samples have other conditions; names the differences.
-    """
-    now = _flat(conditions)
-    for sample in samples:
-        if sample.state is not State.OK:
-            continue
-        earlier = _flat(sample.evidence.get(CONDITIONS) or {})
-        other = [key for key in {**earlier, **now} if earlier.get(key) != now.get(key)]
-        if other:
-            differences = ", ".join(f"{key} was {_word(earlier, key)}, now {_word(now, key)}" for key in other)
-            raise InputError(
-                f"this run was verified with other options or on another cluster: {differences}",
-                where=where,
-                remedy="use the same options (repeats may grow), or verify another run of the sweep",
-            )
-
-
-def contents_of(workload: Workload, purpose: str) -> str:
-    """Return the note that describes the contents of a volume.
-
-    Args:
-        workload: the workload that prepared the volume.
-        purpose: purpose of the preparation. Runs for another purpose have changed the volume, so they are not
-            comparable.
-    """
-    return json.dumps({"workload": dict(workload.description()), "for": purpose}, sort_keys=True)
-
-
-def same_contents(note: str | None, contents: str) -> bool:
-    """Return whether a note describes these contents; reads notes of earlier versions too."""
-    if note is None or note == contents:
-        return note == contents
-    text, is_earlier, purpose = note.rpartition(" for ")
-    return bool(is_earlier) and json.loads(contents) == {"workload": _described(text), "for": purpose}
-
-
-def _described(stored: Any) -> Any:
-    """Return a description in the current format; unversioned ones are the ``repr`` of the options."""
-    if not isinstance(stored, str):
-        return stored
-    try:
-        call = ast.parse(stored, mode="eval").body
-        if isinstance(call, ast.Call) and not call.args:
-            return {"version": 1, **{str(word.arg): ast.literal_eval(word.value) for word in call.keywords}}
-    except (SyntaxError, ValueError):
-        pass
-    return stored
-
-
-def _flat(conditions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return conditions in which each option of the workload has its own key."""
-    described = _described(conditions.get("workload"))
-    rest = {key: value for key, value in conditions.items() if key != "workload"}
-    return {**({"workload": described} if not isinstance(described, Mapping) else described), **rest}
-
-
-def _word(conditions: Mapping[str, Any], key: str) -> str:
-    return str(conditions[key]) if key in conditions else "not recorded"
-
-
 MAX_ATTEMPTS = 3
-"""ErrorCollector of one command for an invalid or failed run of the workload, as for the sweep's samples.
+"""Attempts of one command for an invalid or failed run of the workload, as for the sweep's samples.
 
 The next command has the same number of attempts: a person may have repaired the cause."""
 HEALTHY_SECONDS = 120.0

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from cephfit.core.protocols import Client
 from cephfit.core.values.configuration import Configuration
+from cephfit.measure.disturbances import ChecksClients as ChecksClients
+from cephfit.measure.disturbances import HasTelemetry as HasTelemetry
+from cephfit.measure.disturbances import ReportsDisturbances as ReportsDisturbances
 from cephfit.measure.micro.file_places import CountsTraffic as CountsTraffic
 from cephfit.measure.micro.file_places import ExportsFiles as ExportsFiles
 from cephfit.measure.micro.file_places import Traffic as Traffic
 from cephfit.measure.micro.file_places import TrafficCounter as TrafficCounter
 from cephfit.measure.micro.file_places import traffic_of as traffic_of
-from cephfit.measure.validity.disturbances import ChecksClients as ChecksClients
-from cephfit.measure.validity.disturbances import HasTelemetry as HasTelemetry
-from cephfit.measure.validity.disturbances import ReportsDisturbances as ReportsDisturbances
 
 if TYPE_CHECKING:
     from cephfit.ceph.options.option_catalogue import Catalogue

@@ -18,18 +18,17 @@ from platformdirs import user_state_path
 
 from cephfit import __version__
 from cephfit.ceph.environment.scopes import PROTOCOL_OPTIONS
-from cephfit.ceph.hosts.host import HostRefusedError
+from cephfit.ceph.host import HostRefusedError
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.core.errors import ClusterError, HostError, InputError
 from cephfit.core.journal import Entry, Journal, TargetLock
 from cephfit.core.protocols import Applied, Client, Health, Target
 from cephfit.core.units import format_nbytes
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
-from cephfit.measure.block_device import flush_buffers
-from cephfit.measure.fio.fio_job import escaped_filename
+from cephfit.measure.block_device import fill_with_random, flush_buffers, remove_signatures, require_empty
+from cephfit.measure.fio.fio_files import escaped_filename
 from cephfit.measure.micro.file_places import TrafficCounter, disk_below, traffic_of
 from cephfit.targets.abilities import CountsTraffic, JudgesConfigurations
-from cephfit.targets.volume_content import fill_with_random, remove_signatures, require_empty
 
 _SYSFS = "sysfs"
 _SYS_BLOCK = Path("/sys/block")

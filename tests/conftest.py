@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from cephfit.core.errors import CephfitError, HostError
-from cephfit.lab.backends.lab_backend import require_servers
 from cephfit.lab.daemons.ceph_programs import SUITES, chosen_release, roots_folder
+from cephfit.lab.lab_backend import require_servers
 from cephfit.lab.lab_spec import BACKENDS, LabSpec
 from cephfit.lab.machine import find_program
 from cephfit.lab.openstack.components import require_packages
-from cephfit.lab.openstack.network import require_links
+from cephfit.lab.openstack.infrastructure import require_links
 from cephfit.lab.workloads.postgres import find_binaries
 
 if TYPE_CHECKING:

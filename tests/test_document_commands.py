@@ -45,7 +45,7 @@ NEEDS_MORE = {
     r"evaluate\b": "runs programs on a disk",
     r"sweep run micro": "the simulation has no files: tests/measure/micro",
     r"report .*operations.html": "needs runs of the engine micro: tests/results/test_operations.py",
-    r"shared-volume\b": "needs a cluster: tests/measure/shared_volume",
+    r"shared-volume\b": "needs a cluster: tests/measure/test_shared_volume_live.py",
     r"compare .*upgrade.html": "needs runs of several releases: tests/cli/reports/test_compare_upgrade.py",
     r"compare$": "needs the sweep on several back ends",
     r"sweep run next.yaml": "needs an open answer: tests/cli/predict/test_map_further.py",

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cephfit.ceph.hosts.host import checked
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host import checked
+from cephfit.ceph.host_access import Hosts
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import CephAdmin
 

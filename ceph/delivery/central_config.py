@@ -5,7 +5,7 @@ from functools import partial
 
 from cephfit.ceph.admin.daemons import Daemon, concerned, running_daemons, strongest
 from cephfit.ceph.delivery.daemon_values import Differences
-from cephfit.ceph.delivery.osd_daemons import RestartsDue
+from cephfit.ceph.delivery.osd_restarts import RestartsDue
 from cephfit.ceph.options.option import as_ceph_writes, same_value
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.cleanup import ErrorCollector

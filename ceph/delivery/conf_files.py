@@ -16,9 +16,9 @@ from pathlib import Path, PurePosixPath
 import jinja2
 
 from cephfit.ceph.admin.daemons import Daemon, concerned, running_daemons, strongest
-from cephfit.ceph.delivery.osd_daemons import RestartsDue
-from cephfit.ceph.hosts.host import read_bytes, remove_draft, replace
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.delivery.osd_restarts import RestartsDue
+from cephfit.ceph.host import read_bytes, remove_draft, replace
+from cephfit.ceph.host_access import Hosts
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import HostError, InputError

@@ -16,8 +16,8 @@ from cephfit.ceph.delivery.daemon_values import (
 )
 from cephfit.ceph.delivery.daemon_values import Place as InjectedPlace
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery, has_store
-from cephfit.ceph.delivery.osd_daemons import RestartsDue
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.delivery.osd_restarts import RestartsDue
+from cephfit.ceph.host_access import Hosts
 from cephfit.ceph.options.option import as_ceph_writes, same_value
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.cleanup import ErrorCollector

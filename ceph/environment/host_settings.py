@@ -17,12 +17,12 @@ from cephfit.ceph.admin.daemons import Daemon, running_daemons
 from cephfit.ceph.cluster_adapters import ReadValues, RemakesOsds
 from cephfit.ceph.environment.kernel_values import LINK, HostFile, HostFiles, KernelLocks, choices
 from cephfit.ceph.environment.network_emulation import ClientPath, Emulation, Emulations, emulation_of
-from cephfit.ceph.environment.osd_store import FILESTORE
 from cephfit.ceph.environment.scopes import (
     CLIENT_DISK,
     CLIENT_NETWORK,
     CPU_GOVERNOR,
     EMULATION_KEYS,
+    FILESTORE,
     MTU,
     NETWORK,
     OSD_DISK,
@@ -33,8 +33,8 @@ from cephfit.ceph.environment.scopes import (
     speaks_to,
     strongest_for,
 )
-from cephfit.ceph.hosts.host import checked
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host import checked
+from cephfit.ceph.host_access import Hosts
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import HostError, InputError

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from cephfit.ceph.hosts.host import Host, HostRefusedError
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host import Host, HostRefusedError
+from cephfit.ceph.host_access import Hosts
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import CephfitError, HostError
 from cephfit.core.journal import Entry, Journal

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from cephfit.ceph.hosts.host import Host, checked
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host import Host, checked
+from cephfit.ceph.host_access import Hosts
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.journal import Entry, Journal

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.delivery.option_delivery import has_store
 from cephfit.ceph.environment.scopes import GREATER_SCOPES, base_scope
-from cephfit.ceph.options.option import Option, fault_of
+from cephfit.ceph.options.option import RISKS, Option, Risk, fault_of
 from cephfit.ceph.options.option_history import (
     FILESTORE_PREFIXES,
     REPLACED,
@@ -23,7 +23,6 @@ from cephfit.ceph.options.option_history import (
     logging_levels,
     names_of,
 )
-from cephfit.ceph.options.risk import RISKS, Risk
 from cephfit.ceph.pools.pool_keys import IMAGE_KEYS, POOL_KEYS, is_pool_key, why_no_key
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import CephAdmin

@@ -14,10 +14,9 @@ from cephfit.ceph.admin.daemons import running_daemons
 from cephfit.ceph.crush import live_map
 from cephfit.ceph.crush.proposal import Movement, Proposal, movement
 from cephfit.ceph.options.option import same_value
-from cephfit.ceph.pools.cache_tier import release_note, why_no_tiers
 from cephfit.ceph.pools.osd_capacity import few_pgs_of, pool_defaults
 from cephfit.ceph.pools.own_pools import PoolDeletion, Pools
-from cephfit.ceph.pools.pool_keys import VALUE_TYPES, code_differences, profile_of
+from cephfit.ceph.pools.pool_keys import VALUE_TYPES, code_differences, profile_of, release_note, why_no_tiers
 from cephfit.ceph.pools.pool_plan import PoolPlan, Role, own_rule, plan_pools
 from cephfit.ceph.pools.pool_readback import dumped_pool, mapped_pgs, pool_value, read_back_pools
 from cephfit.core.errors import ClusterError, InputError

@@ -14,8 +14,17 @@ from cephfit.ceph.crush.proposal import Wish
 from cephfit.ceph.delivery.central_config import CONFIG
 from cephfit.ceph.delivery.daemon_options import DaemonOptions
 from cephfit.ceph.options.option import as_ceph_writes, same_value
-from cephfit.ceph.pools.cache_tier import add_tier, await_rest, take_apart, use_tier, why_no_tiers
-from cephfit.ceph.pools.pool_keys import VALUE_TYPES, ensure_profile, is_coded, remove_profile
+from cephfit.ceph.pools.pool_keys import (
+    VALUE_TYPES,
+    add_tier,
+    await_rest,
+    ensure_profile,
+    is_coded,
+    remove_profile,
+    take_apart,
+    use_tier,
+    why_no_tiers,
+)
 from cephfit.ceph.pools.pool_plan import (
     PoolPlan,
     Role,

@@ -15,8 +15,7 @@ from cephfit.ceph.admin.answers import RefusedError, listed_pgs, stored_nbytes
 from cephfit.ceph.crush import live_map
 from cephfit.ceph.crush.live_map import NOWHERE, LiveMap, NewerMapError
 from cephfit.ceph.options.option import same_value
-from cephfit.ceph.pools.cache_tier import tier_faults
-from cephfit.ceph.pools.pool_keys import VALUE_TYPES, profile_of
+from cephfit.ceph.pools.pool_keys import VALUE_TYPES, profile_of, tier_faults
 from cephfit.ceph.pools.pool_plan import PoolPlan, Role
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import CephAdmin

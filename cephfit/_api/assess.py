@@ -28,7 +28,7 @@ from cephfit.mapper.assessment.accuracy import (
 )
 
 if TYPE_CHECKING:
-    from cephfit.operations.assessment.evaluation_set import EvaluationSet
+    from cephfit.operations.evaluation_set import EvaluationSet
 
 _SHOWN_OF_MODELS = (
     *("model", "median_error_pct", "p90_error_pct", "spearman"),
@@ -186,8 +186,8 @@ def assess(
     """
     from cephfit._api.assess import Accuracy
     from cephfit.mapper.assessment.model_evaluation import LeaveOut
-    from cephfit.operations.assessment.evaluation_set import read_folder, read_store
-    from cephfit.operations.assessment.model_assessment import ASSESSED, assess_models
+    from cephfit.operations.evaluation_set import read_folder, read_store
+    from cephfit.operations.model_assessment import ASSESSED, assess_models
 
     if leave_out is not None:
         one_of(leave_out, [what.value for what in LeaveOut], "leave_out")
@@ -230,7 +230,7 @@ def _entered(
     runs: Sequence[Run],
     profiles: Sequence[Profile],
 ) -> EvaluationSet:
-    from cephfit.operations.assessment.evaluation_set import EvaluationSet, of_run, run_baselines
+    from cephfit.operations.evaluation_set import EvaluationSet, of_run, run_baselines
 
     if len(runs) != 1 or len(profiles) != 1:
         raise InputError(

@@ -14,7 +14,7 @@ import click
 
 from cephfit import __version__
 from cephfit.cli.options.config_file import choose
-from cephfit.cli.terminal.output import TERMINATED, TerminatedError, refuse_repeated_options
+from cephfit.cli.output import TERMINATED, TerminatedError, refuse_repeated_options
 from cephfit.core.errors import CephfitError, HostError
 
 _SECTIONS = {

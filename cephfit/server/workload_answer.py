@@ -11,8 +11,8 @@ from cephfit.core.values.supply import SupplySet
 from cephfit.mapper import predictor
 from cephfit.mapper.absolute_rates.supply import supply_or_reason
 from cephfit.mapper.decisions.contrasts import ranked
-from cephfit.operations.predictions.objective_answers import Answers, Ranked, Wanted
-from cephfit.operations.predictions.recommended import if_applicable
+from cephfit.operations.ranking import Answers, Ranked, Wanted
+from cephfit.operations.recommended import if_applicable
 from cephfit.results import open_baselines
 from cephfit.results.report.figures.report_figures import cell_weights_of, ranking_of
 from cephfit.results.report.render import environment

@@ -33,8 +33,8 @@ from cephfit.cloud.guests import guests
 from cephfit.cloud.stacks import Node, resources_of
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client
-from cephfit.measure.fio import guest_clocks
-from cephfit.measure.fio.guest_clocks import ClockWatch, Offset
+from cephfit.measure.fio import fio_servers
+from cephfit.measure.fio.fio_servers import ClockWatch, Offset
 
 _HANDLE = "OS::Heat::WaitConditionHandle"
 _SERVER = "OS::Nova::Server"
@@ -156,10 +156,10 @@ class Answers:
     offsets: Mapping[str, Offset | None]
 
     def together(self) -> dict[str, Any]:
-        """Return the skew of begins and ends; see ``guest_clocks.together``."""
+        """Return the skew of begins and ends; see ``fio_servers.together``."""
         began = {name: said.began for name, said in self.said.items()}
         ended = {name: said.ended for name, said in self.said.items()}
-        return guest_clocks.together(began, ended, self.offsets, unknown=CLOCK_SECONDS)
+        return fio_servers.together(began, ended, self.offsets, unknown=CLOCK_SECONDS)
 
 
 @dataclass(slots=True)

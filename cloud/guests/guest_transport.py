@@ -32,11 +32,17 @@ from cephfit.measure.engine import (
     CountsIo,
     Engine,
 )
-from cephfit.measure.fio.fio_job import render_job, render_warming
+from cephfit.measure.fio.fio_files import (
+    UnusableOutputError,
+    error_of,
+    jobs_by_client,
+    read_output,
+    render_job,
+    render_warming,
+)
 from cephfit.measure.fio.fio_local import FioEngine, figures_of
-from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, jobs_by_client, read_output
 from cephfit.measure.fio.fio_remote import RemoteFioEngine, drain_seconds, why_not_together
-from cephfit.measure.fio.guest_clocks import ServerClocks
+from cephfit.measure.fio.fio_servers import ServerClocks
 
 
 class GuestJobEngine(Engine):

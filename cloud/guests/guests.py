@@ -26,7 +26,7 @@ from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client, Health
 from cephfit.core.units import KIB
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, CountsIo, Engine, MovedBytes
-from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, read_output
+from cephfit.measure.fio.fio_files import UnusableOutputError, error_of, read_output
 from cephfit.measure.fio.fio_servers import drive_servers
 
 VOLUME = "/dev/cephfit-volume"

@@ -13,14 +13,14 @@ import jinja2
 
 from cephfit import templates
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.ceph.mclock import CAPACITY, FIRST_WITH_MCLOCK
+from cephfit.ceph.pools.osd_capacity import CAPACITY, FIRST_WITH_MCLOCK
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Progress
 from cephfit.lab.daemons.ceph_daemons import MGR, MON, keyring_entry, new_key, osd_name, write_secret
 from cephfit.lab.daemons.ceph_programs import CephPrograms, CephVersion
+from cephfit.lab.daemons.osd_creation import OsdMaker
 from cephfit.lab.devices.throttle import Throttle
 from cephfit.lab.lab_spec import LabSpec
-from cephfit.lab.osds.osd_creation import OsdMaker
 
 if TYPE_CHECKING:
     from cephfit.lab.parts import LabParts

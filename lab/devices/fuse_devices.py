@@ -23,7 +23,7 @@ from cephfit.lab.daemons import processes
 from cephfit.lab.devices.disks import attach_loop, detach_loop, device_number, loops_of, unmount_under
 from cephfit.lab.devices.throttle import clear_forgotten_limit
 from cephfit.lab.machine import find_program, require_programs, require_root, run
-from cephfit.targets.backends.storage_server import NbdServer
+from cephfit.targets.backends.backend_target import NbdServer
 
 _APPEAR_SECONDS = 10.0
 NODE = "image"

@@ -36,11 +36,11 @@ from urllib.parse import quote
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.volumes import Volume
 from cephfit.core.errors import CephfitError, ClusterError, HostError
+from cephfit.lab.client_network import ClientNetwork
 from cephfit.lab.daemons import processes
 from cephfit.lab.devices.disks import device_nbytes
 from cephfit.lab.devices.fuse_devices import NODE, QemuExport
 from cephfit.lab.machine import find_program, require_root, run
-from cephfit.lab.network.client_network import ClientNetwork
 
 
 @dataclass(frozen=True, slots=True)

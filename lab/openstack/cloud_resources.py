@@ -10,11 +10,11 @@ import openstack
 import openstack.exceptions
 from openstack.connection import Connection
 
-from cephfit.cloud.image.guest_image import GuestImage
-from cephfit.cloud.image.image_upload import upload
+from cephfit.cloud.guests.guest_image import GuestImage
+from cephfit.cloud.guests.image_upload import upload
 from cephfit.cloud.shared_attachments import MULTIATTACH
 from cephfit.core.errors import ClusterError
-from cephfit.lab.openstack import network
+from cephfit.lab.openstack import infrastructure
 from cephfit.lab.openstack.layout import Layout
 
 
@@ -142,13 +142,13 @@ def _create_network(layout: Layout, cloud: Connection) -> None:
     net = next(cloud.network.networks(name=NETWORK), None) or cloud.network.create_network(
         name=NETWORK, provider_network_type="flat", provider_physical_network="lab", shared=True
     )
-    network.create_bridge(layout, net.id)
+    infrastructure.create_bridge(layout, net.id)
     if next(cloud.network.subnets(name=SUBNET), None) is None:
         cloud.network.create_subnet(
             name=SUBNET,
             network_id=net.id,
             ip_version=4,
-            cidr=f"{layout.network}.0/{network.PREFIX_LENGTH}",
+            cidr=f"{layout.network}.0/{infrastructure.PREFIX_LENGTH}",
             gateway_ip=layout.gateway,
             allocation_pools=[{"start": f"{layout.network}.20", "end": f"{layout.network}.250"}],
         )

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.cloud.image import guest_image
-from cephfit.cloud.image.guest_image import GuestImage
+from cephfit.cloud.guests import guest_image
+from cephfit.cloud.guests.guest_image import GuestImage
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.lab import registry
 from cephfit.lab.daemons import processes
 from cephfit.lab.daemons.ceph_daemons import write_secret
-from cephfit.lab.openstack import cloud_resources, components, infrastructure, network
+from cephfit.lab.openstack import cloud_resources, components, infrastructure
 from cephfit.lab.openstack.components import COMPONENTS, Component, shadow_programs
 from cephfit.lab.openstack.infrastructure import ceph_key_file
 from cephfit.lab.openstack.layout import PORT_NAMES, SECRET_NAMES, Layout
@@ -118,7 +118,7 @@ class LabCloud:
                 ports=dict(zip(PORT_NAMES, ports, strict=True)),
                 secrets={secret: secrets.token_hex(16) for secret in SECRET_NAMES},
                 rbd_secret_uuid=str(uuid.uuid4()),
-                network=network.pick_network(taken),
+                network=infrastructure.pick_network(taken),
                 pools={device_class: pool_name(device_class) for device_class in device_classes},
             )
             layout.folder.mkdir(exist_ok=True)
@@ -149,7 +149,7 @@ class LabCloud:
         infrastructure.prepare(self.layout)
         shadow_programs(self.layout)
         create(self.layout, conf=ceph.conf, fsid=ceph.fsid, mon_port=ceph.mon_port)
-        network.create_cable(self.layout)
+        infrastructure.create_cable(self.layout)
         progress.advance(detail="pools and files")
         namespace = self._hold_namespace()
         infrastructure.start(self.layout, self._running, namespace)
@@ -237,7 +237,7 @@ class LabCloud:
         """
         if self._running.pid(_HOLDER) is None:
             self.stop()  # new processes cannot join the old namespace without its holder
-        network.create_cable(self.layout)
+        infrastructure.create_cable(self.layout)
         namespace = self._hold_namespace()
         infrastructure.start(self.layout, self._running, namespace)
         infrastructure.keep_ceph_key(self.layout, namespace)
@@ -246,7 +246,7 @@ class LabCloud:
                 self._running.start(service, namespace)
         self._await_apis(self.components[0])
         self._await_apis(next(part for part in self.components if part.name == "neutron"))
-        network.create_bridge(self.layout, cloud_resources.network_id(self.layout))
+        infrastructure.create_bridge(self.layout, cloud_resources.network_id(self.layout))
         self._start_agents(namespace)
         cloud_resources.wait_ready(self.layout, alive=self.require_alive)
 
@@ -257,7 +257,7 @@ class LabCloud:
         self._running.stop([service.name for part in self.components for service in part.apis])
         self._running.stop([service.name for service in infrastructure.services(self.layout)])
         processes.kill(self.pids())
-        network.remove(self.layout.lab_folder)
+        infrastructure.remove(self.layout.lab_folder)
 
     def pids(self) -> list[int]:
         """All its living processes, including guests, without those of the lab's Ceph."""
@@ -284,7 +284,7 @@ class LabCloud:
             clouds_yaml=str(self.layout.clouds_yaml),
             clouds=(self.layout.admin_cloud, self.layout.user_cloud),
             keystone=self.layout.url("keystone"),
-            guests_network=f"{self.layout.network}.0/{network.PREFIX_LENGTH}",
+            guests_network=f"{self.layout.network}.0/{infrastructure.PREFIX_LENGTH}",
             volume_types={one.name: one.pool for one in self.layout.volume_types},
             daemons=self._running.states(self._service_names),
         )

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cephfit.ceph.environment.osd_store import FILE_SYSTEMS
+from cephfit.ceph.environment.scopes import FILE_SYSTEMS
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.lab.daemons import processes
 from cephfit.lab.daemons.ceph_daemons import DaemonState

@@ -23,19 +23,21 @@ from cephfit.measure.engine import (
     ClientOutcome,
     Engine,
 )
-from cephfit.measure.fio.fio_job import ceph_conf, render_job, render_warming
-from cephfit.measure.fio.fio_output import (
+from cephfit.measure.fio.fio_files import (
     UnusableOutputError,
+    ceph_conf,
     error_of,
     flushes_of,
     jobs_by_client,
     metrics_of,
     other_direction_of,
     read_output,
+    render_job,
+    render_warming,
 )
 from cephfit.measure.osd_watch import ImageWatch, is_image
+from cephfit.measure.steady_runs import Halves, halves_of_log
 from cephfit.measure.telemetry.bottleneck import CPU, thread_cpu
-from cephfit.measure.validity.steady_runs import Halves, halves_of_log
 
 GRACE_SECONDS = 120.0
 """Time that fio may take in addition to ramp and run time. A cluster that lost an OSD stops I/O for half a minute;

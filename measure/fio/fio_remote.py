@@ -28,23 +28,20 @@ from cephfit.measure.engine import (
     CountsIo,
     Engine,
 )
-from cephfit.measure.fio.fio_job import render_job, render_warming
+from cephfit.measure.fio.fio_files import UnusableOutputError, error_of, read_output, render_job, render_warming
 from cephfit.measure.fio.fio_local import GRACE_SECONDS, FioEngine, figures_of
-from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, read_output
 from cephfit.measure.fio.fio_servers import (
-    ServerOutput,
-    drive_servers,
-    host_of,
-    why_unreachable,
-    with_fio_messages,
-)
-from cephfit.measure.fio.guest_clocks import (
     WINDOW_SECONDS,
     Offset,
     ServerClocks,
+    ServerOutput,
+    drive_servers,
     halves_by_log,
+    host_of,
     measured_parts,
     together,
+    why_unreachable,
+    with_fio_messages,
     with_log,
 )
 

@@ -2,7 +2,7 @@
 
 Version 2 has latencies in microseconds (``clat``) and counts ``io_bytes`` in KiB; version 3 has nanoseconds
 (``clat_ns``) and bytes, and ``io_kbytes`` as well (fio's stat.c). Each job is brought into the form of version 3,
-and its figures are then checked as those of our own runs (``measure/fio/fio_output.py``).
+and its figures are then checked as those of our own runs (``measure/fio/fio_files.py``).
 
 Jobs of one group ran at the same time (fio begins a group at ``stonewall`` and ``new_group``). If they did the
 same kind of access, they are processes of one client, and their rates are summed.
@@ -20,7 +20,7 @@ from cephfit.core.units import NS_PER_S
 from cephfit.core.values.cells import Cell, Op, Pattern, SizeBin
 from cephfit.core.values.measurement import DSYNC, FSYNC
 from cephfit.core.values.sample import Metrics
-from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, metrics_of
+from cephfit.measure.fio.fio_files import UnusableOutputError, error_of, metrics_of
 from cephfit.measure.imported_outputs.output_reader import (
     SYNCHRONOUS_ENGINES,
     FileHints,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from cephfit.ceph.hosts.host import Host, LocalHost, checked
+from cephfit.ceph.host import Host, LocalHost, checked
 from cephfit.core.errors import HostError
 from cephfit.core.units import LBN_NBYTES
 from cephfit.core.values.sample import NOT_OF_STORAGE, CpuLayer

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cephfit.ceph.hosts.host import Host, LocalHost
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host import Host, LocalHost
+from cephfit.ceph.host_access import Hosts
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import CephAdmin, Client
 from cephfit.measure.micro.file_places import Traffic

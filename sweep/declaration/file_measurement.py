@@ -1,7 +1,7 @@
 """Read the section ``measurement`` of a sweep file: cells, loads, and how every cell is measured."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from cephfit.core.units import LBN_NBYTES, format_nbytes
@@ -285,14 +285,7 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
                 )
     cells = read_file_cells(parts) if engine == MICRO else read_cells(parts)
     shape = read_shape(parts)
-    volume_nbytes = parts["volume_size"].nbytes()
-    # Filling and warming transfer whole objects of RBD's default size, for all cell sizes.
-    block = max([0 if stored else RBD_OBJECT_NBYTES, *(c.size.benchmark_nbytes for c in cells)])
-    if volume_nbytes < block or volume_nbytes % block:
-        parts["volume_size"].refuse(
-            f"a volume of {parts['volume_size'].value} does not hold whole blocks of {format_nbytes(block)}",
-            f"make it a multiple of {format_nbytes(block)}",
-        )
+    volume_nbytes = _volume_nbytes(parts["volume_size"], cells, stored=stored)
     own = Measurement(
         cells=cells,
         n_clients=shape.n_clients or 1,
@@ -337,6 +330,19 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
             )
         _require_room_for_alignment(measurement.under(name), parts["volume_size"])
     return measurement
+
+
+def _volume_nbytes(entry: Located, cells: Iterable[Cell], *, stored: bool) -> int:
+    """Return the size of a volume, which holds whole blocks of every cell."""
+    volume_nbytes = entry.nbytes()
+    # Filling and warming transfer whole objects of RBD's default size, for all cell sizes.
+    block = max([0 if stored else RBD_OBJECT_NBYTES, *(c.size.benchmark_nbytes for c in cells)])
+    if volume_nbytes < block or volume_nbytes % block:
+        entry.refuse(
+            f"a volume of {entry.value} does not hold whole blocks of {format_nbytes(block)}",
+            f"make it a multiple of {format_nbytes(block)}",
+        )
+    return volume_nbytes
 
 
 def _steady(entry: Located, engine: str) -> Steady:

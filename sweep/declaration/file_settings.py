@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cephfit.ceph.environment.scopes import GREATER_SCOPES, fault_of_key, fault_of_scope, fault_of_value, keys_of
-from cephfit.ceph.options.option import as_ceph_writes
-from cephfit.ceph.options.risk import risk_of
+from cephfit.ceph.options.option import as_ceph_writes, risk_of
 from cephfit.ceph.pools.pool_keys import CLASSES, IMAGE_KEYS, LISTS, NESTED, POOL_KEYS, is_pool_key
 from cephfit.ceph.pools.pool_plan import POOL_PREFIX, plan_pools
 from cephfit.core.errors import InputError

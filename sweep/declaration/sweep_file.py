@@ -24,6 +24,7 @@ from cephfit.sweep.declaration.file_settings import (
     read_configurations,
     read_pools,
 )
+from cephfit.sweep.factorial_design import Search
 from cephfit.sweep.sweep_plan import Decide, RaceFor, Stopping, Sweep
 
 _WORDS = ("race", "decide", "margin_percent", "within_percent", "minimum", "confidence")
@@ -183,27 +184,7 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
         n_configurations = len(configurations) + (search.trials if search is not None else 0)
         _refuse_endless(measurement, n_configurations, entries["measurement"].mapping()["repeats"])
     stopping = read_stopping(entries.get("stopping"), measurement.repeats)
-    if search is not None and any(
-        setting.key == USE
-        for factor in search.design.factors
-        for level in factor.levels
-        for setting in level.settings
-    ):
-        entries["design"].refuse(
-            "an optimiser cannot vary `use`", "vary the keys of the pool instead, such as `devices.class`"
-        )
-    if search is not None and stopping is not None:
-        entries["stopping"].refuse(
-            "an optimiser's trials cannot race", "remove `stopping` or the design `optimise` from the file"
-        )
-    for word, found in (("stopping", stopping), ("design", search)):
-        if found is not None and measurement.engine == MICRO:
-            entries[word].refuse(
-                "rates of operations on files decide nothing yet: neither a race nor an optimiser uses them",
-                f"remove {word}, or use engine: fio",
-            )
-    if search is not None and search.cell is not None and search.cell not in measurement.cells:
-        entries["design"].refuse(f"the optimiser's objective {search.cell} is not one of the measured cells")
+    _refuse_contradictions(entries, measurement, search, stopping)
     further: dict[str, Any] = {}
     if search is not None:
         further["search"] = search.to_json()
@@ -225,6 +206,33 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
         stopping=stopping,
         omits_gone_options=omits_gone_options,
     )
+
+
+def _refuse_contradictions(
+    entries: Mapping[str, Located], measurement: Measurement, search: Search | None, stopping: Stopping | None
+) -> None:
+    """Refuse an optimiser or a race that contradicts another part of the file."""
+    if search is not None and any(
+        setting.key == USE
+        for factor in search.design.factors
+        for level in factor.levels
+        for setting in level.settings
+    ):
+        entries["design"].refuse(
+            "an optimiser cannot vary `use`", "vary the keys of the pool instead, such as `devices.class`"
+        )
+    if search is not None and stopping is not None:
+        entries["stopping"].refuse(
+            "an optimiser's trials cannot race", "remove `stopping` or the design `optimise` from the file"
+        )
+    for word, found in (("stopping", stopping), ("design", search)):
+        if found is not None and measurement.engine == MICRO:
+            entries[word].refuse(
+                "rates of operations on files decide nothing yet: neither a race nor an optimiser uses them",
+                f"remove {word}, or use engine: fio",
+            )
+    if search is not None and search.cell is not None and search.cell not in measurement.cells:
+        entries["design"].refuse(f"the optimiser's objective {search.cell} is not one of the measured cells")
 
 
 def _refuse_endless(measurement: Measurement, n_configurations: int, repeats: Located) -> None:

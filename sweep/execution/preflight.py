@@ -202,13 +202,13 @@ def engine_of(target: Target, measurement: Measurement) -> Engine:
         return target.engine()
     # Imported here because they need librados, which a machine that measures files or simulations may lack.
     if measurement.engine == RADOS_BENCH:
-        from cephfit.measure.ceph_bench.rados_bench import RadosBenchEngine, refuse_among_images
+        from cephfit.measure.rados_bench import RadosBenchEngine, refuse_among_images
 
         if isinstance(target, KeepsToImages) and target.only_pool:
             refuse_among_images(target.only_pool)
         return RadosBenchEngine()
     if measurement.engine == RBD_BENCH:
-        from cephfit.measure.ceph_bench.rbd_bench import RbdBenchEngine
+        from cephfit.measure.rbd_bench import RbdBenchEngine
 
         return RbdBenchEngine()
     return FioEngine()

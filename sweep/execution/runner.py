@@ -16,16 +16,16 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.measurement import ASSUMED_TIMES, CacheCondition, Step, StepTimes
 from cephfit.core.values.sample import Run, Sample, SampleKey, State
 from cephfit.measure.engine import CellRun, Engine, KnowsItsLimits, PreparesCells
-from cephfit.measure.telemetry.bottleneck import cpu_of_clients
-from cephfit.measure.telemetry.telemetry_collector import TelemetryCollector
-from cephfit.measure.validity.steady_runs import run_until_steady
-from cephfit.measure.validity.surveillance import (
+from cephfit.measure.steady_runs import run_until_steady
+from cephfit.measure.surveillance import (
     Circumstances,
     Surveillance,
     judge,
     telemetry_of,
     wait_until_healthy,
 )
+from cephfit.measure.telemetry.bottleneck import cpu_of_clients
+from cephfit.measure.telemetry.telemetry_collector import TelemetryCollector
 from cephfit.results.store.measuring_process import measured_by_this_process
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.preflight import (
@@ -37,8 +37,8 @@ from cephfit.sweep.execution.preflight import (
     unsupported_by,
     without_effect_by,
 )
+from cephfit.sweep.execution.rounds import full_plan, rounds_of
 from cephfit.sweep.execution.run_progress import TOOK_EFFECT, RunProgress
-from cephfit.sweep.execution.schedule import full_plan, rounds_of
 from cephfit.sweep.sweep_plan import GOAL, Goal, Sweep, check_goal, io_seed, needs_goal, run_seconds
 from cephfit.targets.abilities import BelongsToRun, ScalesClients
 

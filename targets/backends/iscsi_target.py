@@ -10,9 +10,8 @@ from cephfit.ceph.environment.scopes import ISCSI
 from cephfit.core.errors import InputError, LackingError
 from cephfit.core.protocols import Client
 from cephfit.core.units import format_nbytes
-from cephfit.targets.backends.backend_target import BackendTarget
-from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace, qemu_nbd
-from cephfit.targets.volume_content import device_nbytes, read_directly, require_empty
+from cephfit.measure.block_device import device_nbytes, read_directly, require_empty
+from cephfit.targets.backends.backend_target import BackendTarget, ExportsVolumes, NbdServer, ServerPlace, qemu_nbd
 
 _URL = re.compile(r"(?://)?(?P<host>\[[0-9a-fA-F:]+\]|[^/:@\s]+)(:(?P<port>\d+))?/(?P<iqn>[^/\s]+)/(?P<lun>\d+)")
 _PORT = 3260

@@ -11,9 +11,8 @@ from cephfit.core.units import about
 from cephfit.measure.micro.file_places import NFS as FILES_BY_NFS
 from cephfit.measure.micro.file_places import FilePlace
 from cephfit.targets.abilities import ExportsFiles
-from cephfit.targets.backends.backend_target import BackendTarget
+from cephfit.targets.backends.backend_target import BackendTarget, ExportsVolumes, NbdServer, ServerPlace, qemu_nbd
 from cephfit.targets.backends.nfs_files import NfsFiles
-from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace, qemu_nbd
 
 _URL = re.compile(r"(?://)?(?P<host>[^/:@?\s]+)(?P<port>:\d+)?(?P<export>/[^?\s]*)")
 _CREATED = "file"

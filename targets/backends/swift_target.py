@@ -10,8 +10,7 @@ from pathlib import Path
 from cephfit.ceph.environment.scopes import SWIFT
 from cephfit.core.errors import ClusterError, InputError, LackingError
 from cephfit.core.protocols import Client
-from cephfit.targets.backends.backend_target import BackendTarget
-from cephfit.targets.backends.storage_server import ExportsVolumes, NbdServer, ServerPlace
+from cephfit.targets.backends.backend_target import BackendTarget, ExportsVolumes, NbdServer, ServerPlace
 
 _URL = re.compile(
     r"(?://)?(?P<user>[^:@/\s]+:[^:@/\s]+)@(?P<host>\[[0-9a-fA-F:]+\]|[^/:@\s]+)(:(?P<port>\d+))?/(?P<container>[^/?\s]+)"

@@ -18,11 +18,10 @@ from cephfit.ceph.ceph_health import CephHealth
 from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.crush.data_placement import LAYOUT, read_layout
 from cephfit.ceph.delivery.client_conf import ClientAccess
-from cephfit.ceph.hosts.host import HostRefusedError
-from cephfit.ceph.mclock import MCLOCK, mclock_facts
+from cephfit.ceph.host import HostRefusedError
 from cephfit.ceph.options import option_catalogue as options
 from cephfit.ceph.pools.declared_pools import DeclaredPools
-from cephfit.ceph.pools.osd_capacity import MEMORY_TARGET, memory_targets
+from cephfit.ceph.pools.osd_capacity import MCLOCK, MEMORY_TARGET, mclock_facts, memory_targets
 from cephfit.ceph.pools.pool_plan import POOL_PREFIX
 from cephfit.ceph.pools.pool_readback import PoolPortrait, survey
 from cephfit.ceph.volumes import Volume, Volumes, image_name
@@ -34,8 +33,8 @@ from cephfit.core.values.configuration import Configuration, Preview, Undoing
 from cephfit.core.values.measurement import PlannedSweep
 from cephfit.core.values.sample import CLUSTER
 from cephfit.core.waiting import wait_until_clear
+from cephfit.measure.disturbances import ForeignIoInPool, MapWatch, Mark
 from cephfit.measure.telemetry.telemetry_collector import ClusterTelemetryCollector
-from cephfit.measure.validity.disturbances import ForeignIoInPool, MapWatch, Mark
 from cephfit.targets import abilities
 from cephfit.targets.ceph.change_scopes import OnlyPool, WholeCluster
 from cephfit.targets.ceph.cluster_changes import (

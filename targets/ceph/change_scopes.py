@@ -34,7 +34,7 @@ from cephfit.core.values.configuration import (
     Undoing,
 )
 from cephfit.core.values.measurement import RADOS_BENCH, CacheCondition, PlannedSweep
-from cephfit.measure.ceph_bench.rados_bench import refuse_among_images
+from cephfit.measure.rados_bench import refuse_among_images
 from cephfit.targets.ceph.cluster_changes import ChangeResult
 from cephfit.targets.ceph.cluster_preview import preview_of
 

@@ -8,15 +8,14 @@ from pathlib import Path
 from platformdirs import user_state_path
 
 from cephfit.ceph.admin.answers import require_luminous, why_no_cache_drop
-from cephfit.ceph.admin.binary_admin import BinaryAdmin
 from cephfit.ceph.admin.cluster_lock import ClusterLock
+from cephfit.ceph.admin.fallback_admins import BinaryAdmin
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.cluster_adapters import ClusterAdapters, ExportsDevices, RestartsOsds
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.delivery.conf_files import text_without_block
 from cephfit.ceph.delivery.option_delivery import OptionDelivery
-from cephfit.ceph.delivery.osd_daemons import CephadmOsds, OsdDaemons, ProgramOsds, SystemdOsds
-from cephfit.ceph.delivery.osd_restarts import OneByOne
+from cephfit.ceph.delivery.osd_restarts import CephadmOsds, OneByOne, OsdDaemons, ProgramOsds, SystemdOsds
 from cephfit.ceph.environment.host_settings import (
     HostSettings,
     OsdPlace,
@@ -24,7 +23,7 @@ from cephfit.ceph.environment.host_settings import (
     osd_places,
     why_page_caches_stay,
 )
-from cephfit.ceph.hosts.host_access import Hosts, SshAccess
+from cephfit.ceph.host_access import Hosts, SshAccess
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal, TargetLock
@@ -83,7 +82,7 @@ def open_admin(choice: ClusterChoice) -> CephAdmin:
     if choice.admin == "ceph":
         return BinaryAdmin(choice.conf, client_id=choice.client_id, keyring=choice.keyring)
     if choice.admin == "rest":
-        from cephfit.ceph.admin.rest_admin import RestAdmin
+        from cephfit.ceph.admin.fallback_admins import RestAdmin
 
         return RestAdmin(choice.rest_url)
     return RadosAdmin(choice.conf, client_id=choice.client_id, keyring=choice.keyring)
@@ -286,7 +285,7 @@ def restarting_program(path: str) -> Path:
 
 def _require_one_cluster(fsid: str, images_fsid: str, choice: ClusterChoice) -> None:
     if fsid != images_fsid:
-        from cephfit.ceph.admin.rest_admin import shown
+        from cephfit.ceph.admin.fallback_admins import shown
 
         raise ClusterError(
             f"commands are sent to cluster {fsid}, but the images would be on cluster {images_fsid}",

@@ -15,9 +15,8 @@ from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.cluster_adapters import GreaterEnvironment
 from cephfit.ceph.delivery.central_config import CONFIG, stored_settings
 from cephfit.ceph.delivery.shell_commands import Parts, Present, parts_of
-from cephfit.ceph.options.option import as_ceph_writes, same_value
+from cephfit.ceph.options.option import as_ceph_writes, risk_of, same_value
 from cephfit.ceph.options.option_catalogue import Catalogue
-from cephfit.ceph.options.risk import risk_of
 from cephfit.ceph.pools.declared_pools import PoolChange
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import CephfitError, ClusterError

@@ -10,7 +10,7 @@ from sqlalchemy import delete, update
 import cephfit
 from cephfit.cli.main import cephfit as command_line
 from cephfit.core.values.sample import State, WorkloadSample
-from cephfit.operations.assessment.model_assessment import ASSESSED
+from cephfit.operations.model_assessment import ASSESSED
 from cephfit.results.store import schema
 from cephfit.results.store.sample_store import Store as ResultsStore
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cephfit.ceph.admin.answers import RefusedError
-from cephfit.ceph.mclock import capacity_warnings, mclock_facts
+from cephfit.ceph.pools.osd_capacity import capacity_warnings, mclock_facts
 
 
 class Cluster:

@@ -11,16 +11,16 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cephfit.ceph.admin.rest_admin import RestAdmin
+from cephfit.ceph.admin.fallback_admins import RestAdmin
 from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.cli import demo
 from cephfit.cli.cluster import lab_command
 from cephfit.cli.cluster.restore_command import restoring
-from cephfit.cli.fleets.pool_costs import parse_placement, parse_prices
+from cephfit.cli.fleets.pool_options import parse_placement, parse_prices
 from cephfit.cli.main import cephfit
+from cephfit.cli.output import write_whole, written_whole
 from cephfit.cli.reports import report_command
-from cephfit.cli.terminal.written_files import write_whole, written_whole
-from cephfit.cloud.image import guest_image, initramfs
+from cephfit.cloud.guests import guest_image, initramfs
 from cephfit.core.errors import CephfitError, ClusterError, HostError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.profile_files import read_profile

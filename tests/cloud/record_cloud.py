@@ -21,9 +21,8 @@ from live_cloud import set_volume_status
 from openstack.connection import Connection
 from recorded_cloud import FOLDER, recorded, usual_addresses
 
-from cephfit.cloud import volume_types
-from cephfit.cloud.cleanup import cloud_cleanup
-from cephfit.cloud.cleanup.ownership import NAME_PREFIX, RUN_KEY
+from cephfit.cloud import cloud_cleanup, volume_types
+from cephfit.cloud.ownership import NAME_PREFIX, RUN_KEY
 from cephfit.cloud.stacks import template_path
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress

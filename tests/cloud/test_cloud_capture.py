@@ -14,7 +14,7 @@ from cephfit.cloud.cloud_choice import parse_choice
 from cephfit.cloud.guests.guest_tracing import functions, taken_apart
 from cephfit.core.units import LBN_NBYTES, MIB
 from cephfit.core.values.configuration import Configuration
-from cephfit.targets.openstack.openstack_target import OpenStackTarget
+from cephfit.targets.openstack_target import OpenStackTarget
 
 pytestmark = [*MARKS, pytest.mark.timeout(600)]
 

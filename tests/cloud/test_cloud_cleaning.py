@@ -13,10 +13,10 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from live_cloud import MARKS, cephfit, everything, make_stack, set_volume_status, target_text, until
 from openstack.connection import Connection
 
-from cephfit.cloud.cleanup import cloud_cleanup
-from cephfit.cloud.cleanup.cloud_cleanup import clean
-from cephfit.cloud.cleanup.owned_resources import owned, runs
-from cephfit.cloud.cleanup.ownership import RUN_KEY
+from cephfit.cloud import cloud_cleanup
+from cephfit.cloud.cloud_cleanup import clean
+from cephfit.cloud.owned_resources import owned, runs
+from cephfit.cloud.ownership import RUN_KEY
 from cephfit.core.protocols import NullProgress
 from cephfit.lab.cluster import Lab
 

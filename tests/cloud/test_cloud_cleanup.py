@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from cephfit.cloud.cleanup import cloud_cleanup
-from cephfit.cloud.cleanup.cloud_cleanup import CreatedResources
+from cephfit.cloud import cloud_cleanup
+from cephfit.cloud.cloud_cleanup import CreatedResources
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress

@@ -15,9 +15,9 @@ from openstack.connection import Connection
 from scripted_services import GATEWAY, GONE, Answer, Services
 
 from cephfit.cli.cluster import cloud_command as cloud_command
-from cephfit.cloud.cleanup import cloud_cleanup
-from cephfit.cloud.cleanup.owned_resources import KINDS, runs
-from cephfit.cloud.cleanup.ownership import own_name
+from cephfit.cloud import cloud_cleanup
+from cephfit.cloud.owned_resources import KINDS, runs
+from cephfit.cloud.ownership import own_name
 from cephfit.core.protocols import NullProgress
 
 pytestmark = pytest.mark.usefixtures("no_waiting")

@@ -12,8 +12,8 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from live_cloud import MARKS, cephfit, everything, target_text, until
 from openstack.connection import Connection
 
-from cephfit.cloud.image import guest_image
-from cephfit.cloud.image.image_upload import WITH_POSTGRESQL, upload
+from cephfit.cloud.guests import guest_image
+from cephfit.cloud.guests.image_upload import WITH_POSTGRESQL, upload
 from cephfit.cloud.stacks import template_path
 from cephfit.core.values.sample import Sample, State
 from cephfit.lab.openstack import cloud_resources

@@ -13,8 +13,8 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from live_cloud import MARKS, cephfit, started, until
 from openstack.connection import Connection
 
-from cephfit.cloud.image import image_upload
-from cephfit.cloud.image.guest_image import GuestImage
+from cephfit.cloud.guests import image_upload
+from cephfit.cloud.guests.guest_image import GuestImage
 from cephfit.core.units import MIB
 
 pytestmark = [*MARKS, pytest.mark.timeout(600)]

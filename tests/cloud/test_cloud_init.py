@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
 from cephfit.cloud.guests import guest_jobs, guests
-from cephfit.cloud.image.initramfs import run
+from cephfit.cloud.guests.initramfs import run
 from cephfit.core.errors import HostError
 
 pytestmark = pytest.mark.slow

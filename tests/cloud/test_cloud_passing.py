@@ -10,10 +10,10 @@ from openstack.connection import Connection
 from scripted_services import BUSY, GATEWAY, GONE, Answer, Services
 
 from cephfit.cloud import cinder_volumes, stacks, volume_types
-from cephfit.cloud.cleanup.ownership import own_name
 from cephfit.cloud.guests import guest_jobs
 from cephfit.cloud.guests.guest_jobs import GuestJobs, Handle
 from cephfit.cloud.guests.guests import ServerDiagnostics
+from cephfit.cloud.ownership import own_name
 from cephfit.cloud.stacks import Node
 from cephfit.cloud.volume_types import Qos
 from cephfit.core.errors import ClusterError

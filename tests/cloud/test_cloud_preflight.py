@@ -15,10 +15,11 @@ from openstack.connection import Connection
 from recorded_cloud import played, player
 from test_cloud_recorded import error_of
 
-from cephfit.cloud.capacity import cloud_preflight, free_capacity
-from cephfit.cloud.capacity.cloud_facts import CloudForecast
-from cephfit.cloud.capacity.cloud_preflight import guests_that_fit
-from cephfit.cloud.capacity.free_capacity import (
+from cephfit.cloud import cloud_preflight, free_capacity
+from cephfit.cloud.cloud_choice import CloudChoice, parse_choice
+from cephfit.cloud.cloud_facts import CloudForecast
+from cephfit.cloud.cloud_preflight import guests_that_fit
+from cephfit.cloud.free_capacity import (
     CinderPool,
     Need,
     Wanted,
@@ -28,7 +29,6 @@ from cephfit.cloud.capacity.free_capacity import (
     pools_of,
     why_unchecked,
 )
-from cephfit.cloud.cloud_choice import CloudChoice, parse_choice
 from cephfit.cloud.guests import guest_transport
 from cephfit.cloud.guests.guest_transport import NO_HOST, reached_from
 from cephfit.cloud.stacks import LARGEST_STACK

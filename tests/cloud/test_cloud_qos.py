@@ -15,8 +15,8 @@ from live_cloud import MARKS, cephfit, everything, target_text, until
 from openstack.connection import Connection
 
 from cephfit.cloud import volume_types
-from cephfit.cloud.cleanup.cloud_cleanup import clean
-from cephfit.cloud.cleanup.owned_resources import owned, runs
+from cephfit.cloud.cloud_cleanup import clean
+from cephfit.cloud.owned_resources import owned, runs
 from cephfit.cloud.volume_types import Qos
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.sample import State

@@ -18,7 +18,7 @@ from openstack.exceptions import HttpException
 from recorded_cloud import FOLDER
 from test_cloud_recorded import RUN, SCRIPT, error_of
 
-from cephfit.cloud.cleanup.ownership import stack_name
+from cephfit.cloud.ownership import stack_name
 from cephfit.cloud.stacks import LARGEST_STACK, Node, Stacks, template_path
 from cephfit.core.protocols import NullProgress
 

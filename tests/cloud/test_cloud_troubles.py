@@ -14,11 +14,11 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from live_cloud import MARKS, cephfit, make_stack, target_text, until
 from openstack.connection import Connection
 
-from cephfit.cloud.cleanup.cloud_cleanup import clean
-from cephfit.cloud.cleanup.owned_resources import owned
-from cephfit.cloud.cleanup.ownership import stack_name, tag_of
 from cephfit.cloud.cloud_choice import parse_choice
+from cephfit.cloud.cloud_cleanup import clean
 from cephfit.cloud.cloud_connection import connect, persistently
+from cephfit.cloud.owned_resources import owned
+from cephfit.cloud.ownership import stack_name, tag_of
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import NullProgress
 from cephfit.core.units import MIB
@@ -28,7 +28,7 @@ from cephfit.lab.cluster import Lab
 from cephfit.lab.daemons import processes
 from cephfit.lab.openstack import cloud_resources
 from cephfit.results.store.sample_store import Store
-from cephfit.targets.openstack.openstack_target import OpenStackTarget
+from cephfit.targets.openstack_target import OpenStackTarget
 
 pytestmark = [*MARKS, pytest.mark.timeout(900)]
 

@@ -9,10 +9,10 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from openstack.connection import Connection
 from scripted_services import Answer, Services
 
-from cephfit.cloud.capacity import cloud_preflight
-from cephfit.cloud.capacity.cloud_preflight import guests_that_fit
-from cephfit.cloud.capacity.free_capacity import Wanted
+from cephfit.cloud import cloud_preflight
 from cephfit.cloud.cloud_choice import CloudChoice
+from cephfit.cloud.cloud_preflight import guests_that_fit
+from cephfit.cloud.free_capacity import Wanted
 from cephfit.core.errors import InputError
 from cephfit.core.units import GIB
 

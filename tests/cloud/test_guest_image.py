@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.cloud.image import guest_image, initramfs
-from cephfit.cloud.image.guest_image import GuestImage
+from cephfit.cloud.guests import guest_image, initramfs
+from cephfit.cloud.guests.guest_image import GuestImage
 from cephfit.core.errors import HostError, InputError
 
 

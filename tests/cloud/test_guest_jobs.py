@@ -14,7 +14,7 @@ from cephfit.core.protocols import Client
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.engine import CellRun
-from cephfit.measure.fio.guest_clocks import Offset
+from cephfit.measure.fio.fio_servers import Offset
 from cephfit.sweep.sweep_plan import Sweep
 
 CLIENTS = [Client(f"c{n}", {"filename": "/dev/cephfit-volume"}, 1 << 20) for n in range(2)]

@@ -10,7 +10,7 @@ import pytest
 from cephfit.cloud.guests.guest_tracing import GuestTrace, functions, taken_apart
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Client
-from cephfit.lab.workloads.guest_pgbench import GuestPgBench, spec_of
+from cephfit.lab.workloads.pgbench import GuestPgBench, spec_of
 from cephfit.traces.capturing.capture import file_of, keep
 from cephfit.traces.profiling import profile_files
 

@@ -16,8 +16,8 @@ import openstack
 from openstack.connection import Connection
 from scripted_services import Answer, JsonServer, serving
 
-from cephfit.cloud.image.guest_image import PROPERTIES, GuestImage
-from cephfit.cloud.image.image_upload import Uploaded, remove, upload
+from cephfit.cloud.guests.guest_image import PROPERTIES, GuestImage
+from cephfit.cloud.guests.image_upload import Uploaded, remove, upload
 from cephfit.core.errors import ClusterError, InputError
 
 NAME, KERNEL, RAMDISK = "guest", "guest-kernel", "guest-ramdisk"

@@ -13,7 +13,7 @@ from scripted_services import Services, connection_to, serving
 
 from cephfit.cli.main import cephfit
 from cephfit.cli.options import common_options
-from cephfit.cloud.capacity.cloud_facts import count_servers
+from cephfit.cloud.cloud_facts import count_servers
 from cephfit.core.errors import ClusterError
 from cephfit.core.values.sample import Run
 from cephfit.results.store.sample_store import Store

@@ -10,15 +10,15 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from openstack.connection import Connection
 from scripted_services import Services
 
-from cephfit.cloud.capacity.cloud_preflight import Findings
-from cephfit.cloud.capacity.free_capacity import Wanted
 from cephfit.cloud.cloud_choice import parse_choice
+from cephfit.cloud.cloud_preflight import Findings
+from cephfit.cloud.free_capacity import Wanted
 from cephfit.cloud.shared_attachments import attach_to_all, require_multiattach
 from cephfit.cloud.stacks import Stacks
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.values.configuration import Configuration
-from cephfit.targets.openstack import openstack_target
-from cephfit.targets.openstack.openstack_target import SharedVolumeTarget
+from cephfit.targets import openstack_target
+from cephfit.targets.openstack_target import SharedVolumeTarget
 
 TYPES = [
     {"id": "t0", "name": "plain", "extra_specs": {"volume_backend_name": "hdd"}},

@@ -16,11 +16,10 @@ from openstack.connection import Connection
 from recorded_cloud import played, player
 from scripted_services import Services
 
-from cephfit.cloud import volume_types
-from cephfit.cloud.capacity.cloud_facts import CloudForecast
-from cephfit.cloud.cleanup import cloud_cleanup
-from cephfit.cloud.cleanup.owned_resources import Thing, owned
+from cephfit.cloud import cloud_cleanup, volume_types
 from cephfit.cloud.cloud_choice import CloudChoice
+from cephfit.cloud.cloud_facts import CloudForecast
+from cephfit.cloud.owned_resources import Thing, owned
 from cephfit.cloud.volume_types import Qos, VolumeKind, kind_of, read_back
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cephfit.ceph.options.option_archive import archive_folder
-from cephfit.cloud.image.guest_image import cache_folder
+from cephfit.cloud.guests.guest_image import cache_folder
 from cephfit.lab.registry import labs_root
 from cephfit.targets.ceph.existing_cluster import state_folder as folder_of_cluster
 from cephfit.targets.local import state_folder as folder_of_local

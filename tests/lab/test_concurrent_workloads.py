@@ -21,7 +21,8 @@ from cephfit.lab.workloads.postgres import MemoryGroup
 from cephfit.lab.workloads.program_workload import ProgramWorkload
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.concurrent_clients import Lockstep, run_together
-from cephfit.sweep.verification import Trial, client_rates_of, verify
+from cephfit.sweep.trial import Trial, client_rates_of
+from cephfit.sweep.verification import verify
 
 NBYTES = 256 * MIB
 N = 4

@@ -13,9 +13,8 @@ from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, Said
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client
 from cephfit.core.units import MIB
-from cephfit.lab.workloads.guest_pgbench import GuestPgBench, measured_part, script_of, spec_of
-from cephfit.lab.workloads.pgbench import PgBenchSpec
-from cephfit.measure.fio.guest_clocks import Offset
+from cephfit.lab.workloads.pgbench import GuestPgBench, PgBenchSpec, measured_part, script_of, spec_of
+from cephfit.measure.fio.fio_servers import Offset
 
 CLIENT = Client("c0", {"filename": "/dev/cephfit-volume"}, 1 << 30)
 # A guest of the lab's OpenStack, scale 4, shortened.

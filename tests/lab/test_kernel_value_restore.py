@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from cephfit.ceph.admin.daemons import Daemon
 from cephfit.ceph.environment.host_settings import HostSettings, OsdPlace
-from cephfit.ceph.hosts.host import LocalHost
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host import LocalHost
+from cephfit.ceph.host_access import Hosts
 from cephfit.cli.cluster import lab_command
 from cephfit.core.errors import HostError
 from cephfit.core.journal import Journal

@@ -12,11 +12,11 @@ from cephfit.core.errors import ClusterError, HostError, InputError, LackingErro
 from cephfit.core.protocols import Client
 from cephfit.lab import machine, registry
 from cephfit.lab.cluster import Lab
+from cephfit.lab.daemons.osd_creation import OsdDisks
 from cephfit.lab.daemons.processes import mentions
 from cephfit.lab.devices.image_export import ImageAddress, mappings_of
 from cephfit.lab.devices.throttle import IoMaxThrottle, Throttle
 from cephfit.lab.lab_spec import LabSpec
-from cephfit.lab.osds.osd_creation import OsdDisks
 from cephfit.lab.parts import _unready_digest, _unready_pgs
 from cephfit.lab.workloads import pgbench, postgres
 from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec, parse_tps

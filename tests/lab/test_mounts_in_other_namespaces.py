@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.ceph.environment.osd_store import OsdStore
+from cephfit.ceph.environment.scopes import OsdStore
 from cephfit.core.errors import HostError
 from cephfit.core.units import MIB
 from cephfit.lab import lab_lifecycle
+from cephfit.lab.daemons.osd_layout import filesystem_at, lay_out, take_off
 from cephfit.lab.devices import disks
 from cephfit.lab.devices.disks import is_mounted_elsewhere, mounts
 from cephfit.lab.lab_lifecycle import remove_all
-from cephfit.lab.osds.osd_layout import filesystem_at, lay_out, take_off
 
 pytestmark = pytest.mark.root
 

@@ -18,7 +18,7 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from cephfit.core.errors import HostError, InputError
 from cephfit.lab import registry
 from cephfit.lab.daemons import processes
-from cephfit.lab.openstack import components, infrastructure, network
+from cephfit.lab.openstack import components, infrastructure
 from cephfit.lab.openstack.layout import PORT_NAMES, SECRET_NAMES, Layout, interface_names
 from cephfit.lab.openstack.openstack_lab import LabCloud
 
@@ -122,9 +122,9 @@ def test_interface_names_depend_on_the_folder_and_are_valid() -> None:
 
 def test_the_guests_network_is_not_in_use_by_this_machine_or_a_lab(monkeypatch: pytest.MonkeyPatch) -> None:
     routes = '[{"dst":"default"},{"dst":"10.77.0.0/24"},{"dst":"10.77.2.0/23"},{"dst":"192.0.2.0/24"}]'
-    monkeypatch.setattr(network, "run", lambda argv: routes)
-    assert network.pick_network() == "10.77.1"
-    assert network.pick_network(["10.77.1"]) == "10.77.4"
+    monkeypatch.setattr(infrastructure, "run", lambda argv: routes)
+    assert infrastructure.pick_network() == "10.77.1"
+    assert infrastructure.pick_network(["10.77.1"]) == "10.77.4"
 
 
 def test_a_lab_with_an_openstack_cannot_be_in_run() -> None:
@@ -133,9 +133,9 @@ def test_a_lab_with_an_openstack_cannot_be_in_run() -> None:
 
 
 def test_missing_kernel_support_for_networks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "_LINKS", "link add cephfit0 type no-such-thing\n")
+    monkeypatch.setattr(infrastructure, "_LINKS", "link add cephfit0 type no-such-thing\n")
     with pytest.raises(HostError, match="no network for guests can be created here"):
-        network.require_links()
+        infrastructure.require_links()
 
 
 def test_concurrently_created_labs_use_different_networks(tmp_path: Path) -> None:

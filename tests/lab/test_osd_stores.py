@@ -13,7 +13,7 @@ import pytest
 from cluster_state import await_clean
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.ceph.environment.osd_store import OsdStore
+from cephfit.ceph.environment.scopes import OsdStore
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Applied
 from cephfit.core.units import MIB

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
+from cephfit.ceph.environment.scopes import FILESTORE, OsdStore
 from cephfit.ceph.options.option_history import RELEASES
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.values.sample import State
@@ -17,12 +17,12 @@ from cephfit.lab.cluster import Lab
 from cephfit.lab.daemons import ceph_programs
 from cephfit.lab.daemons.bootstrap import options_of
 from cephfit.lab.daemons.ceph_programs import CephPrograms, CephVersion
+from cephfit.lab.daemons.osd_layout import require_store
 from cephfit.lab.lab_lifecycle import what_is_left
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_target import LabTarget
-from cephfit.lab.osds.osd_layout import require_store
 from cephfit.lab.registry import Record, labs_root
-from cephfit.operations.predictions.recommended import version_of
+from cephfit.operations.recommended import version_of
 from cephfit.results.store.sample_store import Store
 
 REEF = CephVersion("18.2.7", "reef")

@@ -13,10 +13,10 @@ from cephfit.core.errors import CephfitError, HostError
 from cephfit.lab import cluster, registry
 from cephfit.lab.cluster import Lab
 from cephfit.lab.daemons.ceph_daemons import DaemonState
+from cephfit.lab.daemons.osd_creation import OsdDisks
 from cephfit.lab.devices.throttle import IoMaxThrottle
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_status import LabStatus, ask_health
-from cephfit.lab.osds.osd_creation import OsdDisks
 from cephfit.lab.registry import Record
 
 ROOM = str(Path(cluster.__file__).parent)
@@ -28,7 +28,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], Path]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(cluster, "require_root", lambda what: None)
     monkeypatch.setattr(OsdDisks, "_loop", lambda self, osd: Path("/dev/null"))
-    monkeypatch.setattr("cephfit.lab.osds.osd_creation.disks.is_rotational", lambda device: False)
+    monkeypatch.setattr("cephfit.lab.daemons.osd_creation.disks.is_rotational", lambda device: False)
     groups = tmp_path / "groups"
     monkeypatch.setattr(cluster, "find_throttle", lambda folder: IoMaxThrottle(groups, folder))
 

@@ -121,7 +121,7 @@ class Guests:
 
     def run_guest_jobs(self, clients: Sequence[Client], scripts: Mapping[str, str], *, seconds: float) -> Any:
         from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, Said
-        from cephfit.measure.fio.guest_clocks import Offset
+        from cephfit.measure.fio.fio_servers import Offset
 
         self.n_guest_jobs += 1
         (client,) = clients
@@ -160,7 +160,7 @@ class TestPgBenchInGuests(WorkloadContract):
 
     @pytest.fixture
     def harness(self, guests: Guests) -> Harness:
-        from cephfit.lab.workloads.guest_pgbench import GuestPgBench, spec_of
+        from cephfit.lab.workloads.pgbench import GuestPgBench, spec_of
 
         spec = spec_of(4)
         return Harness(

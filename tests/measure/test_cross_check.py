@@ -10,7 +10,7 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, State
 from cephfit.measure.block_device import in_flight_nbytes, window_count
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, IndependentCount, disagreement
-from cephfit.measure.validity.surveillance import Circumstances, judge
+from cephfit.measure.surveillance import Circumstances, judge
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 
 

@@ -32,8 +32,7 @@ from cephfit.core.values.measurement import Measurement
 from cephfit.measure.engine import MovedBytes
 from cephfit.measure.fio.fio_local import FioEngine
 from cephfit.measure.fio.fio_remote import RemoteFioEngine
-from cephfit.measure.fio.fio_servers import why_unreachable
-from cephfit.measure.fio.guest_clocks import ServerClocks
+from cephfit.measure.fio.fio_servers import ServerClocks, why_unreachable
 from cephfit.measure.micro.file_places import FOLDER, FilePlace
 from cephfit.measure.micro.micro_engine import MicroEngine
 from cephfit.targets.simulated import SimulatedTarget, Simulation
@@ -182,7 +181,7 @@ class HereForThere:
         self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float, together: bool = True
     ) -> Any:
         from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, Said
-        from cephfit.measure.fio.guest_clocks import Offset
+        from cephfit.measure.fio.fio_servers import Offset
 
         start = time.time()
         running = {}
@@ -263,7 +262,7 @@ class TestFioOnImages(ProgramContract):
 class TestRadosBench(PreparingEngineContract):
     @pytest.fixture
     def harness(self, images: Sequence[Client]) -> Harness:
-        from cephfit.measure.ceph_bench.rados_bench import RadosBenchEngine
+        from cephfit.measure.rados_bench import RadosBenchEngine
 
         # It writes as many objects as the volume would hold before they are read.
         clients = [replace(client, nbytes=2 * MIB) for client in images]
@@ -277,7 +276,7 @@ class TestRadosBench(PreparingEngineContract):
 class TestRbdBench(PreparingEngineContract):
     @pytest.fixture
     def harness(self, images: Sequence[Client]) -> Harness:
-        from cephfit.measure.ceph_bench.rbd_bench import RbdBenchEngine
+        from cephfit.measure.rbd_bench import RbdBenchEngine
 
         engine, broken = RbdBenchEngine(), in_no_pool(images[1])
         # It has no run time: it is asked for as many I/Os as the trial did in that time.

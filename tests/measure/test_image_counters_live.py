@@ -16,10 +16,10 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import State
 from cephfit.lab.cluster import Lab
 from cephfit.measure import osd_watch
-from cephfit.measure.ceph_bench.rbd_bench import RbdBenchEngine
 from cephfit.measure.engine import CellRun, disagreement
 from cephfit.measure.fio.fio_local import FioEngine
-from cephfit.measure.validity.surveillance import Circumstances, judge
+from cephfit.measure.rbd_bench import RbdBenchEngine
+from cephfit.measure.surveillance import Circumstances, judge
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]

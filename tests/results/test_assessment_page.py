@@ -9,9 +9,9 @@ import pytest
 from evaluated_workloads import WAITED, evaluated
 from test_report_browser import CHROMIUM, load
 
-from cephfit.operations.assessment.assessment_page import Ratio, page_html, page_of, panels_of
-from cephfit.operations.assessment.evaluation_set import EvaluationSet
-from cephfit.operations.assessment.model_assessment import assess_models
+from cephfit.operations.assessment_page import Ratio, page_html, page_of, panels_of
+from cephfit.operations.evaluation_set import EvaluationSet
+from cephfit.operations.model_assessment import assess_models
 
 
 def ratio(predicted: float, measured: float, configuration: str = "fast") -> Ratio:

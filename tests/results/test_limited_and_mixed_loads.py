@@ -20,7 +20,7 @@ from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.mapper.decisions.contrasts import ranked
 from cephfit.measure.engine import CellRun
-from cephfit.measure.fio.fio_job import render_job
+from cephfit.measure.fio.fio_files import render_job
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.workload_rate import workload_rates
 from cephfit.sweep.declaration.sweep_file import parse_sweep

@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from cephfit.lab.backends.lab_backend import SERVERS, SwiftServer
-from cephfit.lab.backends.lab_server import LabServer, ServerNetwork
 from cephfit.lab.daemons import processes
 from cephfit.lab.devices.fuse_devices import NbdDevices
-from cephfit.targets.backends.backend_target import BackendTarget
+from cephfit.lab.lab_backend import SERVERS, SwiftServer
+from cephfit.lab.lab_server import LabServer, ServerNetwork
+from cephfit.targets.backends.backend_target import BackendTarget, ExistingServer, ServerPlace
 from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
 from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
-from cephfit.targets.backends.storage_server import ExistingServer, ServerPlace
 from cephfit.targets.backends.swift_target import SwiftTarget, parse_swift
 
 

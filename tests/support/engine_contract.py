@@ -19,7 +19,7 @@ from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.measurement import Measurement
 from cephfit.core.values.sample import State
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, Engine, KnowsItsLimits, PreparesCells
-from cephfit.measure.validity.surveillance import Circumstances, judge
+from cephfit.measure.surveillance import Circumstances, judge
 from cephfit.sweep.sweep_plan import Sweep
 
 AROUND = Circumstances(1, 2, (1, 2), (), 1)

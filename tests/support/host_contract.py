@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.ceph.hosts.host import Host, checked
+from cephfit.ceph.host import Host, checked
 from cephfit.core.errors import HostError
 
 

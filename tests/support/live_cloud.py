@@ -12,8 +12,8 @@ import pytest
 from openstack.connection import Connection
 
 from cephfit.cloud import volume_types
-from cephfit.cloud.cleanup.ownership import stack_name
 from cephfit.cloud.guests import guests
+from cephfit.cloud.ownership import stack_name
 from cephfit.cloud.stacks import Node, Stacks
 from cephfit.core.errors import StoreError
 from cephfit.core.protocols import NullProgress

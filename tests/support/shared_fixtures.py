@@ -108,7 +108,7 @@ def played_cloud(request: pytest.FixtureRequest) -> "Iterator[Connection]":
 @pytest.fixture
 def own_run(cloud_user: "Connection") -> Iterator[str]:
     """The id of a run of which nothing is left in the end."""
-    from cephfit.cloud.cleanup.cloud_cleanup import clean
+    from cephfit.cloud.cloud_cleanup import clean
     from cephfit.core.protocols import NullProgress
 
     run_id = f"trouble-{secrets.token_hex(2)}"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cephfit.ceph.hosts.host import SEARCH_PATH
+from cephfit.ceph.host import SEARCH_PATH
 
 SSHD = shutil.which("sshd", path=SEARCH_PATH)
 

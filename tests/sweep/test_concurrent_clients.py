@@ -21,16 +21,8 @@ from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import Run, State
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.concurrent_clients import ClientRates, Lockstep, run_together
-from cephfit.sweep.verification import (
-    CLIENTS,
-    CONDITIONS,
-    Trial,
-    client_rates_of,
-    n_clients_of,
-    run_once,
-    together_share,
-    verify,
-)
+from cephfit.sweep.trial import CLIENTS, CONDITIONS, Trial, client_rates_of, n_clients_of, together_share
+from cephfit.sweep.verification import run_once, verify
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -289,7 +281,7 @@ def test_an_interrupt_leaves_no_limit_lifted(during: str) -> None:
 CHILD = """
 import subprocess, sys, time
 from pathlib import Path
-from cephfit.cli.terminal.output import sigterm_as_interrupt
+from cephfit.cli.output import sigterm_as_interrupt
 from cephfit.core.child_process import run_to_end, start
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.protocols import Client

@@ -14,7 +14,7 @@ from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import Run, State, WorkloadSample
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.evaluation import evaluate
-from cephfit.sweep.verification import Trial
+from cephfit.sweep.trial import Trial
 
 CONFIGURATIONS = (Configuration("A"), Configuration("fast"), Configuration("refused"))
 

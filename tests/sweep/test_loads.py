@@ -17,7 +17,7 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.measurement import ASSUMED_TIMES, Load
 from cephfit.core.values.sample import State
 from cephfit.measure.engine import CellRun, disagreement
-from cephfit.measure.fio.fio_job import render_job
+from cephfit.measure.fio.fio_files import render_job
 from cephfit.measure.fio.fio_local import FioEngine
 from cephfit.results.statistics.loads import shapes_of
 from cephfit.results.store.sample_store import Store

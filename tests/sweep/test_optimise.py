@@ -15,9 +15,9 @@ from cephfit.operations.measuring.run_status import run_summary
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.sweep.execution.rounds import full_plan
 from cephfit.sweep.execution.run_progress import RunProgress
 from cephfit.sweep.execution.runner import run_sweep
-from cephfit.sweep.execution.schedule import full_plan
 from cephfit.sweep.optimiser import proposals, rounds_by_name, trials_from_json, values_of, with_trials
 from cephfit.sweep.sweep_plan import Goal, Sweep, even_profile
 from cephfit.targets.simulated import SimulatedTarget, Simulation

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cephfit.core.values.cells import CELLS
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.core.values.measurement import ASSUMED_TIMES, CacheCondition, Load, Measurement
-from cephfit.sweep.execution.schedule import full_plan
+from cephfit.sweep.execution.rounds import full_plan
 from cephfit.sweep.factorial_design import Design, DesignKind, Sampler, Search
 from cephfit.sweep.sweep_plan import Sweep, expected_seconds, io_seed, n_planned_samples, plan_of
 

@@ -17,7 +17,7 @@ from cephfit.core.errors import ClusterError, HostError, InputError, StoreError
 from cephfit.core.protocols import Applied, Health, NullProgress
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import Run, SampleKey, State
-from cephfit.measure.validity.surveillance import wait_until_healthy
+from cephfit.measure.surveillance import wait_until_healthy
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep

@@ -19,7 +19,8 @@ from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.sample import Run, State, WorkloadSample
 from cephfit.measure.block_device import read_through
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.verification import CONDITIONS, Trial, conditions_of, contents_of, order_of, run_once, verify
+from cephfit.sweep.trial import CONDITIONS, Trial, conditions_of, contents_of
+from cephfit.sweep.verification import order_of, run_once, verify
 
 CONFIGURATIONS = (Configuration("A"), Configuration("fast"), Configuration("slow"))
 SPEED = {"A": 100.0, "fast": 150.0, "slow": 50.0}

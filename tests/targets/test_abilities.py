@@ -40,12 +40,12 @@ TARGETS = {
     "targets.ceph.ceph_target.CephTarget": CEPH,
     "targets.ceph.existing_cluster.ExistingClusterTarget": CEPH,
     "targets.local.LocalTarget": LOCAL,
-    "targets.openstack.openstack_target.OpenStackTarget": CLOUD,
-    "targets.openstack.openstack_ceph.OpenStackWithCeph": {
+    "targets.openstack_target.OpenStackTarget": CLOUD,
+    "targets.openstack_ceph.OpenStackWithCeph": {
         *CLOUD,
         *("HasCatalogue", "HasTelemetry", "ReportsDisturbances", "WarnsOfSettings"),
     },
-    "targets.openstack.openstack_target.SharedVolumeTarget": CLOUD,
+    "targets.openstack_target.SharedVolumeTarget": CLOUD,
     "targets.simulated.SimulatedTarget": SIMULATION,
 }
 ENGINES: dict[str, set[str]] = {
@@ -54,13 +54,13 @@ ENGINES: dict[str, set[str]] = {
     "cloud.guests.guest_transport._ChosenEngine": set(),
     "measure.fio.fio_local.FioEngine": set(),
     "measure.fio.fio_remote.RemoteFioEngine": set(),
-    "measure.ceph_bench.rados_bench.RadosBenchEngine": {"KnowsItsLimits", "PreparesCells"},
-    "measure.ceph_bench.rbd_bench.RbdBenchEngine": {"KnowsItsLimits", "PreparesCells"},
+    "measure.rados_bench.RadosBenchEngine": {"KnowsItsLimits", "PreparesCells"},
+    "measure.rbd_bench.RbdBenchEngine": {"KnowsItsLimits", "PreparesCells"},
     "measure.micro.micro_engine.MicroEngine": {"KnowsItsLimits", "PreparesCells"},
     "targets.simulated.SimulatedEngine": set(),
 }
 WORKLOADS = {
-    "lab.workloads.guest_pgbench.GuestPgBench": {"RunsTogether", "WarmsCaches"},
+    "lab.workloads.pgbench.GuestPgBench": {"RunsTogether", "WarmsCaches"},
     "lab.workloads.pgbench.PgBench": set(),
     "lab.workloads.fio_clone.FioClone": set(),
     "lab.workloads.program_workload.ProgramWorkload": set(),
@@ -77,9 +77,7 @@ KINDS = [(Target, OF_TARGETS, TARGETS), (Engine, OF_ENGINES, ENGINES), (Workload
 
 
 def module_of(name: str) -> ModuleType:
-    if name.startswith(
-        ("sweep.cloud", "targets.openstack.openstack_target", "lab.openstack", "cloud.image.image_upload")
-    ):
+    if name.startswith(("sweep.cloud", "targets.openstack_target", "lab.openstack", "cloud.guests.image_upload")):
         pytest.importorskip("openstack", reason="needs the extra openstack")
     return importlib.import_module(f"cephfit.{name}")
 

@@ -14,12 +14,12 @@ from cephfit.ceph.environment.scopes import fault_of_key, fault_of_scope, fault_
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.units import KIB, MIB
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
-from cephfit.lab.backends.lab_server import LabServer
 from cephfit.lab.daemons.processes import command_line, kill, of_folder
 from cephfit.lab.devices.disks import loops_of
+from cephfit.lab.lab_server import LabServer
+from cephfit.targets.backends.backend_target import ExistingServer
 from cephfit.targets.backends.iscsi_target import parse_iscsi
 from cephfit.targets.backends.nfs_target import parse_nfs
-from cephfit.targets.backends.storage_server import ExistingServer
 from cephfit.targets.backends.swift_target import SwiftAccount, key_from_environment, parse_swift
 
 _DISK_NBYTES = 256 * MIB

@@ -33,7 +33,7 @@ def lab_opening(folder: Path, link: Connection, monkeypatch: pytest.MonkeyPatch)
 def cloud_opening(folder: Path, link: Connection, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
     pytest.importorskip("openstack", reason="needs the extra openstack")
     from cephfit.cloud.cloud_choice import parse_choice
-    from cephfit.targets.openstack import openstack_target
+    from cephfit.targets import openstack_target
 
     monkeypatch.setattr(openstack_target, "connect", lambda _: link)
     monkeypatch.setattr(openstack_target, "state_folder", lambda _: folder / "target")
@@ -68,7 +68,7 @@ def test_a_cluster_below_a_cloud_is_released_when_its_connection_fails(
     from cephfit.ceph.admin import rados_admin
     from cephfit.lab import cluster, lab_target, machine
     from cephfit.operations.measuring import target_choice
-    from cephfit.targets.openstack import openstack_ceph
+    from cephfit.targets import openstack_ceph
 
     below = Connection()
 

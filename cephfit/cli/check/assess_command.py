@@ -10,16 +10,15 @@ import click
 
 from cephfit.cli.options.common_options import Finite, profiles_option, runs_option
 from cephfit.cli.options.completers import stores
-from cephfit.cli.terminal.output import json_option, print_json, print_table
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
+from cephfit.cli.output import OUTPUT_FILE, json_option, print_json, print_table, refuse_lost_input, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cephfit.core.values.prediction import CellReason
     from cephfit.core.values.profile import Profile
-    from cephfit.operations.assessment.evaluation_set import EvaluationSet
-    from cephfit.operations.assessment.model_assessment import ModelAssessment
+    from cephfit.operations.evaluation_set import EvaluationSet
+    from cephfit.operations.model_assessment import ModelAssessment
 
 _WORST_SHOWN = 5
 _CELLS_SHOWN = 2
@@ -71,9 +70,9 @@ def command(
     rounds` is the noise floor: each round predicted from the workload's other rounds.
     """
     from cephfit.mapper.assessment.model_evaluation import LeaveOut
-    from cephfit.operations.assessment.assessment_page import page_html
-    from cephfit.operations.assessment.evaluation_set import read_profiles
-    from cephfit.operations.assessment.model_assessment import assess_models
+    from cephfit.operations.assessment_page import page_html
+    from cephfit.operations.evaluation_set import read_profiles
+    from cephfit.operations.model_assessment import assess_models
 
     if output is not None:
         refuse_lost_input(output)
@@ -103,7 +102,7 @@ def read_evaluation(location: str, run_ids: Sequence[str] = (), profiles: Sequen
         StoreError: there is no such store.
     """
     from cephfit.core.errors import InputError
-    from cephfit.operations.assessment.evaluation_set import read_folder, read_store
+    from cephfit.operations.evaluation_set import read_folder, read_store
     from cephfit.results.store.sample_store import Store
 
     if "://" not in location and Path(location).is_dir():
@@ -117,7 +116,7 @@ def read_evaluation(location: str, run_ids: Sequence[str] = (), profiles: Sequen
 
 def _export(evaluation: EvaluationSet, folder: Path) -> None:
     from cephfit.core.errors import HostError
-    from cephfit.operations.assessment.evaluation_set import PROFILES_FOLDER, folder_files
+    from cephfit.operations.evaluation_set import PROFILES_FOLDER, folder_files
 
     files = folder_files(evaluation)
     try:
@@ -133,7 +132,7 @@ def _export(evaluation: EvaluationSet, folder: Path) -> None:
 
 
 def _print(assessment: ModelAssessment) -> None:
-    from cephfit.operations.assessment.model_assessment import FIGURES, figure_text, goal_text
+    from cephfit.operations.model_assessment import FIGURES, figure_text, goal_text
 
     rows = [[a.model, *(figure_text(a, figure) for figure, _ in FIGURES)] for a in assessment.accuracy]
     rows.append(["goal", *(goal_text(figure) for figure, _ in FIGURES)])

@@ -19,7 +19,7 @@ from cephfit.cli.options.common_options import (
 )
 from cephfit.cli.options.completers import configurations
 from cephfit.cli.options.workload_choice import workloads_option
-from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
+from cephfit.cli.output import json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.operations.measuring.cluster_options import ClusterOptions
 from cephfit.operations.measuring.progress_display import progress_display
 
@@ -87,7 +87,7 @@ def command(
     trace profile` makes profiles of the recordings. docs/evaluation.md describes the workloads of `make evaluate`.
     """
     from cephfit.cli.options.workload_choice import trial_of
-    from cephfit.operations.measuring.workload_runs import run_of, target_of
+    from cephfit.operations.measuring.sweep_measurement import run_of, target_of
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
     from cephfit.sweep.evaluation import evaluate

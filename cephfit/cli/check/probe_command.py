@@ -22,7 +22,7 @@ from cephfit.cli.options.common_options import (
     sweep_option,
     target_option,
 )
-from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
+from cephfit.cli.output import json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.core.values.demand import CLONE_ERROR, MOST_CANDIDATES
 from cephfit.core.values.sample import PROBE_DOCUMENT
 from cephfit.operations.measuring.cluster_options import ClusterOptions
@@ -102,7 +102,7 @@ def command(
     from cephfit.mapper.decisions.contrasts import ranked
     from cephfit.mapper.decisions.probe import combined, probe_candidates, probe_predictor
     from cephfit.operations.measuring.run_status import known_of
-    from cephfit.operations.measuring.workload_runs import clone_trial, run_of, target_of
+    from cephfit.operations.measuring.sweep_measurement import clone_trial, run_of, target_of
     from cephfit.results import open_baselines
     from cephfit.results.store.sample_store import Store, kind_of
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep

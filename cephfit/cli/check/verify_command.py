@@ -25,7 +25,7 @@ from cephfit.cli.options.common_options import (
 )
 from cephfit.cli.options.completers import configurations
 from cephfit.cli.options.workload_choice import verified_workload_option
-from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
+from cephfit.cli.output import json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.core.values.sample import (
     PREDICTIONS_DOCUMENT,
     PROFILE_DOCUMENT,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.sample import Run
-    from cephfit.operations.predictions.client_counts import PredictionForClients
+    from cephfit.operations.ranking import PredictionForClients
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.concurrent_clients import ClientRates
     from cephfit.sweep.sweep_plan import Sweep
@@ -117,9 +117,9 @@ def command(
     from cephfit.cli.options.workload_choice import trial_of
     from cephfit.mapper.assessment.prediction_assessment import assess
     from cephfit.operations.measuring.run_status import known_of
-    from cephfit.operations.measuring.workload_runs import run_of, target_of
-    from cephfit.operations.predictions.client_counts import not_together, rates_of_clients
-    from cephfit.operations.predictions.recommended import echo_use, if_applicable
+    from cephfit.operations.measuring.sweep_measurement import run_of, target_of
+    from cephfit.operations.ranking import not_together, rates_of_clients
+    from cephfit.operations.recommended import echo_use, if_applicable
     from cephfit.results.store.sample_store import Store, kind_of
     from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
     from cephfit.sweep.optimiser import with_trials
@@ -200,7 +200,7 @@ def _predict(
     from cephfit.core.values.profile import Profile
     from cephfit.mapper import MODELS, predictor
     from cephfit.mapper.decisions.contrasts import ranked
-    from cephfit.operations.predictions.client_counts import ranked_for_clients
+    from cephfit.operations.ranking import ranked_for_clients
     from cephfit.results import open_baselines
     from cephfit.results.report.formatting import level
     from cephfit.results.store.sample_store import kind_of

@@ -9,13 +9,13 @@ import click
 
 from cephfit.cli.options.common_options import Finite, apply_option, cluster_options, run_option
 from cephfit.cli.options.completers import measured_rates, sweep_files, targets
-from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
+from cephfit.cli.output import json_option, print_json, print_table, sigterm_as_interrupt
 from cephfit.operations.measuring.progress_display import progress_display
 
 if TYPE_CHECKING:
     from cephfit.ceph.delivery.shell_commands import Command
     from cephfit.operations.measuring.cluster_options import ClusterOptions
-    from cephfit.operations.predictions.recommended import Recommended
+    from cephfit.operations.recommended import Recommended
     from cephfit.targets.ceph.ceph_target import CephTarget
     from cephfit.targets.ceph.permanent_configuration import PermanentPlan
 
@@ -88,7 +88,7 @@ def command(
     and the health is watched. If anything fails, everything is undone, also a configuration that was applied
     before. Later, `cephfit restore --applied` undoes it.
     """
-    from cephfit.operations.predictions.recommended import of_store, of_sweep
+    from cephfit.operations.recommended import of_store, of_sweep
 
     if (sweep_text is None) == (location is None):
         raise click.UsageError("give the source of the configuration: either --sweep or --baselines")
@@ -109,7 +109,7 @@ def command(
 
 
 def _print_commands(found: Recommended, pool: str, *, as_json: bool) -> None:
-    from cephfit.operations.predictions.recommended import echo_commands
+    from cephfit.operations.recommended import echo_commands
 
     commands = found.commands(pool)
     if as_json:
@@ -165,7 +165,7 @@ class _Request:
 def _plan(target: CephTarget, request: _Request) -> tuple[PermanentPlan, str]:
     """Return the plan, and a warning about the run; empty without one."""
     from cephfit.core.values.sample import CLUSTER
-    from cephfit.operations.predictions.recommended import require_same_cluster
+    from cephfit.operations.recommended import require_same_cluster
 
     found, where = request.found, f"--target {request.target_text}"
     fsid = "" if found.run is None else str(target.facts()[CLUSTER])
@@ -176,7 +176,7 @@ def _plan(target: CephTarget, request: _Request) -> tuple[PermanentPlan, str]:
 
 def _dry_run(request: _Request, *, as_json: bool) -> None:
     from cephfit.ceph.delivery.shell_commands import commands_for
-    from cephfit.operations.predictions.recommended import echo_commands
+    from cephfit.operations.recommended import echo_commands
     from cephfit.targets.ceph.permanent_configuration import problems
 
     target = _open(request.target_text, request.cluster, for_change=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.options.common_options import apply_option, connected
-from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
+from cephfit.cli.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.operations.measuring.progress_display import progress_display
 from cephfit.operations.measuring.target_choice import require_openstack
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from openstack.connection import Connection
 
-    from cephfit.cloud.image.placed_images import ImageStep
+    from cephfit.cloud.placed_images import ImageStep
     from cephfit.core.journal import Journal
     from cephfit.core.values.configuration import ImageChange
 
@@ -49,7 +49,7 @@ def place(layout: Path, cloud: str, apply: bool, as_json: bool) -> None:
     """
     changes = _read_layout(layout)
     with _journal_of(cloud, for_change=apply) as (connection, journal):
-        from cephfit.cloud.image import placed_images
+        from cephfit.cloud import placed_images
 
         steps = placed_images.plan(connection, changes)
         if apply:
@@ -73,7 +73,7 @@ def unplace(cloud: str, apply: bool, as_json: bool) -> None:
     Images whose type was changed since are left as they are; they are listed, and the exit code is 2.
     """
     with _journal_of(cloud, for_change=apply) as (connection, journal):
-        from cephfit.cloud.image import placed_images
+        from cephfit.cloud import placed_images
 
         steps = placed_images.undo_plan(connection, journal)
         if apply:
@@ -95,7 +95,7 @@ def unplace(cloud: str, apply: bool, as_json: bool) -> None:
 def _journal_of(cloud: str, *, for_change: bool) -> Iterator[tuple[Connection, Journal]]:
     """Connect to a cloud and open the journal of its images; both are closed at the end."""
     with closing(connected(cloud)) as connection:
-        from cephfit.cloud.image.placed_images import open_journal
+        from cephfit.cloud.placed_images import open_journal
 
         with open_journal(connection, for_change=for_change) as journal:
             yield connection, journal
@@ -161,10 +161,10 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
             f"{target} is not a cloud", remedy="write openstack:CLOUD,flavor=NAME,volume_type=NAME,..."
         )
     require_openstack(target)
-    from cephfit.cloud.capacity.cloud_preflight import require
-    from cephfit.cloud.capacity.free_capacity import Wanted, cinder_pools
     from cephfit.cloud.cinder_volumes import size_gib
     from cephfit.cloud.cloud_choice import parse_choice, require_whole
+    from cephfit.cloud.cloud_preflight import require
+    from cephfit.cloud.free_capacity import Wanted, cinder_pools
     from cephfit.cloud.volume_types import qos_of_types
     from cephfit.core.units import parse_nbytes
 
@@ -212,7 +212,7 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
 def list_runs(cloud: str, as_json: bool) -> None:
     """List the resources of cephfit's runs in this project, and all their volume types and QoS specs."""
     connection = connected(cloud)
-    from cephfit.cloud.cleanup.owned_resources import runs
+    from cephfit.cloud.owned_resources import runs
 
     try:
         found = runs(connection)
@@ -240,13 +240,13 @@ def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
     this machine no longer knows the run. Those that cannot be deleted are listed with the reason, and the exit
     code is 2.
     """
-    from cephfit.cloud.cleanup.ownership import is_run_id
+    from cephfit.cloud.ownership import is_run_id
 
     if not is_run_id(run_id):
         raise InputError(f"{run_id!r} is not the id of a run", remedy="`cephfit cloud list` shows the ids")
     connection = connected(cloud)
-    from cephfit.cloud.cleanup.cloud_cleanup import clean as clean_up
-    from cephfit.cloud.cleanup.owned_resources import owned
+    from cephfit.cloud.cloud_cleanup import clean as clean_up
+    from cephfit.cloud.owned_resources import owned
 
     try:
         if dry_run:

@@ -8,7 +8,7 @@ from click.core import ParameterSource
 from cephfit.cli.options.common_options import cluster_options, store_option
 from cephfit.cli.options.completers import targets
 from cephfit.cli.options.config_file import OPTIONS, Entry, config_file
-from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
+from cephfit.cli.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.operations.measuring.cluster_options import ClusterOptions
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from cephfit.cli.options.common_options import connected
-from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json
+from cephfit.cli.output import SentenceGroup, json_option, print_json
 from cephfit.core.units import MIB, format_seconds
 from cephfit.operations.measuring.progress_display import progress_display
 
@@ -35,7 +35,7 @@ def build(folder: Path, extra: str | None, as_json: bool) -> None:
 
     The kernel is fetched from the distribution's mirror; nothing is installed, and root is not needed.
     """
-    from cephfit.cloud.image.guest_image import build
+    from cephfit.cloud.guests.guest_image import build
 
     started = time.monotonic()
     with progress_display() as progress:
@@ -71,11 +71,11 @@ def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_j
     a killed upload are replaced after ten minutes, because until then another user may still be uploading them.
     Images of other users, and snapshots of guests, are never changed.
     """
-    from cephfit.cloud.image.guest_image import GuestImage
+    from cephfit.cloud.guests.guest_image import GuestImage
 
     image = GuestImage.read(folder)
     connection = connected(cloud or "")
-    from cephfit.cloud.image.image_upload import name_of, upload
+    from cephfit.cloud.guests.image_upload import name_of, upload
 
     name = name or name_of(image)
     try:
@@ -97,7 +97,7 @@ def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_j
 def remove(name: str, cloud: str | None, as_json: bool) -> None:
     """Delete the image NAME that `cephfit image upload` uploaded, with its kernel and RAM disk."""
     connection = connected(cloud or "")
-    from cephfit.cloud.image.image_upload import remove as delete_image
+    from cephfit.cloud.guests.image_upload import remove as delete_image
 
     try:
         gone = delete_image(connection, name)

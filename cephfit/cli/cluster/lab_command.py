@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.options.common_options import Finite, lab_release_option
-from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
+from cephfit.cli.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.units import MIB, format_seconds
 from cephfit.operations.measuring.progress_display import progress_display
 
@@ -77,7 +77,7 @@ def up(
     as_json: bool,
 ) -> None:
     """Create a lab; returns when all PGs are active+clean and, with --openstack, all services are ready."""
-    from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
+    from cephfit.ceph.environment.scopes import FILESTORE, OsdStore
     from cephfit.lab.cluster import Lab
     from cephfit.lab.daemons.ceph_programs import chosen_release
     from cephfit.lab.lab_spec import LabSpec, parse_backends

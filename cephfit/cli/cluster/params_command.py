@@ -8,8 +8,7 @@ import click
 
 from cephfit.cli.options.common_options import connection_options
 from cephfit.cli.options.completers import components, options_of_ceph, releases, targets
-from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, written_whole
+from cephfit.cli.output import OUTPUT_FILE, SentenceGroup, json_option, print_json, print_table, written_whole
 from cephfit.core.values.configuration import as_yaml
 from cephfit.operations.measuring.cluster_options import ClusterOptions
 

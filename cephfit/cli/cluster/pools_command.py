@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.options.common_options import apply_option, connection_options, daemon_options, target_option
-from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
+from cephfit.cli.output import SentenceGroup, json_option, print_json, print_table
 from cephfit.core.units import MIB, format_nbytes
 from cephfit.operations.measuring.cluster_options import ClusterOptions
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.options.common_options import apply_option, cluster_options, target_option
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.output import json_option, print_json, print_table
 from cephfit.core.units import format_seconds
 from cephfit.operations.measuring.cluster_options import ClusterOptions
 from cephfit.operations.measuring.progress_display import progress_display

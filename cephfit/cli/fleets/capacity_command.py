@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.options.common_options import Finite, baselines_option, confidence_option, run_option
-from cephfit.cli.terminal.output import json_option, print_json
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
+from cephfit.cli.output import OUTPUT_FILE, json_option, print_json, refuse_lost_input
 
 if TYPE_CHECKING:
     from cephfit.core.values.baseline import MeasuredLevels
@@ -290,7 +289,7 @@ def _counts(text: str | None, profiles: Sequence[Profile]) -> tuple[dict[str, in
     first, _, cloud = text.partition(":")
     if first == _OPENSTACK and "=" not in text:
         from cephfit.cli.options.common_options import connected
-        from cephfit.cloud.capacity.cloud_facts import count_servers
+        from cephfit.cloud.cloud_facts import count_servers
 
         counted = count_servers(connected(cloud), names)
         return dict(counted.by_class), [counted.sentence]

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from cephfit.cli.terminal.output import print_table
-from cephfit.cli.terminal.written_files import write_whole
+from cephfit.cli.output import print_table, write_whole
 from cephfit.core.values.supply import Estimate
 from cephfit.operations.fleets.capacity_fleet import IOPS, PlanInput, PoolCapacity
 from cephfit.results.report.formatting import compact, level

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.terminal.output import print_table
+from cephfit.cli.output import print_table
 
 if TYPE_CHECKING:
     from cephfit.ceph.pools.pool_plan import Space
@@ -157,7 +157,7 @@ def placed_jointly(
         InputError: a figure that a limit needs is not known, or the limits cannot be kept.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
-    from cephfit.cli.fleets.pool_costs import refuse_unknown_costs
+    from cephfit.cli.fleets.pool_options import refuse_unknown_costs
     from cephfit.core.errors import InputError
     from cephfit.mapper.decisions.placement import place_jointly
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.fleets.pool_costs import parse_prices, pool_spaces, refuse_unknown_costs
-from cephfit.cli.fleets.pool_options import joint_options
+from cephfit.cli.fleets.pool_options import joint_options, parse_prices, pool_spaces, refuse_unknown_costs
 from cephfit.cli.options.common_options import (
     Finite,
     baselines_option,
@@ -20,7 +19,7 @@ from cephfit.cli.options.common_options import (
     run_option,
 )
 from cephfit.cli.options.workload_choice import counted_profile
-from cephfit.cli.terminal.output import json_option, print_json, print_table, range_text
+from cephfit.cli.output import json_option, print_json, print_table, range_text
 
 if TYPE_CHECKING:
     from cephfit.ceph.pools.pool_plan import Space
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.profile import Profile
     from cephfit.core.values.supply import SupplySet
     from cephfit.mapper.decisions.placement import PoolChoice
-    from cephfit.operations.predictions.recommended import Recommended
+    from cephfit.operations.recommended import Recommended
 
 
 @click.command("place", short_help="Recommend a pool for each workload.")
@@ -257,7 +256,7 @@ def _place_each(request: _Request, candidates: Sequence[Candidate], *, as_json: 
     """
     from cephfit.cli.fleets.pool_options import image_changes
     from cephfit.core.errors import InputError
-    from cephfit.operations.predictions.recommended import if_applicable
+    from cephfit.operations.recommended import if_applicable
 
     answers = [_choose(request, candidate) for candidate in candidates]
     choices = [answer.choice for answer in answers]
@@ -304,7 +303,7 @@ def _print_each(
     changes: Sequence[ImageChange],
     uses: Mapping[str, Recommended | None],
 ) -> None:
-    from cephfit.operations.predictions.recommended import echo_use
+    from cephfit.operations.recommended import echo_use
     from cephfit.results.report.formatting import level
     from cephfit.results.report.run_notes import run_notes
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.options.common_options import Finite, connection_options
-from cephfit.cli.terminal.output import json_option, print_json, print_table
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, write_whole
+from cephfit.cli.output import OUTPUT_FILE, json_option, print_json, print_table, write_whole
 from cephfit.core.errors import HostError
 from cephfit.core.units import KIB, MIB, format_seconds
 from cephfit.core.values.cells import Op

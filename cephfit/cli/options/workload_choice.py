@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cephfit.core.protocols import Target, Workload
     from cephfit.core.values.measurement import CacheCondition
     from cephfit.core.values.profile import Profile
-    from cephfit.sweep.verification import Trial
+    from cephfit.sweep.trial import Trial
 
 _PGBENCH, _PROGRAM, _PROFILE = "pgbench", "program", "profile"
 
@@ -125,11 +125,10 @@ def trial_of(
     from cephfit.core.errors import InputError
     from cephfit.core.units import MIB
     from cephfit.lab.lab_target import LabTarget
-    from cephfit.lab.workloads.guest_pgbench import GuestPgBench, spec_of
-    from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec
+    from cephfit.lab.workloads.pgbench import GuestPgBench, PgBench, PgBenchSpec, spec_of
     from cephfit.lab.workloads.program_workload import ProgramWorkload
     from cephfit.sweep.concurrent_clients import Lockstep
-    from cephfit.sweep.verification import Trial
+    from cephfit.sweep.trial import Trial
     from cephfit.targets.abilities import RunsGuestJobs
     from cephfit.targets.simulated import SimulatedTarget
     from cephfit.targets.simulated_workload import LEAST_NBYTES, SimulatedWorkload

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.options.common_options import baselines_option, confidence_option, load_option, model_option
-from cephfit.cli.terminal.output import json_option, print_json
+from cephfit.cli.output import json_option, print_json
 from cephfit.core.units import parse_nbytes
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from cephfit.cli.options.common_options import (
     run_option,
 )
 from cephfit.cli.options.workload_choice import weighted_profile
-from cephfit.cli.terminal.output import json_option, print_json, print_table, range_text
+from cephfit.cli.output import json_option, print_json, print_table, range_text
 
 if TYPE_CHECKING:
     from cephfit.core.values.supply import Estimate

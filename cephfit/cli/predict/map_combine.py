@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cephfit.cli.output import print_json, print_table
 from cephfit.cli.predict.map_prediction import MeasuredRun
-from cephfit.cli.terminal.output import print_json, print_table
 from cephfit.core.errors import InputError
 from cephfit.core.units import format_seconds
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
     from cephfit.mapper.models.joint_prediction import CombinedGain
-    from cephfit.operations.predictions.objective_answers import Ranked
+    from cephfit.operations.ranking import Ranked
     from cephfit.sweep.combination import Combinations
     from cephfit.sweep.sweep_plan import Sweep
 
@@ -43,7 +43,7 @@ def show_combinations(asked: Ranked, measured: MeasuredRun | None, output: Path 
     Raises:
         InputError: the settings of the configurations are unknown, or nothing was measured twice.
     """
-    from cephfit.cli.terminal.written_files import write_whole
+    from cephfit.cli.output import write_whole
     from cephfit.mapper import predictor
     from cephfit.mapper.decisions.contrasts import ranked
     from cephfit.mapper.models.joint_prediction import JointPrediction, combined_gains, improvements

@@ -18,12 +18,11 @@ from cephfit.cli.options.common_options import (
     run_option,
 )
 from cephfit.cli.options.completers import runs, stores
+from cephfit.cli.output import OUTPUT_FILE, json_option, print_json
 from cephfit.cli.predict.map_output import by_cost_of_pools, objective_options, print_answers, wanted_of
-from cephfit.cli.terminal.output import json_option, print_json
-from cephfit.cli.terminal.written_files import OUTPUT_FILE
 from cephfit.core.values.prediction import model_called
 from cephfit.core.values.sample import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
-from cephfit.operations.predictions.objective_answers import Ranked
+from cephfit.operations.ranking import Ranked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -211,7 +210,7 @@ def command(
     from cephfit.mapper import predictor
     from cephfit.mapper.absolute_rates.supply import supply_or_reason
     from cephfit.mapper.decisions.sensitivity import sensitivity_of
-    from cephfit.operations.predictions.recommended import echo_use, if_applicable
+    from cephfit.operations.recommended import echo_use, if_applicable
     from cephfit.results.report.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.results.tables.baseline_csv import is_store
 

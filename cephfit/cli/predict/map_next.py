@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cephfit.cli.output import print_json, print_table
 from cephfit.cli.predict.map_prediction import MeasuredRun, example_file
-from cephfit.cli.terminal.output import print_json, print_table
 from cephfit.core.units import format_seconds
 from cephfit.core.values.cells import Cell
 
 if TYPE_CHECKING:
     from cephfit.core.values.profile import Profile
     from cephfit.mapper.decisions.next_measurement import Candidate, NextMeasurement
-    from cephfit.operations.predictions.objective_answers import Ranked
+    from cephfit.operations.ranking import Ranked
     from cephfit.sweep.sweep_plan import Sweep
 
 _SHOWN = 5
@@ -40,7 +40,7 @@ def show_next(
     Raises:
         InputError: nothing can be compared, or nothing was measured twice.
     """
-    from cephfit.cli.terminal.written_files import write_whole
+    from cephfit.cli.output import write_whole
     from cephfit.mapper.decisions.next_measurement import next_measurement
     from cephfit.mapper.decisions.probe import probe_predictor
     from cephfit.mapper.models.joint_prediction import JointPrediction

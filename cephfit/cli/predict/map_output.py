@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cephfit.cli.options.common_options import Finite
-from cephfit.cli.terminal.output import print_table, range_text
+from cephfit.cli.output import print_table, range_text
 from cephfit.core.values.fit import answer_lines
 from cephfit.core.values.prediction import model_called
-from cephfit.operations.predictions.objective_answers import Answers, Ranked, Wanted
+from cephfit.operations.ranking import Answers, Ranked, Wanted
 
 if TYPE_CHECKING:
     from cephfit.core.values.prediction import Prediction, PredictionSet
@@ -189,7 +189,7 @@ def by_cost_of_pools(ranked: Ranked, wanted: Wanted) -> Judged:
         InputError: a layout or a price is unknown.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
-    from cephfit.cli.fleets.pool_costs import parse_prices, pool_spaces, refuse_unknown_costs
+    from cephfit.cli.fleets.pool_options import parse_prices, pool_spaces, refuse_unknown_costs
     from cephfit.mapper import predictor
     from cephfit.mapper.decisions.objectives import by_cost
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cephfit.core.errors import InputError
-from cephfit.operations.predictions.objective_answers import Ranked
+from cephfit.operations.ranking import Ranked
 
 if TYPE_CHECKING:
     from cephfit.core.protocols import Predictor
@@ -157,7 +157,7 @@ def predict(
     """Predict as measured, for another number of clients, or for storage that is farther away."""
     from cephfit.mapper.decisions.contrasts import ranked
     from cephfit.mapper.extrapolation.distant_workload import predicted_at_distance
-    from cephfit.operations.predictions.client_counts import ranked_for_clients
+    from cephfit.operations.ranking import ranked_for_clients
 
     if clients is not None:
         answer = ranked_for_clients(

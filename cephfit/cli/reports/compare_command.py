@@ -11,9 +11,8 @@ import click
 
 from cephfit.cli.options.common_options import Finite, load_option, profiles_option, store_option
 from cephfit.cli.options.completers import runs, targets
+from cephfit.cli.output import OUTPUT_FILE, json_option, print_json, refuse_both_to_stdout, refuse_lost_input
 from cephfit.cli.reports.compare_output import FAILURES, document_of, failures, print_comparison, write_csv
-from cephfit.cli.terminal.output import json_option, print_json
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_both_to_stdout, refuse_lost_input
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 
 if TYPE_CHECKING:
@@ -102,8 +101,8 @@ def command(
     In a script, `--fail-on worse --fail-on missing` ends with exit code 1 if a rate became worse or could not be
     compared, 0 if not, and 2 for an error.
     """
-    from cephfit.cli.reports.compare_upgrade import advice_lines, advice_of, is_page, page_needs, write_page
-    from cephfit.operations.assessment.evaluation_set import read_profiles
+    from cephfit.cli.reports.compare_output import advice_lines, advice_of, is_page, page_needs, write_page
+    from cephfit.operations.evaluation_set import read_profiles
     from cephfit.results.store.sample_store import Store
 
     if output is not None:
@@ -175,7 +174,7 @@ def _comparison_of(
     Raises:
         InputError: there are no two runs to compare, or none measured the configuration.
     """
-    from cephfit.cli.reports.compare_upgrade import require_configuration, runs_to_compare
+    from cephfit.cli.reports.compare_output import require_configuration, runs_to_compare
     from cephfit.results.statistics.comparison import rows_of, served_of, with_verdicts
     from cephfit.results.statistics.sample_baselines import baselines_of
 

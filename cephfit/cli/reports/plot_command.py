@@ -9,8 +9,7 @@ import click
 
 from cephfit.cli.options.common_options import load_option, profiles_option, store_option
 from cephfit.cli.options.completers import runs
-from cephfit.cli.terminal.output import json_option, print_json
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, written_whole
+from cephfit.cli.output import OUTPUT_FILE, json_option, print_json, refuse_lost_input, written_whole
 from cephfit.core.errors import InputError
 
 _FORMATS = ("png", "svg", "pdf")

@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.options.common_options import any_load_option, profiles_option, runs_option, store_option
-from cephfit.cli.terminal.output import json_option, print_json
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_both_to_stdout, refuse_lost_input, write_whole
+from cephfit.cli.output import (
+    OUTPUT_FILE,
+    json_option,
+    print_json,
+    refuse_both_to_stdout,
+    refuse_lost_input,
+    write_whole,
+)
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.values.sample import without_collector
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.options.common_options import store_option
-from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
+from cephfit.cli.output import OUTPUT_FILE, SentenceGroup, json_option, print_json, print_table, refuse_lost_input
 from cephfit.core.errors import InputError
 from cephfit.core.values.sample import State, without_collector
 
@@ -126,7 +125,7 @@ def export(name: str, store: str, output: Path, style: str | None) -> None:
 
     Parquet needs pip install 'cephfit[parquet]'; docs/runs.md has its columns.
     """
-    from cephfit.cli.terminal.written_files import write_whole, written_whole
+    from cephfit.cli.output import write_whole, written_whole
     from cephfit.results.store.sample_store import Store
     from cephfit.results.tables.sample_tables import samples_csv, write_samples
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.options.common_options import store_option
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from cephfit.core.values.sample import Run
-    from cephfit.operations.imports.imported_results import Understood
+    from cephfit.operations.imported_results import Understood
 
 _FORMATS = ("csv", "fio-json", "fio-text", "fio-terse", "rados-bench", "rbd-bench")
 _SHOWN = 20
@@ -64,8 +64,8 @@ def command(
     """
     from cephfit.core.errors import InputError, MissingStoreError
     from cephfit.measure.imported_outputs.name_mapping import NameMapping, read_mapping
-    from cephfit.operations.imports.imported_files import reader_called
-    from cephfit.operations.imports.imported_results import known_files, store_import, understand
+    from cephfit.operations.imported_files import reader_called
+    from cephfit.operations.imported_results import known_files, store_import, understand
     from cephfit.results.store.sample_store import Store
     from cephfit.sweep.declaration.file_settings import NAME
 

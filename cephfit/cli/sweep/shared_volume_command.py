@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.options.common_options import Finite, connection_options, needed_apply_option, target_option
-from cephfit.cli.terminal.output import json_option, print_json, print_table, sigterm_as_interrupt
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
+from cephfit.cli.output import (
+    OUTPUT_FILE,
+    json_option,
+    print_json,
+    print_table,
+    refuse_lost_input,
+    sigterm_as_interrupt,
+    write_whole,
+)
 from cephfit.core.units import format_nbytes, parse_nbytes
 from cephfit.operations.measuring.cluster_options import ClusterOptions
 from cephfit.operations.measuring.progress_display import progress_display
@@ -102,9 +109,14 @@ def command(
     locks. Everything that was created is deleted at the end. docs/shared-volumes.md has examples.
     """
     from cephfit.core.values.cells import Op
-    from cephfit.measure.shared_volume.access_plan import LockWay
-    from cephfit.operations.measuring.shared_cloud_volume import is_cloud, measure_in_guests
-    from cephfit.operations.measuring.shared_volume import SharingPlan, measure_shared_volume, shared_volume_place
+    from cephfit.measure.sharing_client import LockWay
+    from cephfit.operations.measuring.shared_volume import (
+        SharingPlan,
+        is_cloud,
+        measure_in_guests,
+        measure_shared_volume,
+        shared_volume_place,
+    )
     from cephfit.results.statistics.sharing_cost import runs_csv, sharing_costs
 
     in_guests = is_cloud(target_text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.terminal.output import print_json, print_table
+from cephfit.cli.output import print_json, print_table
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Target
 from cephfit.core.units import format_nbytes, format_seconds
@@ -187,7 +187,7 @@ def show_proposal(file: str, profile_file: Path, output: Path | None, *, as_json
     Raises:
         InputError: a file cannot be read, or the profile has no demands.
     """
-    from cephfit.cli.terminal.written_files import write_whole
+    from cephfit.cli.output import write_whole
     from cephfit.core.profile_files import read_profile
     from cephfit.sweep.declaration.sweep_file import find_sweep, parse_sweep, read_sweep
     from cephfit.sweep.proposal import as_yaml, propose, with_measurement

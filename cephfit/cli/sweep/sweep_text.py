@@ -7,7 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
-from cephfit.cli.terminal.output import print_table
+from cephfit.cli.output import print_table
 from cephfit.core.protocols import Progress
 from cephfit.core.statistics.sample_columns import OK
 from cephfit.core.units import format_nbytes, format_seconds
@@ -19,9 +19,8 @@ from cephfit.operations.measuring.run_status import known_of
 from cephfit.operations.measuring.sweep_measurement import Request, measured
 from cephfit.results.statistics.loads import sync_in_words
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.execution.rounds import ASSUMED_SCATTER, expected_saving, scatter_of
+from cephfit.sweep.execution.rounds import ASSUMED_SCATTER, expected_saving, full_plan, scatter_of
 from cephfit.sweep.execution.run_progress import RunProgress
-from cephfit.sweep.execution.schedule import full_plan
 from cephfit.sweep.sweep_plan import Goal, Sweep, expected_seconds, n_planned_samples
 
 

@@ -10,8 +10,16 @@ import click
 
 from cephfit.cli.options.common_options import Finite
 from cephfit.cli.options.completers import trace_formats
-from cephfit.cli.terminal.output import SentenceGroup, json_option, print_json, print_table
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole, written_whole
+from cephfit.cli.output import (
+    OUTPUT_FILE,
+    SentenceGroup,
+    json_option,
+    print_json,
+    print_table,
+    refuse_lost_input,
+    write_whole,
+    written_whole,
+)
 from cephfit.cli.trace import trace_replay, trace_show, trace_workload
 from cephfit.cli.trace.trace_input import (
     TraceInput,

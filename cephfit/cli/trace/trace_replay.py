@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.options.common_options import Finite
-from cephfit.cli.terminal.output import json_option, print_json
-from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole, written_whole
+from cephfit.cli.output import OUTPUT_FILE, json_option, print_json, refuse_lost_input, write_whole, written_whole
 from cephfit.cli.trace.trace_input import TraceInput, TracePath, description_option, files_argument, trace_options
 from cephfit.cli.trace.trace_show import print_omitted_disks
 from cephfit.core.units import format_seconds

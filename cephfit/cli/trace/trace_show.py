@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.output import json_option, print_json, print_table
 from cephfit.cli.trace.trace_input import TraceInput, description_option, files_argument, trace_options
 from cephfit.core.units import format_nbytes, format_seconds
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op

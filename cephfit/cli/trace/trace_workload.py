@@ -20,7 +20,7 @@ from cephfit.cli.options.common_options import (
     target_option,
 )
 from cephfit.cli.options.workload_choice import workload_option
-from cephfit.cli.terminal.output import json_option, print_json, sigterm_as_interrupt
+from cephfit.cli.output import json_option, print_json, sigterm_as_interrupt
 from cephfit.cli.trace.trace_input import trace_place
 from cephfit.operations.measuring.cluster_options import ClusterOptions
 from cephfit.operations.measuring.progress_display import progress_display
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cephfit.core.protocols import Progress, Target
     from cephfit.core.values.measurement import CacheCondition
     from cephfit.core.values.sample import WorkloadSample
-    from cephfit.sweep.verification import Trial
+    from cephfit.sweep.trial import Trial
     from cephfit.targets.abilities import MayKeepCaches
     from cephfit.traces.capturing.capture import CaptureReport
 
@@ -256,7 +256,7 @@ def _print_one(report: CaptureReport, sample: WorkloadSample, name: str, source:
 def _print_several(
     captured: Sequence[CaptureReport], sample: WorkloadSample, name: str, output: str, *, as_json: bool
 ) -> None:
-    from cephfit.sweep.verification import CLIENTS, TOGETHER, client_rates_of
+    from cephfit.sweep.trial import CLIENTS, TOGETHER, client_rates_of
 
     values = {client: said["value"] for client, said in sample.evidence[CLIENTS].items()}
     if as_json:
@@ -282,7 +282,7 @@ def _print_several(
 
 def _output_of(sample: WorkloadSample, client: str) -> Mapping[str, Any]:
     """Return what the workload printed on a client."""
-    from cephfit.sweep.verification import CLIENTS
+    from cephfit.sweep.trial import CLIENTS
 
     own: Mapping[str, Any] = sample.evidence.get(CLIENTS, {}).get(client) or sample.evidence
     return dict(own["output"])

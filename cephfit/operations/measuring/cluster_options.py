@@ -75,7 +75,7 @@ class ClusterOptions:
 
     def words(self) -> tuple[str, ...]:
         """The given options as command-line arguments, without passwords."""
-        from cephfit.ceph.admin.rest_admin import shown
+        from cephfit.ceph.admin.fallback_admins import shown
 
         words: list[str] = []
         for option, value in self._given():

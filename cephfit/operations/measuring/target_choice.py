@@ -1,5 +1,8 @@
-"""Open a target by its name: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `iscsi:...`, `nfs:...`,
-`swift:...`, `openstack:CLOUD`."""
+"""Open a target by its name.
+
+Names are `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `iscsi:...`, `nfs:...`, `swift:...`, and
+`openstack:CLOUD`.
+"""
 
 import hashlib
 import os
@@ -16,7 +19,7 @@ from cephfit.core.protocols import Progress, Target
 from cephfit.operations.measuring.cluster_options import ClusterOptions, is_existing_cluster
 
 if TYPE_CHECKING:
-    from cephfit.ceph.hosts.host_access import SshAccess
+    from cephfit.ceph.host_access import SshAccess
     from cephfit.cloud.cloud_choice import CloudChoice
     from cephfit.targets.ceph.existing_cluster import ClusterChoice
 
@@ -53,29 +56,9 @@ def open_target(
     """
     kind, _, which = text.partition(":")
     cluster = (cluster or ClusterOptions()).for_target(text)
-    if not is_existing_cluster(text) and cluster.given():
-        raise InputError(
-            f"{', '.join(cluster.given())}: only for --target ceph, or openstack with ceph=",
-            where=f"--target {text}",
-            remedy="omit it",
-        )
-    if for_change and is_existing_cluster(text) and not leave:
-        raise InputError(
-            "cephfit did not create this cluster, and changes nothing on it without --apply",
-            where=f"--target {text}",
-            remedy="see what would be done with `cephfit sweep plan`; then add --apply",
-        )
+    _require_permitted(text, cluster, for_change=for_change, leave=leave)
     if kind == "lab":
-        from cephfit.ceph.delivery.option_delivery import parse_delivery
-        from cephfit.lab.cluster import Lab
-        from cephfit.lab.lab_target import LabTarget
-        from cephfit.lab.machine import require_root
-
-        place, _, words = which.partition(",")
-        way = parse_delivery(words, where=f"--target {text}", own_conf=True).way
-        lab = Lab.open(folder=Path(place)) if place.startswith("/") else Lab.open(place or "default")
-        require_root("a lab")
-        return LabTarget(lab, for_change=for_change, progress=progress, librbd=ioengine == "rbd", way=way)
+        return _open_lab(text, which, for_change=for_change, progress=progress, ioengine=ioengine)
     if kind == "ceph":
         from cephfit.lab.devices.image_export import ImageDevices
         from cephfit.targets.ceph.existing_cluster import ExistingClusterTarget
@@ -108,6 +91,35 @@ def open_target(
     )
 
 
+def _require_permitted(text: str, cluster: ClusterOptions, *, for_change: bool, leave: bool) -> None:
+    """Refuse connection options that the target does not take, and changes without ``--apply``."""
+    if not is_existing_cluster(text) and cluster.given():
+        raise InputError(
+            f"{', '.join(cluster.given())}: only for --target ceph, or openstack with ceph=",
+            where=f"--target {text}",
+            remedy="omit it",
+        )
+    if for_change and is_existing_cluster(text) and not leave:
+        raise InputError(
+            "cephfit did not create this cluster, and changes nothing on it without --apply",
+            where=f"--target {text}",
+            remedy="see what would be done with `cephfit sweep plan`; then add --apply",
+        )
+
+
+def _open_lab(text: str, which: str, *, for_change: bool, progress: Progress | None, ioengine: str) -> Target:
+    from cephfit.ceph.delivery.option_delivery import parse_delivery
+    from cephfit.lab.cluster import Lab
+    from cephfit.lab.lab_target import LabTarget
+    from cephfit.lab.machine import require_root
+
+    place, _, words = which.partition(",")
+    way = parse_delivery(words, where=f"--target {text}", own_conf=True).way
+    lab = Lab.open(folder=Path(place)) if place.startswith("/") else Lab.open(place or "default")
+    require_root("a lab")
+    return LabTarget(lab, for_change=for_change, progress=progress, librbd=ioengine == "rbd", way=way)
+
+
 def require_openstack(where: str) -> None:
     """Check that the OpenStack libraries are installed.
 
@@ -136,7 +148,7 @@ def require_openstack(where: str) -> None:
 def _cloud_target(text: str, cluster: ClusterOptions, *, for_change: bool, progress: Progress | None) -> Target:
     require_openstack(f"--target {text}")
     from cephfit.cloud.cloud_choice import parse_choice
-    from cephfit.targets.openstack.openstack_target import OpenStackTarget
+    from cephfit.targets.openstack_target import OpenStackTarget
 
     choice = parse_choice(text)
     if choice.ceph or choice.lab:
@@ -150,7 +162,7 @@ def _cloud_with_ceph(
     from cephfit.ceph.admin.rados_admin import RadosAdmin
     from cephfit.ceph.delivery.option_delivery import parse_delivery
     from cephfit.targets.ceph.ceph_target import CephTarget
-    from cephfit.targets.openstack.openstack_ceph import OpenStackWithCeph
+    from cephfit.targets.openstack_ceph import OpenStackWithCeph
 
     def with_connection(target: CephTarget, connect: Callable[[], RadosAdmin]) -> tuple[CephTarget, RadosAdmin]:
         try:
@@ -259,7 +271,7 @@ def cluster_choice(name: str, options: ClusterOptions) -> "ClusterChoice":
 
 
 def _ssh(options: ClusterOptions) -> "SshAccess | None":
-    from cephfit.ceph.hosts.host_access import SshAccess
+    from cephfit.ceph.host_access import SshAccess
 
     if not options.ssh:
         if options.ssh_user or options.ssh_config or options.ssh_hosts or options.restarts == "ssh":
@@ -289,13 +301,13 @@ def backend_target(text: str, *, for_change: bool) -> Target:
     """
     from platformdirs import user_state_path
 
-    from cephfit.lab.backends.lab_backend import SwiftServer
     from cephfit.lab.cluster import Lab
     from cephfit.lab.devices.fuse_devices import NbdDevices
+    from cephfit.lab.lab_backend import SwiftServer
     from cephfit.lab.machine import require_root
+    from cephfit.targets.backends.backend_target import ExistingServer, ServerPlace
     from cephfit.targets.backends.iscsi_target import IscsiTarget, parse_iscsi
     from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
-    from cephfit.targets.backends.storage_server import ExistingServer, ServerPlace
     from cephfit.targets.backends.swift_target import SwiftTarget, key_from_environment, parse_swift
 
     parse = {ISCSI: parse_iscsi, NFS: parse_nfs, SWIFT: parse_swift}

@@ -12,9 +12,8 @@ import pytest
 from rest_server import rest_api
 
 from cephfit.ceph.admin.answers import RefusedError
-from cephfit.ceph.admin.binary_admin import BinaryAdmin
+from cephfit.ceph.admin.fallback_admins import BinaryAdmin, RestAdmin
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.ceph.admin.rest_admin import RestAdmin
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import CephAdmin
 from cephfit.lab.cluster import Lab

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cephfit.ceph.admin import binary_admin
+from cephfit.ceph.admin import fallback_admins
 from cephfit.ceph.admin.answers import (
     RefusedError,
     as_before_nautilus,
@@ -18,12 +18,12 @@ from cephfit.ceph.admin.answers import (
     stored_nbytes,
     why_no_cache_drop,
 )
-from cephfit.ceph.admin.binary_admin import BinaryAdmin
 from cephfit.ceph.admin.daemons import AdminSockets, Daemon
+from cephfit.ceph.admin.fallback_admins import BinaryAdmin
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.delivery.client_conf import ClientAccess, render_client_conf
 from cephfit.ceph.delivery.daemon_values import DaemonValues
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host_access import Hosts
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.ceph.pools.pool_plan import PoolPlan, Role
 from cephfit.ceph.pools.pool_readback import await_placed, read_back_pools
@@ -216,7 +216,7 @@ def test_the_program_creates_pools(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ' echo "Error EINVAL: invalid command" >&2; exit 22;; esac\n'
     )
     program.chmod(0o755)
-    monkeypatch.setattr(binary_admin.shutil, "which", lambda name: str(program))
+    monkeypatch.setattr(fallback_admins.shutil, "which", lambda name: str(program))
     conf = tmp_path / "ceph.conf"
     conf.write_text("[global]\n")
     BinaryAdmin(conf).command("osd pool create", pool="p", pg_num=8, autoscale_mode="off")

@@ -18,7 +18,7 @@ from ssh_server import SSHD, ssh_server
 
 from cephfit.ceph.delivery.conf_files import sections_of
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery
-from cephfit.ceph.hosts.host_access import SshAccess
+from cephfit.ceph.host_access import SshAccess
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.lab.cluster import Lab

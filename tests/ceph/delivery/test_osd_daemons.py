@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cephfit.ceph.admin.answers import RefusedError
-from cephfit.ceph.delivery.osd_daemons import CephadmOsds, ProgramOsds, SystemdOsds
-from cephfit.ceph.hosts.host import Finished
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.delivery.osd_restarts import CephadmOsds, ProgramOsds, SystemdOsds
+from cephfit.ceph.host import Finished
+from cephfit.ceph.host_access import Hosts
 from cephfit.core.errors import ClusterError, HostError
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from cephfit.ceph.environment.host_settings import HostSettings
 from cephfit.ceph.environment.network_emulation import Emulation
 from cephfit.ceph.environment.scopes import fault_of_key, fault_of_scope, fault_of_value
-from cephfit.ceph.hosts.host_access import Hosts
-from cephfit.ceph.options.risk import risk_of
+from cephfit.ceph.host_access import Hosts
+from cephfit.ceph.options.option import risk_of
 from cephfit.core.journal import Journal
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 

@@ -14,8 +14,8 @@ from ssh_server import SSHD, ssh_server
 from cephfit.ceph.admin.daemons import Daemon
 from cephfit.ceph.environment.host_settings import HostSettings, OsdPlace, drop_page_caches, why_page_caches_stay
 from cephfit.ceph.environment.kernel_values import HostFile, HostFiles
-from cephfit.ceph.hosts.host import HostRefusedError
-from cephfit.ceph.hosts.host_access import Hosts, SshAccess
+from cephfit.ceph.host import HostRefusedError
+from cephfit.ceph.host_access import Hosts, SshAccess
 from cephfit.core.journal import Journal
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Partition, Setting, Value

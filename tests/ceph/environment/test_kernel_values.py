@@ -13,8 +13,8 @@ from greater_examples import greater, osd
 
 from cephfit.ceph.environment.host_settings import HostSettings
 from cephfit.ceph.environment.kernel_values import HostLockedError, KernelLocks
-from cephfit.ceph.hosts.host import Finished, HostRefusedError, LocalHost
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host import Finished, HostRefusedError, LocalHost
+from cephfit.ceph.host_access import Hosts
 from cephfit.core.errors import HostError
 from cephfit.core.journal import Journal
 from cephfit.core.values.configuration import Configuration, Value

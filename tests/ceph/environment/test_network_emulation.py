@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from cephfit.ceph.environment.host_settings import HostSettings
 from cephfit.ceph.environment.network_emulation import Emulation, Emulations, parse_qdisc
-from cephfit.ceph.hosts.host import Finished, HostRefusedError, LocalHost
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host import Finished, HostRefusedError, LocalHost
+from cephfit.ceph.host_access import Hosts
 from cephfit.core.errors import InputError
 from cephfit.core.journal import Journal
 from cephfit.core.values.configuration import Configuration

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cephfit.ceph.environment.osd_store import OsdStore, store_of
+from cephfit.ceph.environment.scopes import OsdStore, store_of
 from cephfit.core.errors import InputError
 from cephfit.core.values.configuration import Value
 

@@ -12,7 +12,7 @@ from cephfit.ceph.ceph_health import CephHealth
 from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.environment.kernel_values import HostFile, HostFiles
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host_access import Hosts
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import ClusterError, HostError, StoreError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cephfit.ceph.options.risk import risk_of
+from cephfit.ceph.options.option import risk_of
 from cephfit.core.values.configuration import Partition, Setting, Value
 
 

@@ -10,7 +10,7 @@ from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.crush.proposal import Movement
 from cephfit.ceph.delivery.daemon_options import DaemonOptions
 from cephfit.ceph.delivery.option_delivery import OptionDelivery
-from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.host_access import Hosts
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.ceph.pools.declared_pools import DeclaredPools
 from cephfit.ceph.pools.own_pools import PoolDeletion

@@ -27,8 +27,8 @@ from cephfit.core.values.sample import (
 )
 from cephfit.mapper.assessment.trivial_predictors import TRIVIAL
 from cephfit.mapper.models import model_error
-from cephfit.operations.assessment.evaluation_set import EvaluationSet, folder_files, read_folder
-from cephfit.operations.assessment.model_assessment import ASSESSED
+from cephfit.operations.evaluation_set import EvaluationSet, folder_files, read_folder
+from cephfit.operations.model_assessment import ASSESSED
 from cephfit.results.store.sample_store import Store, kind_of
 
 

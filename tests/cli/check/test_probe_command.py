@@ -13,9 +13,9 @@ from cephfit.core.errors import CephfitError, InputError
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.profile import Profile
 from cephfit.lab.workloads.fio_clone import FioClone
-from cephfit.operations.assessment.evaluation_set import read_store
+from cephfit.operations.evaluation_set import read_store
+from cephfit.operations.measuring.sweep_measurement import clone_trial
 from cephfit.operations.measuring.target_choice import open_target
-from cephfit.operations.measuring.workload_runs import clone_trial
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.targets.simulated_workload import seconds_of

@@ -11,7 +11,7 @@ from cephfit.ceph.delivery.shell_commands import parts_of
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Health
 from cephfit.core.values.sample import CLUSTER, Run
-from cephfit.operations.predictions.recommended import Recommended, of_sweep, require_same_cluster
+from cephfit.operations.recommended import Recommended, of_sweep, require_same_cluster
 from cephfit.targets.ceph.permanent_configuration import problems
 
 Cephfit = Callable[..., subprocess.CompletedProcess[str]]

@@ -15,11 +15,11 @@ import pytest
 from click.testing import CliRunner
 from example_run import example_run, example_samples
 
+from cephfit.cli.output import table_text
 from cephfit.cli.reports.compare_command import _of_which_rounds
 from cephfit.cli.reports.compare_command import command as compare
 from cephfit.cli.reports.compare_output import _lines, _number
 from cephfit.cli.sweep.sweep_commands import command as sweep
-from cephfit.cli.terminal.output import table_text
 from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import SIZE_BINS, Cell, Op

@@ -7,8 +7,8 @@ import pytest
 
 from cephfit.mapper.assessment.model_evaluation import LeaveOut
 from cephfit.mapper.models.model_error import ERRORS
-from cephfit.operations.assessment.evaluation_set import read_folder
-from cephfit.operations.assessment.model_assessment import (
+from cephfit.operations.evaluation_set import read_folder
+from cephfit.operations.model_assessment import (
     ASSESSED,
     FIGURES,
     ModelAssessment,

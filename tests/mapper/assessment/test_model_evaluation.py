@@ -15,8 +15,8 @@ from cephfit.mapper.assessment.model_evaluation import LeaveOut, assessed_predic
 from cephfit.mapper.assessment.trivial_predictors import ALWAYS_DEFAULT, AVERAGE_CELL, NEAREST_CELL, TRIVIAL
 from cephfit.mapper.models import model_error
 from cephfit.mapper.models.model_error import ModelError
-from cephfit.operations.assessment.evaluation_set import EvaluationSet
-from cephfit.operations.assessment.model_assessment import ModelAssessment, assess_models, goal_text
+from cephfit.operations.evaluation_set import EvaluationSet
+from cephfit.operations.model_assessment import ModelAssessment, assess_models, goal_text
 
 
 @pytest.fixture(autouse=True)

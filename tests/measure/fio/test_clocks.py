@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cephfit.core.protocols import Client
 from cephfit.measure.fio.fio_remote import BY_CLIENTS, why_not_together
-from cephfit.measure.fio.guest_clocks import ClockWatch, Offset, between, measured_parts, together, with_log
+from cephfit.measure.fio.fio_servers import ClockWatch, Offset, between, measured_parts, together, with_log
 
 delays = st.floats(0.001, 3)
 

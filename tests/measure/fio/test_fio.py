@@ -19,7 +19,7 @@ from cephfit.core.protocols import Client
 from cephfit.core.units import KIB, MIB
 from cephfit.core.values.cells import Cell
 from cephfit.measure.engine import CellRun, disagreement
-from cephfit.measure.fio.fio_job import render_job
+from cephfit.measure.fio.fio_files import render_job
 from cephfit.measure.fio.fio_local import FioEngine
 from cephfit.sweep.sweep_plan import Sweep
 

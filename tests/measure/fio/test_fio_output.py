@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cephfit.core.values.cells import Cell
-from cephfit.measure.fio.fio_output import UnusableOutputError, jobs_by_client, metrics_of, read_output
+from cephfit.measure.fio.fio_files import UnusableOutputError, jobs_by_client, metrics_of, read_output
 
 CELL = Cell.parse("32M-read")
 

@@ -10,7 +10,7 @@ from cephfit.core.units import MIB
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.measurement import Measurement
 from cephfit.measure.engine import CellRun
-from cephfit.measure.fio.fio_job import region_of, render_job
+from cephfit.measure.fio.fio_files import region_of, render_job
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, read_sweep
 from cephfit.sweep.sweep_plan import io_seed
 

@@ -23,11 +23,11 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import Metrics, State
 from cephfit.measure.engine import CellRun, Engine, MovedBytes
+from cephfit.measure.fio.fio_files import UnusableOutputError, read_output
 from cephfit.measure.fio.fio_local import FioEngine
-from cephfit.measure.fio.fio_output import UnusableOutputError, read_output
 from cephfit.measure.fio.fio_remote import AGGREGATE, RemoteFioEngine, drain_seconds, jobs_of, why_not_together
 from cephfit.measure.fio.fio_servers import why_unreachable
-from cephfit.measure.validity.surveillance import Circumstances, judge
+from cephfit.measure.surveillance import Circumstances, judge
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.execution.runner import run_sweep

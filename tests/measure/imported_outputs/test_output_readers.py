@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from cephfit.core.values.cells import Pattern
 from cephfit.measure.imported_outputs.output_reader import FileHints, OutputContent
-from cephfit.operations.imports.imported_files import reader_called, readers
+from cephfit.operations.imported_files import reader_called, readers
 
 HINTS = FileHints(Pattern.RANDREAD, 4096, 8)
 

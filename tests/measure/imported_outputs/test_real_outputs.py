@@ -9,7 +9,7 @@ import pytest
 
 from cephfit.core.values.cells import Pattern
 from cephfit.measure.imported_outputs.output_reader import FileHints, ImportedResult
-from cephfit.operations.imports.imported_files import output_readers, reader_called
+from cephfit.operations.imported_files import output_readers, reader_called
 
 SAMPLES = Path(os.environ.get("CEPHFIT_SAMPLES", "/nowhere")) / "fio"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cephfit.ceph.hosts.host import LocalHost
+from cephfit.ceph.host import LocalHost
 from cephfit.core.errors import HostError
 from cephfit.measure.telemetry import telemetry_collector
 from cephfit.measure.telemetry.kernel_counters import DiskCounters, HostCounters

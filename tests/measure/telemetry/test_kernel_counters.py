@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cephfit.ceph.hosts.host import LocalHost
+from cephfit.ceph.host import LocalHost
 from cephfit.core.values.sample import CpuLayer
 from cephfit.measure.telemetry import kernel_counters
 from cephfit.measure.telemetry.kernel_counters import (

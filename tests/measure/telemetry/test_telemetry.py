@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cephfit.ceph.hosts.host import LocalHost
+from cephfit.ceph.host import LocalHost
 from cephfit.core.protocols import NullProgress
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.measure.telemetry import kernel_counters, osd_counters

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ssh_server import SSHD, SshServer, ssh_server
 
-from cephfit.ceph.hosts.host_access import SshAccess
+from cephfit.ceph.host_access import SshAccess
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab

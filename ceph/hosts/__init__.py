@@ -1,1 +1,0 @@
-"""One host, local or over SSH: its files and programs."""

@@ -1,1 +1,0 @@
-"""How good predictions are, from workloads that were really run."""

@@ -1,1 +1,0 @@
-"""Results of benchmarks that were run without cephfit: read, named and stored."""

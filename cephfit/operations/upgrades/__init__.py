@@ -1,1 +1,0 @@
-"""What an upgrade of Ceph does to workloads, and its page."""

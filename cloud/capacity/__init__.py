@@ -1,1 +1,0 @@
-"""Capacity of a cloud for a sweep: preflight, quotas, pools."""

@@ -1,1 +1,0 @@
-"""Cleanup: the resources of a run, found by owner and deleted in order."""

@@ -1,1 +1,0 @@
-"""The guest image: built and uploaded."""

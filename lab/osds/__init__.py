@@ -1,1 +1,0 @@
-"""The lab's OSDs: disks, layout, creation."""

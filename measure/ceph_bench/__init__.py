@@ -1,1 +1,0 @@
-"""Ceph's benchmark programs as engines."""

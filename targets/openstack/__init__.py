@@ -1,1 +1,0 @@
-"""OpenStack as a target, alone or with the Ceph below it."""
