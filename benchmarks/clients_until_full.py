@@ -10,9 +10,6 @@ profiles and the answers.
     cephfit lab up --name LAB
     cephfit sweep run capacity --target lab:LAB --store capacity.sqlite
     benchmarks/clients_until_full.py LAB capacity.sqlite FOLDER
-
-For log-append alone, benchmarks/capacity_log.yaml is a part of that sweep which suffices: with it, both pools take
-about 14 minutes in all.
 """
 
 import argparse
@@ -54,7 +51,7 @@ P99_MS = {"A": 300.0, "ssd": 60.0}
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("lab", help="name of a lab that is up")
-    arguments.add_argument("baselines", help="store with a run of the sweep `capacity`, or of a part of it")
+    arguments.add_argument("baselines", help="store with a run of the sweep `capacity`")
     arguments.add_argument("folder", type=Path, help="for the profiles and the answers")
     arguments.add_argument("--programs", nargs="+", choices=sorted(PACES), default=list(PACES))
     arguments.add_argument("--pools", nargs="+", choices=sorted(P99_MS), default=list(P99_MS))

@@ -247,7 +247,6 @@ def _loads_for(kinds: list[LoadedCell], base: Measurement) -> Measurement:
         read_pct=None,
         rate_iops=None,
         rate_nbytes_per_s=None,
-        arrivals="",
         loads=tuple(_load(shape, own, _cells_of(served)) for shape, served in further.items()),
     )
 
@@ -332,7 +331,6 @@ def as_yaml(measurement: Measurement) -> str:
         *([] if measurement.read_pct is None else [f"  read_pct: {measurement.read_pct}"]),
         *([] if measurement.rate_iops is None else [f"  rate_iops: {measurement.rate_iops}"]),
         *([] if measurement.rate_nbytes_per_s is None else [f"  rate: {measurement.rate_nbytes_per_s}"]),
-        *([f"  arrivals: {measurement.arrivals}"] if measurement.arrivals else []),
         *_shape_lines("  ", measurement.iodepth, measurement.align_nbytes or None, measurement.sync or None),
         f"  direct: {str(measurement.direct).lower()}",
         f"  cache: {measurement.cache.value}",

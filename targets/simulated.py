@@ -37,26 +37,12 @@ from cephfit.targets.abilities import (
     JudgesConfigurations,
     WarnsOfSettings,
 )
-from cephfit.targets.simulated_storage import (
-    CLASSES_OF_RULES,
-    DEFAULT_COPIES,
-    Access,
-    effect_of,
-    iops,
-    paced_seconds,
-)
+from cephfit.targets.simulated_storage import CLASSES_OF_RULES, DEFAULT_COPIES, Access, effect_of, iops
 
 
 def run_ns(seconds: float) -> int:
     """Return seconds as whole ns."""
     return round(seconds * NS_PER_S)
-
-
-_MOST_BURST = 1e6
-
-
-_SATURATING = 10**6
-"""Clients that together reach the highest rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +60,6 @@ class Simulation:
         placement: coefficient of variation between volumes, because objects are spread unevenly over the OSDs. It
             multiplies all rates of a volume. A volume belongs to a configuration, a client and a size. A reset
             removes it.
-        burst: accesses that disks with a cap serve ahead of it, if the bucket of tokens is full.
     """
 
     seed: int = 1
@@ -85,14 +70,11 @@ class Simulation:
     failing: float = 0.0
     refuse: str = ""
     placement: float = 0.0
-    burst: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("unhealthy", "miscount", "failing", "noise", "placement"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"sim:{name}={getattr(self, name)} is not between 0 and 1")
-        if not 0 <= self.burst <= _MOST_BURST:
-            raise InputError(f"sim:burst={self.burst} is not between 0 and {_MOST_BURST:g}")
         if not 0 <= self.pace <= 100:
             raise InputError(f"sim:pace={self.pace} is not between 0 and 100")
 
@@ -296,57 +278,40 @@ class SimulatedEngine(Engine):
                 outcomes[client.name] = self._measure(run, client, dice, miscounts=bool(miscounts))
         return CellOutcome(outcomes, fio_json=None)
 
-    def _truth(self, run: CellRun) -> tuple[float, float]:
-        """Return one client's IOPS in the cell's own direction, and seconds of an access.
-
-        Times of a mix add up. A limit holds, and lowers the latency of clients that reach it.
-        """
-        m = run.measurement
-        limit = m.rate_iops or math.inf
-        if m.rate_nbytes_per_s is not None:
-            limit = m.rate_nbytes_per_s / run.cell.size.benchmark_nbytes
-        share = 1.0
-        if m.read_pct is not None:
-            share = (m.read_pct if run.cell.pattern.op is Op.READ else 100 - m.read_pct) / 100
-        full = 1 / self._seconds_per_io(run, m.iodepth, m.n_clients)
-        if full <= limit:
-            return full * share, m.iodepth / (full * share)
-        per_io = self._seconds_per_io(run, 1, _SATURATING) / _SATURATING
-        found = m.n_clients if m.iodepth > 1 else m.n_clients - 1
-        seconds = paced_seconds(
-            self._seconds_per_io(run, 1, 1), per_io, found * limit, self._target.simulation.burst
-        )
-        return limit * share, min(seconds, m.iodepth / full)
-
-    def _seconds_per_io(self, run: CellRun, iodepth: int, n_clients: int) -> float:
-        """Return seconds per I/O of a client at full speed; those of the reads and writes of a mix add up."""
-        m = run.measurement
+    def _truth(self, run: CellRun) -> float:
+        """Return one client's IOPS in the cell's own direction: times of a mix add up, a rate limit holds."""
+        measurement = run.measurement
 
         def alone(cell: Cell) -> float:
-            return 1 / iops(
+            size, m = cell.size.benchmark_nbytes, measurement
+            return iops(
                 self._target.configuration(run.configuration),
-                Access(cell.size.benchmark_nbytes, cell.pattern, iodepth, m.align_nbytes, m.sync),
-                n_clients=n_clients,
+                Access(size, cell.pattern, m.iodepth, m.align_nbytes, m.sync),
+                n_clients=m.n_clients,
                 window_seconds=(m.ramp_seconds, m.run_seconds),
             )
 
-        if m.read_pct is None:
-            return alone(run.cell)
+        limit = measurement.rate_iops or math.inf
+        if measurement.rate_nbytes_per_s is not None:
+            limit = measurement.rate_nbytes_per_s / run.cell.size.benchmark_nbytes
+        if measurement.read_pct is None:
+            return min(limit, alone(run.cell))
+        reads = measurement.read_pct / 100
         kinds = ("randread", "randwrite") if run.cell.pattern.is_random else ("read", "write")
         read, write = (alone(Cell.parse(f"{run.cell.size.name}-{kind}")) for kind in kinds)
-        return m.read_pct / 100 * read + (1 - m.read_pct / 100) * write
+        both = min(limit, 1 / (reads / read + (1 - reads) / write))
+        return both * (reads if run.cell.pattern.op is Op.READ else 1 - reads)
 
     def _measure(
         self, run: CellRun, client: Client, dice: np.random.Generator, *, miscounts: bool
     ) -> ClientOutcome:
         measurement = run.measurement
-        rate, seconds_per_access = self._truth(run)
-        truth = rate * self._target.simulation.luck(run.configuration, client, self._target.n_resets)
+        truth = self._truth(run) * self._target.simulation.luck(run.configuration, client, self._target.n_resets)
         measured = truth * float(dice.lognormal(0.0, self._target.simulation.noise))
         block = run.cell.size.benchmark_nbytes
         # As in fio, a run of a slow cell lasts until its first I/O completes.
         seconds = max(measurement.run_seconds, 1 / measured)
-        latency_ns = seconds_per_access * rate / measured * 1e9
+        latency_ns = measurement.iodepth / measured * 1e9
         metrics = Metrics(
             iops=measured,
             nbytes_per_s=measured * block,

@@ -288,40 +288,6 @@ def iops(
     return steady if not before else (absorbing * before + steady * (length - before)) / length
 
 
-def paced_seconds(alone: float, per_io: float, found_per_s: float, burst: float = 0.0) -> float:
-    """Return the mean time of an access of clients that keep to a limited rate.
-
-    An access waits as long for each one that it finds as in the formula of the module. It finds rate x time of
-    them on average (arrival theorem and Little's law), so the time is that of a queue with random arrivals:
-
-        seconds = alone / (1 - u)        u = found_per_s x per_io
-
-    Disks with a cap have a token bucket: an access waits for a token only if the bucket is empty. The tokens
-    that are missing are a queue M/D/1, whose length has an exponential tail in heavy traffic (J. F. C. Kingman,
-    Proc. Cambridge Phil. Soc. 57 (4), 1961). Of what exceeds the time without waiting, this share is left:
-
-        exp(-2 (1 - u) burst / u)
-
-    Args:
-        alone: seconds of an access with one in flight at full speed, where every access waits for its token.
-        per_io: seconds per access at the highest rate.
-        found_per_s: rate of those that an access may wait for, below 1 / per_io.
-        burst: tokens of the bucket.
-    """
-    busy = min(found_per_s * per_io, _MOST_BUSY)
-    queued = alone / (1 - busy)
-    if not burst:
-        return queued
-    least = max(alone - per_io, _LEAST_SHARE * alone)
-    left = math.exp(-2 * (1 - busy) * burst / busy) if busy else 0.0
-    return least + (queued - least) * left
-
-
-_MOST_BUSY = 1 - 1e-9
-_LEAST_SHARE = 0.01
-"""Of its time at full speed that an access takes at least."""
-
-
 def flushes_per_write(sync: str) -> float:
     """Return flushes per write of a load's ``sync``.
 

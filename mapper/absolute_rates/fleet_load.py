@@ -18,7 +18,7 @@ counts.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,10 +26,11 @@ import numpy as np
 from scipy.optimize import brentq
 
 from cephfit.core.statistics.latency_mixture import shares_above
-from cephfit.core.statistics.variance import Floats
-from cephfit.mapper.absolute_rates.load_curve import TAIL, Limit, LoadCurve
+from cephfit.core.statistics.round_effects import Floats
+from cephfit.mapper.absolute_rates.load_curve import P99, Limit, LoadCurve
 from cephfit.mapper.models.access_weights import neighbours
 
+_TAIL = 1 - P99 / 100
 _BEYOND = 16.0
 """Loads are considered up to this multiple of the largest measured one."""
 _MOST_STATES = 2048
@@ -109,8 +110,21 @@ class FleetLoad:
         return self.most_between(highest / _WIDEST, highest)
 
     def most_between(self, low: float, high: float, precision: float = 2e-5) -> float:
-        """As ``largest_within``."""
-        return largest_within(lambda multiple: self.at(multiple).excess, low, high, precision)
+        """Return the largest multiple within the limit; 0 if ``low`` exceeds it, at most ``high``.
+
+        Args:
+            low: above 0.
+            high: above ``low``.
+            precision: of the logarithm.
+        """
+        if self.at(low).excess > 1:
+            return 0.0
+        if self.at(high).excess <= 1:
+            return high
+        for _ in range(math.ceil(math.log2(math.log(high / low) / precision))):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if self.at(middle).excess <= 1 else (low, middle)
+        return low
 
     def alone(self) -> Answer:
         """Return what a machine of each class experiences without any other."""
@@ -190,7 +204,7 @@ class FleetLoad:
         exceeding = []
         if self._limit.p99_seconds is not None:
             slower = shares_above(times[:, :, 2:], part.curve.percentiles, self._limit.p99_seconds)
-            exceeding.append(slower / TAIL)
+            exceeding.append(slower / _TAIL)
         if self._limit.mean_seconds is not None:
             exceeding.append(times[:, :, 1] / self._limit.mean_seconds)
         found = [np.zeros(wait.shape) for _ in exceeding]
@@ -199,25 +213,6 @@ class FleetLoad:
             for table, of in zip(found, exceeding, strict=True):
                 table[i] = np.interp(alike, self._loads, of[i])
         return found
-
-
-def largest_within(excess: Callable[[float], float], low: float, high: float, precision: float) -> float:
-    """Return the largest multiple with an excess of up to 1; 0 if ``low`` has more, at most ``high``.
-
-    Args:
-        excess: of a multiple; it does not fall.
-        low: above 0.
-        high: above ``low``.
-        precision: of the logarithm.
-    """
-    if excess(low) > 1:
-        return 0.0
-    if excess(high) <= 1:
-        return high
-    for _ in range(math.ceil(math.log2(math.log(high / low) / precision))):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if excess(middle) <= 1 else (low, middle)
-    return low
 
 
 def _loads(measured: float) -> Floats:

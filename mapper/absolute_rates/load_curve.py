@@ -9,7 +9,6 @@ all are busy (proportional), and for an M/M/1 queue, where it is (1 + N) / servi
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from scipy.optimize import isotonic_regression
@@ -26,9 +25,7 @@ from cephfit.mapper.models.access_weights import AccessWeights, counted_demands,
 P99 = 99.0
 Levels = Mapping[int, LevelFigures]
 """Figures by I/Os in flight."""
-TAIL = 1 - P99 / 100
-"""Share of accesses that may be slower than the limit."""
-MINOR_SHARE = 0.05
+_MINOR_SHARE = 0.05
 """Kinds that take up to this share of the time together may be extrapolated over the load."""
 _FALL = 0.25
 """A rate that is lower than the highest one by up to this share, at a larger load, may be due to scatter."""
@@ -183,10 +180,10 @@ class LoadCurve:
         own = np.diagonal(self.at(self.depths)[:, :, 0])
         return float(self.shares @ (own / self.depths))
 
-    @property
-    def smallest(self) -> str:
-        """The smallest measured load, for messages."""
-        return f"{self.in_flight[0]:g} I/O in flight"
+    def is_reached(self, limit: Limit) -> bool:
+        """Return whether the smallest measured load is within a limit."""
+        p99, mean = limit.p99_seconds, limit.mean_seconds
+        return (p99 is None or self.least_p99_seconds <= p99) and (mean is None or self.least_mean_seconds <= mean)
 
     def rate_at(self, in_flight: float) -> float:
         """Return the highest accesses per second with at most this many I/Os in flight."""
@@ -202,37 +199,6 @@ class LoadCurve:
         held = np.clip(in_flight, self.in_flight[0], self.in_flight[-1])
         shares = neighbours(held, self.in_flight) * np.maximum(in_flight / self.in_flight[-1], 1.0)[:, None]
         return np.asarray(np.einsum("fg,dgc->dfc", shares, self.times))
-
-
-class LeastLatency(Protocol):
-    """A curve of a mix, at its smallest measured load."""
-
-    @property
-    def least_mean_seconds(self) -> float:
-        """The mean latency."""
-
-    @property
-    def least_p99_seconds(self) -> float:
-        """The 99th percentile of the latency; it must have been measured."""
-
-    @property
-    def own_seconds(self) -> float:
-        """Seconds of an access, on average, of one client alone: the time over those outstanding."""
-
-    @property
-    def smallest(self) -> str:
-        """The load, for messages."""
-
-
-def is_within(curve: LeastLatency, limit: Limit) -> bool:
-    """Return whether the smallest measured load is within a limit."""
-    p99, mean = limit.p99_seconds, limit.mean_seconds
-    return (p99 is None or curve.least_p99_seconds <= p99) and (mean is None or curve.least_mean_seconds <= mean)
-
-
-def highest_rate(levels: Levels) -> float:
-    """Return the highest I/Os per second over the loads, without the scatter of saturated ones."""
-    return float(_without_scatter(np.array([levels[n].iops for n in sorted(levels)])).max())
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +223,7 @@ class _Kind:
         of_loads = np.array(nodes, dtype=np.float64)
         values = np.array(rows)
         values[:, 0] = of_loads / _without_scatter(of_loads / values[:, 0])
-        return cls(of_loads, np.column_stack([not_falling(column) for column in values.T]))
+        return cls(of_loads, np.column_stack([_not_falling(column) for column in values.T]))
 
     def at(self, grid: Floats) -> Floats:
         """Return the values at each load, shape (G, 2 + P).
@@ -319,10 +285,10 @@ def _without_scatter(rates: Floats) -> Floats:
         rates: per second, by ascending load, shape (G,).
     """
     last = int(np.flatnonzero(rates >= (1 - _FALL) * rates.max())[-1])
-    return np.concatenate([not_falling(rates[: last + 1]), rates[last + 1 :]])
+    return np.concatenate([_not_falling(rates[: last + 1]), rates[last + 1 :]])
 
 
-def not_falling(values: Floats) -> Floats:
+def _not_falling(values: Floats) -> Floats:
     """Return the isotonic regression; values that do not fall are their own."""
     return values if np.all(values[1:] >= values[:-1]) else np.asarray(isotonic_regression(values).x)
 
@@ -333,5 +299,5 @@ def _minor(mix: WorkloadMix, curves: Sequence[_Kind]) -> list[bool]:
     times = (mix.shares @ mix.weights) * np.array([curve.at(common)[0, 0] for curve in curves])
     order = np.argsort(times)
     is_minor = np.zeros(len(times), dtype=np.bool_)
-    is_minor[order] = np.cumsum(times[order]) <= MINOR_SHARE * times.sum()
+    is_minor[order] = np.cumsum(times[order]) <= _MINOR_SHARE * times.sum()
     return is_minor.tolist()

@@ -29,8 +29,6 @@ class LoadShape:
         sync: how writes are made durable; empty: not at all.
         is_plain: whether there is neither a mix nor a rate limit.
         nbytes: block size of all cells, if it is not that of the cells' bins; else 0. Imported runs have such.
-        is_mixed: whether reads and writes are mixed.
-        rate_iops, rate_nbytes_per_s: limit of each client; None: unlimited.
     """
 
     name: str
@@ -41,9 +39,6 @@ class LoadShape:
     sync: str = ""
     is_plain: bool = True
     nbytes: int = 0
-    is_mixed: bool = False
-    rate_iops: float | None = None
-    rate_nbytes_per_s: float | None = None
 
     def loaded(self, cell: Cell) -> LoadedCell:
         """The cell under this load, measured with the load's own size or with that of the cell's bin."""
@@ -54,14 +49,6 @@ class LoadShape:
             align_nbytes=self.align_nbytes,
             sync=self.sync,
         )
-
-    def limit_of(self, cell: Cell) -> float | None:
-        """The limit of each client in I/Os per second of a cell; None without one, and of a mix."""
-        if self.is_mixed:
-            return None
-        if self.rate_nbytes_per_s is not None:
-            return self.rate_nbytes_per_s / (self.nbytes or cell.size.benchmark_nbytes)
-        return self.rate_iops
 
 
 def rows_of_load(samples: SampleColumns, load: str, *, where: str = "") -> Rows:
@@ -113,9 +100,6 @@ def shapes_of(samples: Iterable[Sample]) -> dict[str, LoadShape]:
                 str(said.get("sync") or ""),
                 all(said.get(key) is None for key in ("read_pct", "rate_iops", "rate_nbytes_per_s")),
                 int(said.get("nbytes") or 0),
-                said.get("read_pct") is not None,
-                said.get("rate_iops"),
-                said.get("rate_nbytes_per_s"),
             )
     return shapes
 
@@ -174,8 +158,6 @@ def _rest(said: Mapping[str, Any]) -> str:
         words.append(f"at most {said['rate_iops']} IOPS per client")
     if said.get("rate_nbytes_per_s") is not None:
         words.append(f"at most {said['rate_nbytes_per_s']} bytes/s per client")
-    if said.get("arrivals"):
-        words.append(f"beginning at {said['arrivals']} times")
     if said.get("align_nbytes"):
         words.append(f"aligned to {format_nbytes(int(said['align_nbytes']))}")
     if said.get("sync"):
@@ -368,8 +350,7 @@ def _limit_in_words(shape: Mapping[str, Any]) -> str:
 def _reached(sample: Sample, shape: Mapping[str, Any]) -> bool:
     """Return whether the client reached its limit, in the cell's direction or in the other one of a mix.
 
-    One more access is added: fio's last one before the end of a run waits for its turn and is not counted. The
-    number of random arrivals varies: twice its standard deviation, the root of the number, is added.
+    One more access is added: fio's last one before the end of a run waits for its turn and is not counted.
     """
     metrics, limits = sample.metrics, _limits(sample.key.cell, shape)
     if metrics is None or not limits:
@@ -379,9 +360,8 @@ def _reached(sample: Sample, shape: Mapping[str, Any]) -> bool:
     other = sample.evidence.get("other_direction")
     if isinstance(other, Mapping):
         rates[Op(other["direction"])] = float(other["iops"])
-    seconds = metrics.runtime_ns / NS_PER_S
-    more = 2 * math.sqrt(metrics.iops * seconds) if shape.get("arrivals") else 0.0
-    return any(rate + max(1.0, more) / seconds >= _REACHED * limits[op] for op, rate in rates.items())
+    one_more = NS_PER_S / metrics.runtime_ns
+    return any(rate + one_more >= _REACHED * limits[op] for op, rate in rates.items())
 
 
 def _limits(cell: Cell, shape: Mapping[str, Any]) -> Mapping[Op, float]:

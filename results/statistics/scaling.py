@@ -1,6 +1,5 @@
 """Scaling curves: rate and latency over the number of clients, and over the I/Os in flight. Pure."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,10 +7,10 @@ import numpy as np
 
 from cephfit.core.statistics.absolute_spread import Absolute
 from cephfit.core.statistics.latency_mixture import mixed_percentiles
+from cephfit.core.statistics.round_effects import Blocks, Floats
 from cephfit.core.statistics.sample_columns import SampleColumns
-from cephfit.core.statistics.variance import Blocks, Floats, Table
-from cephfit.core.units import NS_PER_S
-from cephfit.core.values.baseline import LevelFigures, MeasuredLevels, Pace, Place
+from cephfit.core.statistics.variance import Table
+from cephfit.core.values.baseline import LevelFigures, MeasuredLevels, Place
 from cephfit.core.values.cells import CELLS, Cell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import Sample
@@ -235,11 +234,10 @@ def _families(shapes: Iterable[LoadShape]) -> list[tuple[str, str, list[LoadShap
 
 
 def levels_of(samples: Iterable[Sample]) -> MeasuredLevels:
-    """Return the figures of every load without a mix.
+    """Return the figures of every load without a mix and without a rate limit.
 
-    Of loads with a limit, those of the cells in which the clients kept their pace. A repeat counts if every
-    client is ``ok``. Where several loads have the same number of I/Os in flight, the one with the most clients
-    counts: virtual machines are separate clients.
+    A repeat counts if every client is ``ok``. Where several loads have the same number of I/Os in flight, the one
+    with the most clients counts: virtual machines are separate clients.
 
     Args:
         samples: of one run, in any order.
@@ -249,16 +247,12 @@ def levels_of(samples: Iterable[Sample]) -> MeasuredLevels:
     repeats: dict[Place, Repeats] = {}
     for load in sorted(names_of(columns), key=lambda name: -shapes[name].n_clients if name in shapes else 0):
         shape = shapes.get(load)
-        if shape is None or shape.is_mixed:
+        if shape is None or not shape.is_plain:
             continue
         for (name, cell), there in tried_of(columns, load).items():
             kind = replace(shape.loaded(cell), iodepth=1)
-            if not there.whole:
-                continue
-            if shape.is_plain:
+            if there.whole:
                 repeats.setdefault((name, kind, shape.n_clients * shape.iodepth), there.whole)
-            elif (pace := _pace(shape, cell, there.whole)) is not None:
-                repeats.setdefault((name, kind, pace), there.whole)
     used = (
         np.concatenate([whole.rows.ravel() for whole in repeats.values()]) if repeats else np.array([], np.int64)
     )
@@ -268,26 +262,6 @@ def levels_of(samples: Iterable[Sample]) -> MeasuredLevels:
     figures = {place: _figures(whole, percentiles, tails.ns[:, common]) for place, whole in repeats.items()}
     order = {columns.configurations[c]: i for i, c in enumerate(in_order(columns.configuration))}
     return MeasuredLevels(percentiles, dict(sorted(figures.items(), key=lambda item: order[item[0][0]])))
-
-
-_KEPT = 0.9
-"""Share of its pace that a load must reach. At full speed its latency would be that of the I/Os in flight."""
-
-
-def _pace(shape: LoadShape, cell: Cell, repeats: Repeats) -> Pace | None:
-    """Return the pace of clients with a limit; None if they did not keep it.
-
-    Random arrivals vary: a mean that is lower by up to three standard deviations of the count is kept, too.
-    """
-    limit = shape.limit_of(cell)
-    if limit is None:
-        return None
-    pace = Pace(shape.n_clients, shape.iodepth, shape.n_clients * limit)
-    samples = repeats.samples
-    done = samples.iops[repeats.rows].sum() / len(repeats)
-    seconds = samples.runtime_ns[repeats.rows].mean() / NS_PER_S
-    scatter = 3 / math.sqrt(pace.per_s * seconds * len(repeats))
-    return pace if done >= (_KEPT - scatter) * pace.per_s else None
 
 
 def _figures(repeats: Repeats, percentiles: tuple[float, ...], quantiles: Floats) -> dict[int, LevelFigures]:

@@ -12,7 +12,6 @@ from cephfit.core.values.measurement import (
     FSYNC,
     MICRO,
     RADOS_BENCH,
-    RANDOM,
     RBD_BENCH,
     RBD_OBJECT_NBYTES,
     CacheCondition,
@@ -30,13 +29,12 @@ from cephfit.sweep.declaration.file_operations_part import (
 )
 from cephfit.sweep.declaration.file_settings import NAME
 
-SHAPE = ("iodepth", "clients", "read_pct", "rate_iops", "rate", "align", "sync", "arrivals")
+SHAPE = ("iodepth", "clients", "read_pct", "rate_iops", "rate", "align", "sync")
 """Keys of a load that ``measurement`` has too."""
 MOST_CLIENTS = 1024
 _PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
 _OWN_SIZE = "own"
 _NO_SYNC = "none"
-_EVEN = "even"
 _EVERY = re.compile(r"every ([1-9][0-9]{0,8})")
 _LOAD = (*SHAPE, "sizes", "patterns", "cells")
 
@@ -52,7 +50,6 @@ class Shape:
     rate_nbytes_per_s: int | None
     align_nbytes: int | None
     sync: str | None
-    arrivals: str | None
 
 
 def read_cells(parts: Mapping[str, Located]) -> tuple[Cell, ...]:
@@ -95,7 +92,6 @@ def read_shape(parts: Mapping[str, Located]) -> Shape:
         rate_nbytes_per_s=rate,
         align_nbytes=_alignment(parts["align"]) if "align" in parts else None,
         sync=_sync(parts["sync"]) if "sync" in parts else None,
-        arrivals=parts["arrivals"].word((_EVEN, RANDOM)).replace(_EVEN, "") if "arrivals" in parts else None,
     )
 
 
@@ -163,7 +159,6 @@ def read_loads(entry: Located | None, measurement: Measurement) -> tuple[Load, .
             _own_cells(parts, measurement, body),
             shape.align_nbytes,
             shape.sync,
-            shape.arrivals,
         )
         _refuse_twin(load, loads, measurement, body)
         loads.append(_with_cells_it_changes(load, parts, measurement, body))
@@ -307,7 +302,6 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
         rate_nbytes_per_s=shape.rate_nbytes_per_s,
         align_nbytes=shape.align_nbytes or 0,
         sync=shape.sync or "",
-        arrivals=shape.arrivals or "",
         steady=_steady(parts["steady"], engine) if "steady" in parts else None,
         settle_seconds=parts["settle_seconds"].seconds() if "settle_seconds" in parts else 0.0,
         new_volumes=parts["new_volumes"].truth() if "new_volumes" in parts else False,
@@ -323,11 +317,6 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
     for name in measurement.load_names:
         place: Mapping[str, Located] = parts["loads"].mapping()[name].mapping() if name else parts
         _refuse_what_the_engine_lacks(measurement.under(name), place)
-        if "arrivals" in place and measurement.under(name).arrivals and not measurement.under(name).is_limited:
-            place["arrivals"].refuse(
-                "only clients with a limit begin I/Os at random times: at full speed each begins when one ends",
-                "add rate_iops or rate, or remove arrivals",
-            )
         _require_room_for_alignment(measurement.under(name), parts["volume_size"])
     return measurement
 
@@ -400,7 +389,7 @@ def _refuse_what_the_engine_lacks(measurement: Measurement, parts: Mapping[str, 
     if measurement.engine == MICRO:
         refuse_unknown_load(measurement, parts)
         return
-    for word in ("read_pct", "rate", "rate_iops", "align", "sync", "direct", "arrivals"):
+    for word in ("read_pct", "rate", "rate_iops", "align", "sync", "direct"):
         if word in parts:
             parts[word].refuse(f"{measurement.engine} does not support {word}", "remove it, or use engine: fio")
     if measurement.ramp_seconds and "ramp_seconds" in parts:

@@ -97,7 +97,7 @@ def refuse_unknown_load(measurement: Measurement, parts: Mapping[str, Located]) 
     Raises:
         InputError: names file and line.
     """
-    for word in ("read_pct", "rate", "rate_iops", "align", "patterns", "arrivals"):
+    for word in ("read_pct", "rate", "rate_iops", "align", "patterns"):
         if word in parts:
             parts[word].refuse(f"{MICRO} does not support {word}", "remove it")
     if measurement.sync == DSYNC and "sync" in parts:

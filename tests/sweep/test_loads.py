@@ -86,13 +86,6 @@ def test_loads_differ_from_the_measurement_only_in_their_keys(small_text: str) -
         ("  cells: [4K-read]\n", "keep either cells"),
         ("  ioengine: rbd\n  loads: {d: {sync: dsync}}\n", "write sync: fsync"),
         ("  engine: rbd-bench\n  loads: {d: {align: 4K}}\n", "rbd-bench does not support align"),
-        ("  loads: {d: {arrivals: random}}\n", "only clients with a limit begin I/Os at random times"),
-        ("  loads: {d: {rate_iops: 5, arrivals: often}}\n", "'often' is not a"),
-        ("  loads: {d: {rate_iops: 5}, e: {rate_iops: 5, arrivals: even}}\n", "load e is the same as d"),
-        (
-            "  engine: rbd-bench\n  loads: {d: {arrivals: even, iodepth: 2}}\n",
-            "rbd-bench does not support arrivals",
-        ),
         ("  engine: rados-bench\n  sync: fsync\n", "rados-bench does not support sync"),
     ],
 )
@@ -103,22 +96,6 @@ def test_an_invalid_load_is_refused_with_its_line(small_text: str, loads: str, m
         loaded(text, loads)
     assert message in str(caught.value)
     assert "small.yaml:" in str(caught.value)
-
-
-def test_random_arrivals_are_a_load_of_their_own_and_reach_fio(small_text: str) -> None:
-    loads = "  loads: {even: {rate_iops: 20}, random: {rate_iops: 20, arrivals: random}}\n"
-    m = loaded(small_text, loads).measurement
-    assert [m.under(name).shape().get("arrivals") for name in ("", "even", "random")] == [None, None, "random"]
-    assert m.to_json()["loads"][1]["arrivals"] == "random"
-    clients, cell = [Client("c0", {}, 1 << 30)], Cell.parse("4K-read")
-    jobs = [render_job(CellRun("A", cell, 0, 0, m.under(name), clients, {"c0": 1})) for name in ("even", "random")]
-    assert ["rate_process=poisson" in job for job in jobs] == [False, True]
-    deep, flushed = (replace(m.under("random"), ioengine="libaio", iodepth=8, sync=sync) for sync in ("", "fsync"))
-    for measurement, is_on_time in ((deep, True), (flushed, False)):
-        job = render_job(CellRun("A", Cell.parse("4K-randwrite"), 0, 0, measurement, clients, {"c0": 1}))
-        assert ("io_submit_mode=offload" in job) is is_on_time
-    everywhere = loaded(small_text, "  rate_iops: 20\n  loads: {random: {arrivals: random}}\n").measurement
-    assert everywhere.under("random").arrivals == "random" and len(everywhere.under("random").cells) == 4
 
 
 def test_alignment_and_sync_are_read_and_a_load_measures_only_the_cells_that_it_changes(small_text: str) -> None:

@@ -13,7 +13,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.units import KIB, MIB
 from cephfit.core.values.cells import Pattern
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
-from cephfit.targets.simulated_storage import Access, iops, paced_seconds, parts_of
+from cephfit.targets.simulated_storage import Access, iops, parts_of
 
 KNOWN = {c.name: c for c in CONFIGURATIONS}
 DEFAULT, CACHED = KNOWN["A"], KNOWN["cached"]
@@ -201,20 +201,3 @@ def test_parts_are_what_counting_byte_by_byte_gives(
     assert found.objects == pytest.approx(objects / repeat)
     assert found.pieces == pytest.approx(pieces / repeat)
     assert found.deferred_nbytes == pytest.approx(deferred / repeat)
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 40])
-def test_clients_with_a_limit_take_at_their_highest_rate_as_long_as_at_full_speed(n: int) -> None:
-    """The rate and the time of a closed network follow from each other: n clients with a time T do n / T."""
-    access = Access(4096, Pattern.RANDWRITE)
-    rate = iops(DEFAULT, access, n_clients=n)
-    alone, per_io = 1 / iops(DEFAULT, access), 1e-6 / iops(DEFAULT, access, n_clients=10**6)
-    assert paced_seconds(alone, per_io, (n - 1) * rate) == pytest.approx(1 / rate, rel=1e-4)
-    assert paced_seconds(alone, per_io, (n - 1) * rate / 2) < 1 / rate or n == 1
-
-
-def test_a_bucket_of_tokens_leaves_the_latency_low_until_the_rate_is_close_to_the_cap() -> None:
-    times = [paced_seconds(0.010, 0.004, busy / 0.004, burst=8) for busy in (0.0, 0.5, 0.8, 0.95, 0.9999)]
-    assert times[0] == pytest.approx(0.006), "no wait for a token"
-    assert times == sorted(times) and times[1] < 0.0061 and times[2] < 0.008
-    assert times[-1] == pytest.approx(paced_seconds(0.010, 0.004, 0.9999 / 0.004), rel=0.01)

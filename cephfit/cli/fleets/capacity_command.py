@@ -110,8 +110,7 @@ def command(
     """Compare the demand of a fleet of VMs with what each measured pool serves within a latency limit.
 
     Each PROFILE is a class of VMs. STORE needs samples under several loads, as sweeps/capacity.yaml measures them.
-    Loads with a limited rate (rate_iops) show latencies below full speed, and are used where STORE has them. All
-    classes share the pool.
+    All classes share the pool.
 
     Exit code: 0 if the fleet fits, 1 if it does not (or --warn-below, --within), 2 for wrong input.
     """

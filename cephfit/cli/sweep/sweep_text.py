@@ -227,7 +227,7 @@ def _print_measurement(m: Mapping[str, Any]) -> None:
     )
     if is_micro:
         click.echo(f"operations: {', '.join(m['cells'])}; on {FileSet(**m['files'])}")
-    own = _further_words(m)
+    own = _alignment_and_sync(m)
     if own:
         click.echo(f"accesses: {', '.join(own)}")
     if steady := m.get("steady"):
@@ -246,10 +246,10 @@ def _print_loads(m: Mapping[str, Any]) -> None:
         values = [
             f"{word.replace('n_clients', 'clients')} {value}"
             for word, value in load.items()
-            if word not in ("name", "cells", "align_nbytes", "sync", "arrivals")
+            if word not in ("name", "cells", "align_nbytes", "sync")
         ]
         only = f", only {', '.join(load['cells'])}" if "cells" in load else ""
-        click.echo(f"also under load {load['name']}: {', '.join([*values, *_further_words(load)])}{only}")
+        click.echo(f"also under load {load['name']}: {', '.join([*values, *_alignment_and_sync(load)])}{only}")
 
 
 def _print_exceptions(configurations: Sequence[Mapping[str, Any]]) -> None:
@@ -264,16 +264,14 @@ def _print_exceptions(configurations: Sequence[Mapping[str, Any]]) -> None:
             print_table(("configuration", "why"), lines)
 
 
-def _further_words(load: Mapping[str, Any]) -> list[str]:
-    """Return alignment, flushes and arrivals of a load, or of a measurement, as text; empty without them."""
+def _alignment_and_sync(load: Mapping[str, Any]) -> list[str]:
+    """Return alignment and flushes of a load, or of a measurement, as text; empty where it states neither."""
     words = []
     if "align_nbytes" in load:
         nbytes = load["align_nbytes"]
         words.append(f"aligned to {format_nbytes(nbytes)}" if nbytes else "aligned to their own size")
     if "sync" in load:
         words.append(f"writes: {sync_in_words(load['sync']) or 'no flushes'}")
-    if load.get("arrivals"):
-        words.append(f"I/Os begin at {load['arrivals']} times")
     return words
 
 

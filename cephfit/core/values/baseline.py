@@ -293,24 +293,8 @@ class LevelFigures:
     quantiles_ns: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Pace:
-    """Clients with a limited rate, which they keep.
-
-    Attributes:
-        n_clients: that run together.
-        iodepth: I/Os that each may have in flight.
-        per_s: I/Os per second of all of them together.
-    """
-
-    n_clients: int
-    iodepth: int
-    per_s: float
-
-
-Place = tuple[str, LoadedCell, int | Pace]
-"""Configuration, kind of access (its ``iodepth`` is 1), and I/Os in flight over all clients at full speed or their
-pace."""
+Place = tuple[str, LoadedCell, int]
+"""Configuration, kind of access (its ``iodepth`` is 1), and I/Os in flight over all clients."""
 
 
 @dataclass(frozen=True, slots=True)

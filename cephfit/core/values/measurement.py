@@ -21,9 +21,6 @@ FSYNC = "fsync"
 DSYNC = "dsync"
 """Of ``Load.sync``: each write is durable when it ends (O_DSYNC)."""
 
-RANDOM = "random"
-"""Of ``Load.arrivals``: I/Os of a limited client begin at random times (a Poisson process)."""
-
 RBD_OBJECT_NBYTES = 4 * MIB
 """RBD's default object size: volumes are filled and read in whole objects, so their size is a multiple of it."""
 
@@ -52,7 +49,6 @@ class Load:
         cells: measured under this load.
         align_nbytes: accesses start at multiples of this many bytes (fio's ``blockalign``); 0: of their own size.
         sync: how writes are made durable: empty (not at all), ``fsync``, ``dsync`` or ``every N``.
-        arrivals: when the I/Os of a client with a limit begin: empty (at even intervals) or ``random``.
     """
 
     name: str
@@ -64,7 +60,6 @@ class Load:
     cells: tuple[Cell, ...] | None = None
     align_nbytes: int | None = None
     sync: str | None = None
-    arrivals: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Only the values that differ from the measurement."""
@@ -113,7 +108,6 @@ class Measurement:
         loads: additional loads.
         align_nbytes: see Load; 0: every access starts at a multiple of its own size.
         sync: see Load.
-        arrivals: see Load.
         steady: repeats runs whose rate is not steady; None to take every run as it is.
         settle_seconds: wait before each run, in which the storage ends deferred work of the run before.
         new_volumes: each round has new volumes, so that the luck of where a volume's objects lie is part of the
@@ -144,7 +138,6 @@ class Measurement:
     settle_seconds: float = 0.0
     new_volumes: bool = False
     files: FileSet | None = None
-    arrivals: str = ""
 
     @property
     def load_names(self) -> tuple[str, ...]:
@@ -194,7 +187,7 @@ class Measurement:
         """Whether a cell is run otherwise than under another measurement."""
         mine, others = self.shape(), other.shape()
         concerned = {"align_nbytes", "sync"}
-        if any(mine.get(key) != others.get(key) for key in (mine.keys() | others.keys()) - concerned):
+        if any(mine[key] != others[key] for key in mine.keys() & others.keys() - concerned):
             return True
         return self.run_as(cell) != other.run_as(cell)
 
@@ -209,7 +202,6 @@ class Measurement:
             # Omitted where not set, so that samples of earlier versions keep their loads.
             **({"align_nbytes": self.align_nbytes} if self.align_nbytes else {}),
             **({"sync": self.sync} if self.sync else {}),
-            **({"arrivals": self.arrivals} if self.arrivals else {}),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -225,7 +217,6 @@ class Measurement:
             "loads": [load.to_json() for load in self.loads] or None,
             "align_nbytes": self.align_nbytes or None,
             "sync": self.sync or None,
-            "arrivals": self.arrivals or None,
             "steady": None if self.steady is None else self.steady.to_json(),
             "settle_seconds": self.settle_seconds or None,
             "new_volumes": self.new_volumes or None,

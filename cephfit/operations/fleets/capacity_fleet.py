@@ -160,7 +160,6 @@ class PoolCapacity:
         months: until it is full, by resource; empty without growth.
         is_bound: no larger load was measured: the headroom by IOPS is a lower bound.
         notes: caveats.
-        is_extrapolated: the headroom by IOPS is above the highest limited rates that were measured.
     """
 
     pool: str
@@ -169,7 +168,6 @@ class PoolCapacity:
     months: Mapping[str, Estimate]
     is_bound: bool
     notes: tuple[str, ...]
-    is_extrapolated: bool = False
 
     @property
     def scarcest(self) -> str:
@@ -224,7 +222,6 @@ class PoolCapacity:
             "certain": self.is_certain,
             "scarcest": self.scarcest,
             "is_bound": self.is_bound,
-            "is_extrapolated": self.is_extrapolated,
             "headroom": {name: found.to_json() for name, found in self.headroom.items()},
             "months_until_full": {name: found.to_json() for name, found in self.months.items()},
             "classes": [found.to_json() for found in self.classes],

@@ -11,7 +11,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import MeasuredLevels
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.supply import Estimate
-from cephfit.mapper.absolute_rates.load_curve import P99, is_within
+from cephfit.mapper.absolute_rates.load_curve import P99
 from cephfit.operations.fleets.capacity_fleet import (
     BANDWIDTH,
     IOPS,
@@ -20,8 +20,7 @@ from cephfit.operations.fleets.capacity_fleet import (
     PlanInput,
     PoolCapacity,
 )
-from cephfit.operations.fleets.fleet_on_pool import Snapshot, traced_faster
-from cephfit.operations.fleets.headroom_scatter import HeadroomScatter
+from cephfit.operations.fleets.fleet_on_pool import HeadroomScatter, Snapshot, traced_faster
 
 _UNLIMITED = Estimate(math.inf, math.inf, math.inf)
 """How many more fit by a resource that a class does not use."""
@@ -86,10 +85,7 @@ def _pool_of(mean: Snapshot, asked: PlanInput, scatter: HeadroomScatter) -> Pool
         classes.append(ClassCapacity(c, alone, mean.of_class(c).is_bound, share, fewest))
     growth = asked.growth
     months = {} if growth is None else {name: months_until_full(h, growth) for name, h in found.items()}
-    is_extrapolated = mean.measured_range is not None
-    return PoolCapacity(
-        mean.pool, tuple(classes), found, months, mean.is_bound, tuple(mean.notes()), is_extrapolated
-    )
+    return PoolCapacity(mean.pool, tuple(classes), found, months, mean.is_bound, tuple(mean.notes()))
 
 
 def _more(n_vms: int, headroom: Estimate, share: float) -> Estimate:
@@ -130,8 +126,8 @@ def _refuse_unreachable(means: Mapping[str, Snapshot], asked: PlanInput, where: 
         InputError: no pool reaches the limit for a class, not even at its smallest measured load.
     """
     for c in asked.classes:
-        curves = {pool: found.gentlest(c) for pool, found in means.items()}
-        if any(is_within(curve, asked.limit) for curve in curves.values()):
+        curves = {pool: found.curves[c.name] for pool, found in means.items()}
+        if any(curve.is_reached(asked.limit) for curve in curves.values()):
             continue
         parts, options = [], []
         if asked.limit.p99_seconds is not None:
@@ -142,9 +138,9 @@ def _refuse_unreachable(means: Mapping[str, Snapshot], asked: PlanInput, where: 
             pool = min(curves, key=lambda name: curves[name].least_mean_seconds)
             parts.append(f"the lowest mean is {1000 * curves[pool].least_mean_seconds:.3g} ms on {pool}")
             options.append("--mean-ms")
-        smallest = curves[pool].smallest
+        n = min(curve.in_flight[0] for curve in curves.values())
         raise InputError(
-            f"no pool reaches the latency limit for {c.name}: with {smallest}, {' and '.join(parts)}",
+            f"no pool reaches the latency limit for {c.name}: with {n:g} I/O in flight, {' and '.join(parts)}",
             where=where,
             remedy=f"raise {' or '.join(options)}",
         )

@@ -1,26 +1,29 @@
-"""The headroom of a fleet on a pool by one set of figures."""
+"""The headroom of a fleet on a pool, and its interval from the scatter of repeats."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
-from cephfit.core.values.baseline import LevelFigures, MeasuredLevels, Pace
+from scipy.special import stdtrit
+
+from cephfit.core.values.baseline import LevelFigures, MeasuredLevels
 from cephfit.core.values.cells import LoadedCell, Op
-from cephfit.core.values.supply import busy_seconds
+from cephfit.core.values.supply import Estimate, busy_seconds
 from cephfit.mapper.absolute_rates.fleet_load import FleetLoad, FleetPart
-from cephfit.mapper.absolute_rates.load_curve import LeastLatency, LoadCurve, WorkloadMix, is_within
-from cephfit.mapper.absolute_rates.paced_load import Figures, PacedCurve, PacedFleet, PacedPart, at_full_speed
+from cephfit.mapper.absolute_rates.load_curve import LoadCurve, WorkloadMix, plain_kind
 from cephfit.operations.fleets.capacity_fleet import PlanInput, WorkloadClass
 
 _NOTED = 0.01
 """Share of a class's accesses under unmeasured loads that matters: the 99th percentile depends on them."""
 _FASTER = 0.25
-"""Accesses that took less than this share of the samples' time are not those that were measured: disks with a
+"""Accesses that took less than this share of the time at full speed are not those that were measured: disks with a
 burst, logs that write the same blocks again."""
 _SEARCHED = 3.0
 """The headroom by other figures is searched within this factor, and to this precision."""
 _PRECISION = 1e-3
 
+Figures = Mapping[LoadedCell, Mapping[int, LevelFigures]]
 _NONE: Mapping[str, float] = {}
 
 
@@ -31,10 +34,10 @@ class Snapshot:
         pool: name.
         asked: the fleet.
         mixes: of each class by name.
-        curves: of each class by name, at full speed.
-        paced: the same at limited rates; empty unless every class has them.
-        figures: by kind of access, and I/Os in flight or pace.
-        faster: by class whose trace shows far faster accesses than the default's samples, the share of the time.
+        curves: of each class by name.
+        figures: by kind of access and I/Os in flight.
+        faster: by class whose trace shows far faster accesses than the default's samples at full speed, the share
+            of the time.
     """
 
     def __init__(
@@ -54,11 +57,9 @@ class Snapshot:
         self.faster = faster
         self._percentiles = percentiles
         self._where = where
-        full = at_full_speed(figures)
-        self.curves = {c.name: LoadCurve.of(mixes[c.name], full, percentiles, where=where) for c in asked.classes}
-        paced = {name: PacedCurve.of(mixes[name], figures, curve) for name, curve in self.curves.items()}
-        found = {name: curve for name, curve in paced.items() if curve is not None}
-        self.paced = found if len(found) == len(paced) else {}
+        self.curves = {
+            c.name: LoadCurve.of(mixes[c.name], figures, percentiles, where=where) for c in asked.classes
+        }
 
     @classmethod
     def of(
@@ -70,11 +71,10 @@ class Snapshot:
             InputError: the run lacks what a class does.
         """
         where = f"{where}, configuration {pool}"
-        figures: dict[LoadedCell, dict[int | Pace, LevelFigures]] = {}
-        for (name, kind, load), found in levels.figures.items():
+        figures: dict[LoadedCell, dict[int, LevelFigures]] = {}
+        for (name, kind, in_flight), found in levels.figures.items():
             if name == pool:
-                figures.setdefault(kind, {})[load] = _mean(found.values())
-        figures = {kind: figures[kind] for kind in at_full_speed(figures)}
+                figures.setdefault(kind, {})[in_flight] = _mean(found.values())
         mixes = {c.name: WorkloadMix.of(c.profile, sorted(figures), where=where) for c in asked.classes}
         return cls(pool, asked, mixes, figures, levels.percentiles, where, faster)
 
@@ -104,14 +104,7 @@ class Snapshot:
     def _of_classes(self) -> dict[str, "Snapshot"]:
         return {}
 
-    def gentlest(self, c: WorkloadClass) -> LoadCurve | PacedCurve:
-        """The curve with the smallest measured load of a class."""
-        return self.paced[c.name] if self.paced else self.curves[c.name]
-
-    def _load(self, *, is_open: bool) -> FleetLoad | PacedFleet:
-        if self.paced:
-            paced = [PacedPart(self.paced[c.name], c.n_vms, c.accesses_per_s) for c in self.asked.classes]
-            return PacedFleet(paced, self.asked.limit, is_open=is_open)
+    def _load(self, *, is_open: bool) -> FleetLoad:
         parts = [FleetPart(self.curves[c.name], c.n_vms, c.accesses_per_s) for c in self.asked.classes]
         return FleetLoad(parts, self.asked.limit, is_open=is_open)
 
@@ -121,7 +114,7 @@ class Snapshot:
         return not all(curve.knows_depths for curve in self.curves.values())
 
     @cached_property
-    def load(self) -> FleetLoad | PacedFleet:
+    def load(self) -> FleetLoad:
         return self._load(is_open=self.is_open)
 
     @cached_property
@@ -134,21 +127,13 @@ class Snapshot:
         """The headroom if no machine waits for its outstanding I/Os."""
         return self.headroom if self.is_open else self._load(is_open=True).most
 
-    @cached_property
-    def measured_range(self) -> tuple[float, float] | None:
-        """The headrooms between which it is extrapolated above the highest limited rates; None if it is not."""
-        load = self.load
-        if not isinstance(load, PacedFleet) or self.headroom <= load.measured:
-            return None
-        return load.measured, load.saturated
-
     def headroom_near(self, value: float) -> float:
         """Return the headroom, searched only near a value above 0."""
         return max(self.load.most_between(value / _SEARCHED, value * _SEARCHED, _PRECISION), value / _SEARCHED)
 
     @cached_property
     def is_bound(self) -> bool:
-        """Whether the pool may serve more: the samples misjudge the load, or the limit depends on larger loads."""
+        """Whether the pool may serve more: full speed misjudges the load, or the limit depends on larger loads."""
         return bool(self.faster) or self.is_beyond
 
     @cached_property
@@ -160,8 +145,6 @@ class Snapshot:
     @cached_property
     def _times(self) -> dict[str, float]:
         """Return each class's demand as a share of the pool's time, at the load of the headroom."""
-        if self.paced:
-            return {c.name: c.demand * self.paced[c.name].share_per_s for c in self.asked.classes}
         found = self.load.at(self.headroom) if self.headroom else self.load.alone()
         return {c.name: c.demand / self.curves[c.name].rate_at(found.in_flight) for c in self.asked.classes}
 
@@ -200,11 +183,10 @@ class Snapshot:
                 yield f"{c.name}: extrapolated beyond the largest load of {kinds}"
             if not curve.knows_depths:
                 yield f"{c.name}: its outstanding I/Os are unknown: its accesses count as random arrivals"
-            gentlest = self.gentlest(c)
-            if not is_within(gentlest, self.asked.limit):
+            if not curve.is_reached(self.asked.limit):
                 yield (
-                    f"{c.name}: not even {gentlest.smallest} is within the latency limit: "
-                    f" {_latencies(gentlest, with_p99=bool(curve.percentiles))}"
+                    f"{c.name}: not even {curve.in_flight[0]:g} in flight, the smallest measured load, is within "
+                    f"the latency limit: {_latencies(curve)}"
                 )
             elif not self.of_class(c).headroom:
                 deepest = float(curve.depths.max())
@@ -212,18 +194,10 @@ class Snapshot:
                     f"{c.name}: the bursts of one virtual machine alone, with up to {deepest:.0f} I/Os "
                     "outstanding, exceed the limit"
                 )
-        speed = "at limited rates" if self.paced else "at full speed"
         for name, share in self.faster.items():
             yield (
-                f"{name}: its accesses took {100 * share:.2g} % of the time that they need {speed} on the "
+                f"{name}: its accesses took {100 * share:.2g} % of the time that they need at full speed on the "
                 "default, so the counts are lower bounds: `cephfit verify --clients N` shows how many run well"
-            )
-        if self.paced:
-            yield "latencies are those of clients with a limited rate: storage at full speed is slower"
-        if self.measured_range is not None:
-            yield (
-                f"extrapolated above the highest limited rates, from {self.measured_range[0]:.3g} times the fleet "
-                f"up to {self.measured_range[1]:.3g} times at full speed: measure loads with higher limits"
             )
         if self.is_beyond:
             measured = min(float(curve.in_flight[-1]) for curve in self.curves.values())
@@ -235,7 +209,7 @@ class Snapshot:
 
 
 def traced_faster(default: Snapshot) -> dict[str, float]:
-    """Return the classes whose trace shows far faster accesses than the samples do, with the share of the time.
+    """Return the classes whose trace shows far faster accesses than full speed does, with the share of the time.
 
     Profiles are of traces on the default. Only waiting times show this.
     """
@@ -244,14 +218,14 @@ def traced_faster(default: Snapshot) -> dict[str, float]:
         waited = busy_seconds(c.profile)
         if waited is not None:
             seconds = waited / math.fsum(d.accesses for d in c.profile.demands or ())
-            if (share := seconds / default.gentlest(c).own_seconds) < _FASTER:
+            if (share := seconds / default.curves[c.name].own_seconds) < _FASTER:
                 found[c.name] = share
     return found
 
 
-def _latencies(curve: LeastLatency, *, with_p99: bool) -> str:
+def _latencies(curve: LoadCurve) -> str:
     mean = f"the mean is {1000 * curve.least_mean_seconds:.3g} ms"
-    if not with_p99:
+    if not curve.percentiles:
         return mean
     return f"the 99th percentile is {1000 * curve.least_p99_seconds:.3g} ms, {mean}"
 
@@ -266,4 +240,185 @@ def _mean(figures: Iterable[LevelFigures]) -> LevelFigures:
         tuple(
             math.exp(math.fsum(map(math.log, of)) / n) for of in zip(*(f.quantiles_ns for f in every), strict=True)
         ),
+    )
+
+
+class HeadroomScatter:
+    """Intervals from the scatter of repeats.
+
+    Every figure of a kind at a load scatters by itself, all of a pool alike: the headroom is computed with one
+    figure slower, and faster, by its standard error, and the squared changes to either side add up. Whole repeats
+    also differ in speed together; the change by the standard error of the common speed is added.
+    """
+
+    def __init__(self, means: Mapping[str, Snapshot], levels: MeasuredLevels, confidence: float) -> None:
+        """Args:
+        means: by pool.
+        levels: all figures.
+        confidence: of each interval by itself.
+        """
+        self._means = means
+        self._levels = levels
+        self._confidence = confidence
+        self._found: dict[tuple[str, str], tuple[float, float]] = {}
+        self._scatters = {
+            pool: _Scatter.of([list(f.values()) for (name, _, _), f in levels.figures.items() if name == pool])
+            for pool in means
+        }
+
+    def headroom(self, pool: str) -> Estimate:
+        """Return how many times the fleet fits."""
+        return self._estimate(self._means[pool])
+
+    def alone(self, pool: str, c: WorkloadClass) -> Estimate:
+        """Return the sustainable accesses per second of a class without the others.
+
+        The interval is as wide as that of the fleet's headroom, if the fleet has any.
+        """
+        return self._estimate(self._means[pool].of_class(c)).scaled(c.demand)
+
+    def bandwidth(self, pool: str) -> Estimate:
+        """Return how many times the fleet fits by the highest measured bandwidths."""
+        value = self._means[pool].bandwidth_headroom
+        places = self._scatters[pool]
+        error = _Variance(places.rate**2 / places.repeats, places.freedom)
+        factor = error.plus(self._common).factor(self._confidence)
+        return Estimate(value, value / factor, value * factor)
+
+    def _estimate(self, mean: Snapshot) -> Estimate:
+        """Return the headroom; the lower end is that of machines that do not wait, with its scatter."""
+        if not mean.headroom:
+            return Estimate(0.0, 0.0, self._high_of_none(mean))
+        below, above = self._factors(mean)
+        high = math.inf if mean.is_bound else mean.headroom * above
+        return Estimate(mean.headroom, min(mean.headroom, mean.headroom_without_waiting) / below, high)
+
+    def _factors(self, mean: Snapshot) -> tuple[float, float]:
+        """Return by how much the lower and the upper end may differ from a headroom on a pool."""
+        whole = self._means[mean.pool]
+        judged = whole if whole.headroom else mean
+        key = mean.pool, "" if judged is whole else mean.asked.classes[0].name
+        if key not in self._found:
+            below, above = (self._variance(judged, sign).factor(self._confidence) for sign in (-1, 1))
+            self._found[key] = below, above
+        return self._found[key]
+
+    def _variance(self, mean: Snapshot, sign: int) -> "_Variance":
+        """Return the variance of the headroom's logarithm, from figures that are slower (-1) or faster (1)."""
+        kinds = {kind for mix in mean.mixes.values() for kind in mix.kinds}
+        used = kinds | {plain_kind(kind) for kind in kinds}
+        places = self._scatters[mean.pool]
+        total = 0.0
+        for kind in sorted(used & set(mean.figures)):
+            for in_flight, figures in mean.figures[kind].items():
+                root = math.sqrt(len(self._levels.figures[mean.pool, kind, in_flight]))
+                changed = _faster(figures, sign * places.rate / root, sign * places.time / root)
+                total += self._change(mean, {kind: {in_flight: changed}}) ** 2
+        error = math.sqrt(self._common.value)
+        common = self._change(mean, _all_faster(mean.figures, sign * error)) ** 2 if error else 0.0
+        return _Variance(total, places.freedom).plus(_Variance(common, self._common.freedom))
+
+    def _change(self, mean: Snapshot, figures: Figures) -> float:
+        return math.log(mean.replaced(figures).headroom_near(mean.headroom) / mean.headroom)
+
+    def _high_of_none(self, mean: Snapshot) -> float:
+        """Return the upper end where one machine alone exceeds the limit.
+
+        What smaller loads than the smallest measured one give is not known, unless that is one I/O in flight.
+        """
+        is_smallest = all(curve.in_flight[0] <= 1 for curve in mean.curves.values())
+        places = self._scatters[mean.pool]
+        if not is_smallest or mean.is_bound or not places.freedom:
+            return math.inf
+        times = _Variance(places.time**2 / places.repeats, places.freedom).plus(self._common)
+        error = math.log(times.factor(self._confidence))
+        return mean.replaced(_all_faster(mean.figures, error)).headroom
+
+    @cached_property
+    def _common(self) -> "_Variance":
+        """The variance of the mean over repeats of the log of the speed that a repeat has in common."""
+        every = list(self._levels.figures.values())
+        rounds = sorted({r for found in every for r in found})
+        whole = [found for found in every if len(found) == len(rounds)]
+        n = len(rounds)
+        if n < 2 or not whole:
+            return _Variance(0.0, 0)
+        speeds = [math.fsum(math.log(found[r].iops) for found in whole) / len(whole) for r in rounds]
+        centre = math.fsum(speeds) / n
+        between = math.fsum((speed - centre) ** 2 for speed in speeds) / (n - 1)
+        return _Variance(between / n, n - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Variance:
+    """Of the logarithm of a figure.
+
+    Attributes:
+        value: the variance.
+        freedom: degrees of freedom; 0 if the variance is unknown.
+    """
+
+    value: float
+    freedom: float
+
+    def plus(self, other: "_Variance") -> "_Variance":
+        """Return the sum, with the degrees of freedom of Satterthwaite (Biometrics Bulletin 2 (6), 1946)."""
+        parts = [v for v in (self, other) if v.value > 0 and v.freedom]
+        total = math.fsum(v.value for v in parts)
+        if not parts:
+            return self if self.freedom else other
+        return _Variance(total, total**2 / math.fsum(v.value**2 / v.freedom for v in parts))
+
+    def factor(self, confidence: float) -> float:
+        """Return half the width of an interval as a factor; infinite if nothing is known."""
+        if not self.freedom:
+            return math.inf
+        return math.exp(min(700.0, float(stdtrit(self.freedom, (1 + confidence) / 2)) * math.sqrt(self.value)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scatter:
+    """Standard deviations over repeats of the logarithms of a pool's figures.
+
+    Attributes:
+        rate: of rates.
+        time: of the highest percentile, or of mean latencies without percentiles.
+        repeats: of a figure, on average.
+        freedom: degrees of freedom.
+    """
+
+    rate: float
+    time: float
+    repeats: float
+    freedom: int
+
+    @classmethod
+    def of(cls, places: Sequence[Sequence[LevelFigures]]) -> "_Scatter":
+        n = sum(map(len, places))
+        freedom = n - len(places)
+        if not freedom:
+            return cls(0.0, 0.0, 1.0, 0)
+        rates = math.fsum(_squares([f.iops for f in found]) for found in places)
+        times = math.fsum(
+            _squares([f.quantiles_ns[-1] if f.quantiles_ns else f.mean_ns for f in found]) for found in places
+        )
+        return cls(math.sqrt(rates / freedom), math.sqrt(times / freedom), n / len(places), freedom)
+
+
+def _squares(values: Sequence[float]) -> float:
+    """Return the sum of the squared deviations of the logarithms from their mean."""
+    logs = [math.log(value) for value in values]
+    centre = math.fsum(logs) / len(logs)
+    return math.fsum((log - centre) ** 2 for log in logs)
+
+
+def _all_faster(figures: Figures, by: float) -> Figures:
+    return {kind: {n: _faster(f, by, by) for n, f in of.items()} for kind, of in figures.items()}
+
+
+def _faster(figures: LevelFigures, by_rate: float, by_time: float) -> LevelFigures:
+    """Return figures with a rate and latencies that are better by these logarithms."""
+    time = math.exp(-by_time)
+    return LevelFigures(
+        figures.iops * math.exp(by_rate), figures.mean_ns * time, tuple(time * q for q in figures.quantiles_ns)
     )
