@@ -30,8 +30,7 @@ from cephfit.measure.imported_outputs.text_outputs import (
     RadosBenchReader,
     RbdBenchReader,
 )
-from cephfit.results.tables.baseline_csv import COLUMNS
-from cephfit.results.tables.csv_text import separator_of, stated_rates
+from cephfit.results.tables.csv_text import COLUMNS, separator_of, stated_rates
 
 _MOST_NBYTES = 256 << 20
 """Largest file that is read: outputs of benchmarks have some kilobytes, those with histograms some megabytes."""

@@ -14,7 +14,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from cephfit.core.statistics.absolute_spread import Absolute, for_one_cell
-from cephfit.core.statistics.variance import LARGEST_LOG, Floats, Table, spread_of
+from cephfit.core.statistics.round_effects import Floats
+from cephfit.core.statistics.variance import LARGEST_LOG, Table, spread_of
 from cephfit.core.statistics.variance import Spread as TableSpread
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell

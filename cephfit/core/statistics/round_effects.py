@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
 
 _SINGULAR = 1e-9
 """Eigenvalues of I - A A', which are 0 to 1, are 0 below this."""
@@ -141,12 +142,6 @@ def _shares(held: Floats, weights: Floats) -> Floats:
     """Return the weight of each place over its number of values, shape (..., K); 0 without a value."""
     n = held.sum(axis=-1)
     return np.asarray(np.where(n > 0, weights / np.maximum(n, 1), 0.0))
-
-
-Floats = NDArray[np.float64]
-
-
-Booleans = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
