@@ -20,7 +20,7 @@ def test_the_version_of_a_loop_changes_only_with_what_it_imports(tmp_path: Path)
         "from cephfit.traces.columns import (\n    OP_READ,\n)\nfrom cephfit.traces.lines import plain_lines\n"
     )
     read = {file.name for file in _with_imports(loop)}
-    assert {"loop.py", "access.py", "plain_lines.py", "compiled.py", "delimited_loop.py"} <= read
+    assert {"loop.py", "columns.py", "plain_lines.py", "compiled.py", "delimited_loop.py"} <= read
     assert not {"profiling.py", "sample.py"} & read, "the loop does not import them"
     before = version_of(loop)
     assert version_of(loop) == before
