@@ -47,12 +47,17 @@ def _per_operation(value: float | None, counted: Mapping[str, float | None]) -> 
 
 
 def other_amounts(rows: Sequence[AssessmentRow]) -> list[str]:
-    """Return a note on each configuration on which the workload did another amount of I/O per operation."""
-    return [
-        f"on {row.configuration} the workload did {row.io_per_operation:.2f} times the I/Os per operation that it "
-        "did on the default: its own cache served more or fewer of them, or more or fewer were merged. "
-        "Predictions are for equal I/O, so not all of this difference is the storage's. Give each run the same "
-        "operations (docs/workloads.md)"
+    """Return a note on the configurations on which the workload did another amount of I/O per operation."""
+    other = [
+        f"{row.configuration} {row.io_per_operation:.2f}"
         for row in rows
         if row.io_per_operation is not None and not 1 / ALIKE <= row.io_per_operation <= ALIKE
+    ]
+    if not other:
+        return []
+    return [
+        "the workload did another amount of I/O per operation than on the default (times as many I/Os: "
+        f"{', '.join(other)}): its own cache served more or fewer of them, or they were merged differently. "
+        "Predictions are for equal I/O, so not all of the difference is the storage's; give each run the same "
+        "operations (docs/workloads.md)"
     ]
