@@ -45,23 +45,24 @@ def targets_of(lab: str) -> Mapping[str, str]:
 
 
 def measure(
-    name: str, target: str, folder: Path, workloads: Sequence[str], *, rounds: int, seconds: float
+    name: str, target: str, folder: Path, workloads: Sequence[str], *, sweep: Path, rounds: int, seconds: float
 ) -> None:
     """Measure a target, unless its evaluation folder is complete; the first target is also recorded."""
     if (folder / name / "measured.csv").exists():
         return
     store = str(folder / f"{name}.sqlite")
-    configurations = f"A,{CONFIGURATIONS[name]}" if name in CONFIGURATIONS else "A"
+    other = CONFIGURATIONS.get(name)
+    configurations = f"A,{other}" if other and f"  {other}:" in sweep.read_text() else "A"
     finished = folder / f"{name}.measured"
     if not finished.exists():
-        cephfit("sweep", "run", str(SWEEP), "--target", target, "--store", store)
+        cephfit("sweep", "run", str(sweep), "--target", target, "--store", store)
         finished.touch()  # the same command would begin another run
     of_workloads = [word for workload in workloads for word in ("--workload", workload)]
     images = folder / "images"
     images.mkdir(exist_ok=True)
     recorded = ("--traces", str(folder / "traces")) if name == RBD else ()
     cephfit(
-        *("evaluate", "--sweep", str(SWEEP), "--store", store, "--target", target, *of_workloads),
+        *("evaluate", "--sweep", str(sweep), "--store", store, "--target", target, *of_workloads),
         *("--configurations", configurations, "--rounds", str(rounds), "--seconds", f"{seconds:g}", *recorded),
         images=images,
     )
@@ -81,6 +82,7 @@ def main() -> None:
         "--workloads", nargs="+", default=list(WORKLOADS), help="ready ones (docs/workloads.md)"
     )
     arguments.add_argument("--targets", nargs="+", metavar="NAME=TARGET", help="instead of those of the lab")
+    arguments.add_argument("--sweep", type=Path, default=SWEEP, help="another one, such as with fewer repeats")
     arguments.add_argument("--rounds", type=int, default=3, help="runs of each workload on each configuration")
     arguments.add_argument("--seconds", type=float, default=6.0, help="of each run")
     asked = arguments.parse_args()
@@ -88,7 +90,9 @@ def main() -> None:
     asked.folder.mkdir(parents=True, exist_ok=True)
     folder = asked.folder.resolve()
     for name, target in targets.items():
-        measure(name, target, folder, asked.workloads, rounds=asked.rounds, seconds=asked.seconds)
+        measure(
+            name, target, folder, asked.workloads, sweep=asked.sweep, rounds=asked.rounds, seconds=asked.seconds
+        )
 
 
 if __name__ == "__main__":
