@@ -10,7 +10,7 @@ from cephfit.ceph.environment.scopes import ISCSI
 from cephfit.core.errors import InputError, LackingError
 from cephfit.core.protocols import Client
 from cephfit.core.units import format_nbytes
-from cephfit.measure.block_device import device_nbytes, read_directly, require_empty
+from cephfit.measure.block_device import device_nbytes, read_directly, remove_signatures, require_empty
 from cephfit.targets.backends.backend_target import BackendTarget, ExportsVolumes, NbdServer, ServerPlace, qemu_nbd
 
 _URL = re.compile(r"(?://)?(?P<host>\[[0-9a-fA-F:]+\]|[^/:@\s]+)(:(?P<port>\d+))?/(?P<iqn>[^/\s]+)/(?P<lun>\d+)")
@@ -158,4 +158,11 @@ class IscsiTarget(BackendTarget):
             self._devices.detach(_PROBE, folder=self._folder)
 
     def _remove_volumes(self) -> None:
+        """Remove the signatures of what workloads wrote, so that the unit counts as empty for the next sweep."""
+        if self._journal.get(_UNIT, str(self._address)) is not None and not self._server.problem():
+            device = self._attach_server(_PROBE, qemu_nbd(self._unit({"header_digest": "none"})))
+            try:
+                remove_signatures(device)
+            finally:
+                self._devices.detach(_PROBE, folder=self._folder)
         self._journal.forget(_UNIT, str(self._address))

@@ -147,6 +147,13 @@ class TestExistingIscsi(_OnServer):
             target.close()
         assert b"SWAPSPACE2" in server._device().read_bytes()[:8192]
 
+    def test_a_file_system_that_a_workload_made_does_not_refuse_the_next_round(self, target: Any) -> None:
+        target.apply(DEFAULT, n_clients=1, volume_nbytes=VOLUME_NBYTES)
+        (client,) = target.clients()
+        subprocess.run(("mkfs.ext4", "-q", "-F", str(client.device)), check=True)
+        target.reset()
+        assert target.apply(DEFAULT, n_clients=1, volume_nbytes=VOLUME_NBYTES).ok
+
     def test_a_unit_that_is_too_small_is_refused(self, target: Any) -> None:
         with pytest.raises(InputError, match=r"has 256M, but 512M are needed"):
             target.apply(DEFAULT, n_clients=2, volume_nbytes=256 * MIB)
