@@ -19,6 +19,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from cephfit.sweep.declaration.sweep_file import read_sweep
+
 SWEEP = Path(__file__).with_name("back_ends.yaml")
 WORKLOADS = ("mail", "file-server", "backup")
 CONFIGURATIONS = {"iscsi": "iscsi-cache", "nfs": "nfs-async", "swift": "swift-64k"}
@@ -52,7 +54,7 @@ def measure(
         return
     store = str(folder / f"{name}.sqlite")
     other = CONFIGURATIONS.get(name)
-    configurations = f"A,{other}" if other and f"  {other}:" in sweep.read_text() else "A"
+    configurations = f"A,{other}" if other in {c.name for c in read_sweep(sweep).configurations} else "A"
     finished = folder / f"{name}.measured"
     if not finished.exists():
         cephfit("sweep", "run", str(sweep), "--target", target, "--store", store)

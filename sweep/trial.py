@@ -72,14 +72,25 @@ def n_clients_of(sample: WorkloadSample) -> int:
     return int((sample.evidence.get(CONDITIONS) or {}).get(CLIENTS, 1))
 
 
+def measured_times(outputs: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """Return when the measured time of each client began and ended, ns; empty if a workload does not state it."""
+    times = [(o["started_ns"], o["finished_ns"]) for o in outputs if "started_ns" in o and "finished_ns" in o]
+    return times if len(times) == len(outputs) else []
+
+
+def longest_ns(times: Sequence[tuple[int, int]]) -> int:
+    """Return the length of the longest of these times; 0 without any."""
+    return max((end - start for start, end in times), default=0)
+
+
 def together_share(outputs: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the share of the longest client's measured time in which all clients were measured, 0 to 1.
 
     None if a workload does not state its times (``started_ns``, ``finished_ns``), or takes none.
     """
-    times = [(o["started_ns"], o["finished_ns"]) for o in outputs if "started_ns" in o and "finished_ns" in o]
-    longest = max((end - start for start, end in times), default=0)
-    if len(times) < len(outputs) or longest <= 0:
+    times = measured_times(outputs)
+    longest = longest_ns(times)
+    if longest <= 0:
         return None
     common = min(end for _, end in times) - max(start for start, _ in times)
     return max(0.0, float(common / longest))

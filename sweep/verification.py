@@ -11,6 +11,7 @@ from cephfit.ceph.environment.kernel_values import HostLockedError
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, HostError, InputError, LackingError
 from cephfit.core.protocols import Applied, Client, Health, Progress, Target, WarmsCaches
+from cephfit.core.units import NS_PER_S
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.sample import DEVICE_IO, State, WorkloadSample
@@ -25,6 +26,8 @@ from cephfit.sweep.trial import (
     Trial,
     conditions_of,
     contents_of,
+    longest_ns,
+    measured_times,
     refuse_other_conditions,
     same_contents,
     together_share,
@@ -292,29 +295,30 @@ def watched_run(target: Target, run: Attempt, *clients: Client) -> WorkloadSampl
         for client in clients:
             _warm(trial, client)
     before = health_now(target)
-    counted = _device_totals(clients)
+    completed = _device_totals(clients)
     with Surveillance(target, None) as watch:
         results = results_of(trial, clients, run.repeat, run.number)
-    moved = [now.since(then) for now, then in zip(_device_totals(clients), counted, strict=False)]
+    outputs = [output for _, output in results.values()]
+    moved = [now.since(then) for now, then in zip(_device_totals(clients), completed, strict=False)]
     if len(moved) == len(clients):
-        totals = {key: sum(one[key] for one in moved) for key in moved[0]}
-        outputs = [output for _, output in results.values()]
-        done = [output["operations"] for output in outputs if output.get("operations")]
-        operations = math.fsum(done) if len(done) == len(outputs) else None
-        run.evidence[DEVICE_IO] = {**totals, "seconds": _longest_seconds(outputs), "operations": operations}
+        run.evidence[DEVICE_IO] = _device_io(moved, outputs)
     if len(clients) == 1:
-        (run.evidence["output"],) = (output for _, output in results.values())
+        (run.evidence["output"],) = outputs
     else:
         run.evidence[CLIENTS] = {name: {"value": v, "output": output} for name, (v, output) in results.items()}
-        run.evidence[TOGETHER] = together_share([output for _, output in results.values()])
+        run.evidence[TOGETHER] = together_share(outputs)
     run.evidence["health"] = {"before": _as_json(before), "after": _as_json(health_now(target))}
     return run.ended(math.fsum(value for value, _ in results.values()), watch.reasons)
 
 
-def _longest_seconds(outputs: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the longest client's measured time; None if a workload does not state its times."""
-    times = [o["finished_ns"] - o["started_ns"] for o in outputs if "started_ns" in o and "finished_ns" in o]
-    return max(times) / 1e9 if len(times) == len(outputs) else None
+def _device_io(moved: Sequence[Mapping[str, int]], outputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sum of what the clients' devices completed, with the time and the operations of the run."""
+    done = [output["operations"] for output in outputs if output.get("operations")]
+    return {
+        **{key: sum(one[key] for one in moved) for key in moved[0]},
+        "seconds": longest_ns(measured_times(outputs)) / NS_PER_S or None,
+        "operations": math.fsum(done) if len(done) == len(outputs) else None,
+    }
 
 
 def _device_totals(clients: Sequence[Client]) -> list[DeviceTotals]:

@@ -53,14 +53,7 @@ class OsdDisks:
         Raises:
             ClusterError: it is not attached.
         """
-        device = self._loop(osd)
-        if device is None:
-            raise ClusterError(
-                f"the disk of osd.{osd} is not attached",
-                where=f"lab {self._lab}",
-                remedy=f"start the lab: cephfit lab start --name {self._lab}",
-            )
-        return device
+        return self._attached(self._loop(osd), f"osd.{osd}")
 
     def backend_device(self, backend: str) -> Path:
         """Return the block device of a back end.
@@ -68,10 +61,13 @@ class OsdDisks:
         Raises:
             ClusterError: it is not attached.
         """
-        device = next(iter(disks.loops_of(self._backend_image(backend))), None)
+        found = next(iter(disks.loops_of(self._backend_image(backend))), None)
+        return self._attached(found, f"the back end {backend}")
+
+    def _attached(self, device: Path | None, user: str) -> Path:
         if device is None:
             raise ClusterError(
-                f"the disk of the back end {backend} is not attached",
+                f"the disk of {user} is not attached",
                 where=f"lab {self._lab}",
                 remedy=f"start the lab: cephfit lab start --name {self._lab}",
             )

@@ -12,11 +12,11 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from cephfit.core.errors import InputError
+from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.values.prediction import Prediction, PredictionSet
 from cephfit.mapper.decisions.contrasts import DirectComparison
 
@@ -202,8 +202,6 @@ _SECONDS = 3.0
 """Longest search; the answer then states the distance to the bound that remains."""
 _UNFINISHED = 1
 """``OptimizeResult.status`` of a search that reached its time limit."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

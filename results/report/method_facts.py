@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cephfit.core.statistics.sample_columns import OK, STATES, Floats, Rows, SampleColumns
+from cephfit.core.statistics.round_effects import Floats
+from cephfit.core.statistics.sample_columns import OK, STATES, Rows, SampleColumns
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.sample import IMPORTED_OUTPUT, Sample, State, window_nbytes_of

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.sample_columns import OK, STATES, Floats, Ints, Rows, SampleColumns
+from cephfit.core.statistics.round_effects import Floats
+from cephfit.core.statistics.sample_columns import OK, STATES, Ints, Rows, SampleColumns
 from cephfit.core.units import NS_PER_S, format_nbytes
 from cephfit.core.values.baseline import MeasuredLoad, parts_of_mix
 from cephfit.core.values.cells import Cell, LoadedCell, Op

@@ -2,8 +2,10 @@
 
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cephfit.ceph.environment.scopes import ISCSI
@@ -141,9 +143,7 @@ class IscsiTarget(BackendTarget):
         needed = n_clients * nbytes
         if known is not None and int(known.was) >= needed:
             return
-        # The whole unit: QEMU would refuse a part beyond its end with the same error as an unknown unit.
-        device = self._attach_server(_PROBE, qemu_nbd(self._unit({"header_digest": "none"})))
-        try:
+        with self._whole_unit() as device:
             size = device_nbytes(device)
             if size < needed:
                 raise InputError(
@@ -154,15 +154,19 @@ class IscsiTarget(BackendTarget):
             if known is None:
                 require_empty(device, where=self.name)
                 self._journal.note(_UNIT, str(self._address), size)
+
+    @contextmanager
+    def _whole_unit(self) -> Iterator[Path]:
+        """Attach the whole unit: QEMU refuses a part beyond its end with the same error as an unknown unit."""
+        device = self._attach_server(_PROBE, qemu_nbd(self._unit({"header_digest": "none"})))
+        try:
+            yield device
         finally:
             self._devices.detach(_PROBE, folder=self._folder)
 
     def _remove_volumes(self) -> None:
         """Remove the signatures of what workloads wrote, so that the unit counts as empty for the next sweep."""
         if self._journal.get(_UNIT, str(self._address)) is not None and not self._server.problem():
-            device = self._attach_server(_PROBE, qemu_nbd(self._unit({"header_digest": "none"})))
-            try:
+            with self._whole_unit() as device:
                 remove_signatures(device)
-            finally:
-                self._devices.detach(_PROBE, folder=self._folder)
         self._journal.forget(_UNIT, str(self._address))

@@ -11,10 +11,10 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, from_json, window_nbytes_of
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Objects = NDArray[np.object_]
 Rows = NDArray[np.intp]
