@@ -24,7 +24,7 @@ from cephfit.core.values.prediction import (
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.models.completed_rates import Origins
 from cephfit.mapper.models.mixture import LimitBounds, Mixture
-from cephfit.mapper.models.model_error import NO_ERROR, ModelError
+from cephfit.mapper.models.model_error import NO_ERROR, WITHOUT_MODEL_ERROR, ModelError
 from cephfit.mapper.models.question import Measured, Question, mean_rates
 
 _REASONS = 2
@@ -92,6 +92,8 @@ class MixPredictor:
         compared, notes = comparable(question.measured, baselines, cells)
         default = mean_rates(question.measured, baselines.default, cells)
         notes += question.notes
+        if self.errors and error is NO_ERROR:
+            notes.append(WITHOUT_MODEL_ERROR)
         if not question.by_load:
             own = tuple(cell for cell in cells if isinstance(cell, Cell))
             notes += _of_the_load(profile, baselines, (baselines.default, *compared), own)
