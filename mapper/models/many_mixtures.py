@@ -22,7 +22,13 @@ from cephfit.mapper.models.access_weights import (
     weighed,
 )
 from cephfit.mapper.models.many_variances import Quantiles, RateScatter, TimeScatter
-from cephfit.mapper.models.mixture import divided_in_queues, queues_of, waiting_with_flushes
+from cephfit.mapper.models.mixture import (
+    divided_in_queues,
+    less_than_alone,
+    queues_of,
+    saturated_weights,
+    waiting_with_flushes,
+)
 
 Rows = NDArray[np.intp]
 
@@ -31,8 +37,8 @@ Rows = NDArray[np.intp]
 class Work:
     """What N workloads do in M cells: accesses, in which the time per access counts.
 
-    Under a configuration with the times t, a workload takes ``constant`` + ``v`` t, unless its background outgrew
-    the time that hides it.
+    Under a configuration with the times t, a workload takes ``constant`` + ``v`` t, unless the storage's work for it
+    takes longer.
 
     Attributes:
         used: cells of each workload, shape (N, M).
@@ -61,42 +67,61 @@ class QueuedDemands:
     Attributes:
         begins: the first queue of each workload, and the end of the last one, shape (N + 1,).
         weights: of the measured cells in the time of a queue's accesses, shape (Q, M).
+        saturated: of the measured cells in the storage's work for them, shape (Q, M).
         units: waiting time over the square of the default's time for the accesses, shape (Q,).
         is_behind: queues in the background, shape (Q,).
         background: their accesses per cell, shape (N, M).
-        hidden: share of the background that idle time hides, shape (N,).
+        exposed: share of the background that adds to the application's time, shape (N,).
+        exposed_work: share of the background that adds to the storage's work, shape (N,).
+        slopes: derivatives of ``exposed`` by the logs of the default's rates, over its time in the cell, shape (N, M).
+        work: accesses per cell that the storage works for, the exposed ones included, shape (N, M); 0 for workloads
+            without a background.
         seconds: the default's time per access in each cell, shape (M,).
     """
 
     begins: Rows
     weights: Floats
+    saturated: Floats
     units: Floats
     is_behind: Booleans
     background: Floats
-    hidden: Floats
+    exposed: Floats
+    exposed_work: Floats
+    slopes: Floats
+    work: Floats
     seconds: Floats
 
     def chosen(self, rows: Rows) -> "QueuedDemands":
         """Return those of some of the workloads."""
-        if len(rows) == len(self.hidden):
+        if len(rows) == len(self.exposed):
             return self
         sizes = np.diff(self.begins)[rows]
         at = np.concatenate([np.arange(self.begins[i], self.begins[i + 1]) for i in rows])
         begins = np.concatenate([[0], np.cumsum(sizes)])
         return QueuedDemands(
-            begins, self.weights[at], self.units[at], self.is_behind[at], self.background[rows], self.hidden[rows],
-            self.seconds,
+            begins, self.weights[at], self.saturated[at], self.units[at], self.is_behind[at], self.background[rows],
+            self.exposed[rows], self.exposed_work[rows], self.slopes[rows], self.work[rows], self.seconds,
         )  # fmt: skip
 
-    def links(self, cells: Rows, *, outgrown: bool) -> Iterator[Floats]:
-        """Yield the matrix of each workload, shape (P, P), that makes the default's gradients x T from times."""
+    def links(self, cells: Rows, *, by_work: bool) -> Iterator[Floats]:
+        """Yield the matrix of each workload, shape (P, P), that makes the default's gradients x T from times.
+
+        Args:
+            cells: P of them.
+            by_work: the storage's work takes longer than the application.
+        """
         weights, seconds = self.weights[:, cells], self.seconds[cells]
-        kept = np.ones(len(self.hidden)) if outgrown else 1 - self.hidden
-        owners = np.repeat(np.arange(len(self.hidden)), np.diff(self.begins))
-        units = self.units * np.where(self.is_behind, kept[owners], 1.0)
+        of_parts = self.saturated[:, cells] if by_work else weights
+        background, slopes = self.background[:, cells], self.slopes[:, cells]
+        owners = np.repeat(np.arange(len(self.exposed)), np.diff(self.begins))
+        exposed = 1 + self.exposed_work if by_work else self.exposed
+        units = self.units * np.where(self.is_behind, exposed[owners], 1.0)
         scaled = units[:, None] * weights
-        for begin, end in zip(self.begins[:-1].tolist(), self.begins[1:].tolist(), strict=True):
-            yield seconds[:, None] * (scaled[begin:end].T @ weights[begin:end])
+        for i, (begin, end) in enumerate(zip(self.begins[:-1].tolist(), self.begins[1:].tolist(), strict=True)):
+            link = scaled[begin:end].T @ of_parts[begin:end]
+            if slopes[i].any():
+                link += np.outer(slopes[i], background[i])
+            yield seconds[:, None] * link
 
 
 def counted_work(profiles: Sequence[Profile], model: Model, rates: Floats) -> Work:
@@ -157,8 +182,12 @@ def demanded_work(
     flushed = flushed_shares(columns, owners, [p.commits for p in profiles])[owners]
     measured = [cell for cell in cells if isinstance(cell, LoadedCell)]
     weights, flags = weighed(columns, measured, flushed, where=where)
-    used = np.logical_or.reduceat(weights > 0, begins[:-1], axis=0)
     seconds = 1 / rates
+    is_behind = (columns.sync == BACKGROUND) & by_waiting
+    has_background = np.bincount(owners, is_behind, minlength=n)[owners] > 0
+    saturated = saturated_weights(columns, measured, flushed, weights, has_background, where=where)
+    used = np.logical_or.reduceat((weights > 0) | (saturated > 0), begins[:-1], axis=0)
+    saturated = less_than_alone(saturated, weights, seconds)
     commits = (p.commits.flush_waiting_seconds if p.commits is not None else None for p in profiles)
     taken = columns.accesses * (weights @ seconds)
     waiting, queues = taken, np.arange(len(owners))
@@ -174,12 +203,14 @@ def demanded_work(
         v = np.add.reduceat(accesses, begins[:-1], axis=0)
         return Work(used, v, np.zeros(n), v @ seconds)
     idle = np.array([p.idle_seconds or 0.0 for p in profiles])
-    return _waiting_work(used, accesses, waiting, queues, owners, columns.sync == BACKGROUND, idle, seconds)
+    at_depth = columns.accesses[:, None] * saturated
+    return _waiting_work(used, accesses, at_depth, waiting, queues, owners, is_behind, idle, seconds)
 
 
 def _waiting_work(
     used: Booleans,
     accesses: Floats,
+    saturated: Floats,
     waiting: Floats,
     queues: Rows,
     owners: Rows,
@@ -192,6 +223,7 @@ def _waiting_work(
     Args:
         used: cells of each workload, shape (N, M).
         accesses: weights of the cells in each demand, times its accesses, shape (D, M).
+        saturated: the same for the storage's work.
         waiting: time waited for each demand, shape (D,).
         queues: number of each demand's queue, shape (D,).
         owners: workload of each demand, ascending, shape (D,).
@@ -207,20 +239,46 @@ def _waiting_work(
     # From here on a queue is one demand.
     order = np.argsort(queues, kind="stable")
     firsts = np.flatnonzero(np.diff(queues[order], prepend=-1))
-    weights = np.add.reduceat(accesses[order], firsts, axis=0)
+    weights, saturated = (np.add.reduceat(of[order], firsts, axis=0) for of in (accesses, saturated))
     owners, is_behind = owners[order][firsts], is_behind[order][firsts]
     begins = np.searchsorted(owners, np.arange(n + 1))
     of_queue = weights @ seconds
     times = np.bincount(queues, waiting) / of_queue
-    of_demands = times[:, None] * weights
-    background = np.add.reduceat(of_demands * is_behind[:, None], begins[:-1], axis=0)
-    foreground = np.add.reduceat(of_demands * ~is_behind[:, None], begins[:-1], axis=0)
+
+    def of_workloads(of_queues: Floats) -> Floats:
+        return np.asarray(np.add.reduceat(of_queues, begins[:-1], axis=0))
+
+    ahead = np.where(is_behind, 0.0, times)[:, None]
+    background = of_workloads(np.where(is_behind, times, 0.0)[:, None] * weights)
+    foreground, its_work = of_workloads(ahead * weights), of_workloads(ahead * saturated)
+    constant = idle + hidden * behind
+    own_time, work = constant + foreground @ seconds, its_work @ seconds + behind
+    has_background = behind > 0
+    exposed = np.divide(total - np.maximum(own_time, work), behind, out=np.zeros(n), where=has_background)
+    # What the default exposes depends on its work, where that takes longer than the application.
+    is_bound = has_background & (work > own_time)
+    exposed_work = np.where(is_bound, exposed, 0.0)
+    shares = (saturated @ seconds / of_queue)[:, None]
+    slopes = of_workloads(ahead * (saturated - shares * weights))
+    slopes *= np.divide(1.0, behind, out=np.zeros(n), where=is_bound)[:, None]
     return Work(
         used,
-        foreground + (1 - hidden)[:, None] * background,
-        idle + hidden * behind,
+        foreground + exposed[:, None] * background,
+        constant,
         total,
-        QueuedDemands(begins, weights, times / of_queue, is_behind, background, hidden, seconds),
+        QueuedDemands(
+            begins,
+            weights,
+            saturated,
+            times / of_queue,
+            is_behind,
+            background,
+            exposed,
+            exposed_work,
+            slopes,
+            (its_work + (1 + exposed_work)[:, None] * background) * has_background[:, None],
+            seconds,
+        ),  # fmt: skip
     )
 
 
@@ -276,29 +334,25 @@ class AddingTime:
             sums = self.scatter.of_default(v * self.default, v, inverse)
             return 100 * inverse, self.scatter.half_widths(v, inverse, None, sums, self.quantiles)
         constant = (work.constant / work.total)[:, None]
-        relative, widths = self._of_demands(v, constant, demands, work.total, outgrown=False)
-        background = (demands.background[:, self.cells] / work.total[:, None]) @ self.times
-        is_outgrown = background > constant + (1 - demands.hidden)[:, None] * background
-        rows = np.flatnonzero(is_outgrown.any(axis=1))
+        relative, widths = self._of_demands(v, constant, demands, work.total, by_work=False)
+        of_work = demands.work[:, self.cells] / work.total[:, None]
+        is_by_work = of_work @ self.times > constant + v @ self.times
+        rows = np.flatnonzero(is_by_work.any(axis=1))
         if len(rows):
-            v = (
-                v[rows]
-                + demands.hidden[rows, None] * demands.background[rows][:, self.cells] / work.total[rows, None]
+            of_rows = self._of_demands(
+                of_work[rows], np.zeros((1, 1)), demands.chosen(rows), work.total[rows], by_work=True
             )
-            of_outgrown = self._of_demands(
-                v, np.zeros((1, 1)), demands.chosen(rows), work.total[rows], outgrown=True
-            )
-            for values, outgrown in zip((relative, widths), of_outgrown, strict=True):
-                values[rows] = np.where(is_outgrown[rows], outgrown, values[rows])
+            for values, its in zip((relative, widths), of_rows, strict=True):
+                values[rows] = np.where(is_by_work[rows], its, values[rows])
         return relative, widths
 
     def _of_demands(
-        self, v: Floats, constant: Floats, demands: QueuedDemands, total: Floats, *, outgrown: bool
+        self, v: Floats, constant: Floats, demands: QueuedDemands, total: Floats, *, by_work: bool
     ) -> tuple[Floats, Floats]:
         busy = v @ self.times
         inverse = 1 / (constant + busy)
         if self.scatter is None or self.quantiles is None:
             return 100 * inverse, np.full(inverse.shape, math.inf)
-        links = (link / t for link, t in zip(demands.links(self.cells, outgrown=outgrown), total, strict=True))
+        links = (link / t for link, t in zip(demands.links(self.cells, by_work=by_work), total, strict=True))
         sums = self.scatter.of_each_default(links, v, inverse)
         return 100 * inverse, self.scatter.half_widths(v, inverse, busy * inverse, sums, self.quantiles)

@@ -6,13 +6,13 @@ Demands (``core/values/demand.py``) add up as idle time + foreground + the rest 
 the trace tells the waiting time of every demand. Under configuration X it is waiting x (time per access under X) /
 (time per access under A). Accesses that were outstanding together waited for each other, so their waiting time is
 first divided by what each of them takes (``queues_of``). Writes that the application does not wait for run in the
-background: the share of them that the idle time hid on A stays hidden, until they take longer than all the rest.
-docs/mathematics.md has the formulas.
+background, next to the application. The run ends when both are done: the application with its own time, and the
+storage with its work. docs/mathematics.md has the formulas.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -25,7 +25,13 @@ from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Pattern
 from cephfit.core.values.demand import Demand
 from cephfit.core.values.prediction import MODELS, CellReason, model_called
 from cephfit.core.values.profile import Profile
-from cephfit.mapper.models.access_weights import BACKGROUND, AccessWeights, DemandColumns
+from cephfit.mapper.models.access_weights import (
+    BACKGROUND,
+    AccessWeights,
+    DemandColumns,
+    flushed_share,
+    weighed,
+)
 
 _MOST_LEVELS = 32
 """More classes of depth, each twice as deep as the one before, than any device has."""
@@ -202,6 +208,8 @@ class DemandMix:
     Attributes:
         demands: of the workload.
         access: their time per access in measured times.
+        saturated: the same at the largest measured depth, where other accesses keep the storage busy: weights of
+            ``cells``, shape (D, P).
         accesses: their numbers, shape (D,).
         queues: the queue of each demand, see ``queues_of``, shape (D,).
         waiting: their waiting times in the trace in seconds, those of flushes included, shape (D,); None: demands
@@ -212,6 +220,7 @@ class DemandMix:
 
     demands: tuple[Demand, ...]
     access: AccessWeights
+    saturated: Floats
     accesses: Floats
     queues: NDArray[np.intp]
     waiting: Floats | None
@@ -241,20 +250,28 @@ class DemandMix:
             InputError: no rate was measured for an op of the workload.
         """
         commits, columns = profile.commits, DemandColumns.of(demands)
-        access = AccessWeights.of(demands, measured, commits, where=where)
+        background = columns.sync == BACKGROUND if by_waiting else np.zeros(len(demands), dtype=np.bool_)
+        flushed = np.full(len(demands), flushed_share(demands, commits))
+        weights, flags = weighed(columns, measured, flushed, where=where)
+        has_background = np.full(len(demands), background.any())
+        saturated = saturated_weights(columns, measured, flushed, weights, has_background, where=where)
+        used = np.flatnonzero(weights.any(axis=0) | saturated.any(axis=0))
+        access = AccessWeights(tuple(measured[i] for i in used.tolist()), weights[:, used], *flags)
+        saturated = saturated[:, used]
         if not by_waiting:
-            none = np.zeros(len(demands), dtype=np.bool_)
-            return cls(tuple(demands), access, columns.accesses, np.arange(len(demands)), None, none, 0.0)
+            own = np.arange(len(demands))
+            return cls(tuple(demands), access, saturated, columns.accesses, own, None, background, 0.0)
         flushes = (commits.flush_waiting_seconds or 0.0) if commits is not None else 0.0
         owners = np.zeros(len(demands), dtype=np.intp)
         waiting = waiting_with_flushes(columns, owners, np.array([flushes]))
         return cls(
             tuple(demands),
             access,
+            saturated,
             columns.accesses,
             queues_of(columns, owners),
             waiting,
-            columns.sync == BACKGROUND,
+            background,
             profile.idle_seconds or 0.0,
         )
 
@@ -272,32 +289,40 @@ class DemandMix:
 
     def added(self, default: Floats, rates: Floats) -> Mixture:
         """Add the demands up under a configuration, given the rates of both in ``cells``, shape (P,)."""
-        seconds_a, seconds_x = (self.access.weights @ (1 / r) for r in (default, rates))
+        plain, saturated = self.access.weights, self._saturated(default)
+        seconds_a, seconds_x = (plain @ (1 / r) for r in (default, rates))
         growth = seconds_x / seconds_a
         waiting, background = self._waiting(seconds_a), self.background
-        behind = math.fsum(waiting[background])
+        behind, service_a = math.fsum(waiting[background]), waiting * (saturated @ (1 / default)) / seconds_a
         spare = self.idle_seconds + behind
         hidden = self.idle_seconds / spare if behind and spare else 0.0
-        coefficients = np.where(background, 1 - hidden, 1.0)
         total = self.idle_seconds + math.fsum(waiting)
-        # The time that the background has before it delays the workload.
-        hiding = self.idle_seconds + hidden * behind + math.fsum((coefficients * waiting * growth)[background])
-        outgrown = math.fsum((waiting * growth)[background])
+        # The application's own time on the default, and the storage's work.
         constant = self.idle_seconds + hidden * behind
-        if outgrown > hiding:
-            coefficients, constant = np.ones(len(waiting)), 0.0
-        parts = coefficients * waiting * growth
-        new_total = constant + math.fsum(parts)
-        # What a demand saves; where the background outgrew the idle time, that time is part of the background's.
-        saved = coefficients * waiting - parts
-        if outgrown > hiding and behind:
-            saved += np.where(background, waiting / behind, 0.0) * self.idle_seconds
-        inverse_x, inverse_a = self.access.weights / rates, self.access.weights / default
-        gradient = (parts / seconds_x) @ inverse_x / new_total
+        own_time, work = constant + math.fsum(waiting[~background]), math.fsum(service_a)
+        exposed = (total - max(own_time, work)) / behind if behind else 0.0
+        parts, its_weights = np.where(background, exposed, 1.0) * waiting * growth, plain
+        new_total, saved = constant + math.fsum(parts), np.where(background, 1 - hidden, 1.0) * waiting - parts
+        if behind:
+            service_x = waiting * (saturated @ (1 / rates)) / seconds_a
+            of_work = np.where(background, 1 + (exposed if work > own_time else 0.0), 1.0) * service_x
+            if math.fsum(of_work) > new_total:
+                parts, its_weights, new_total = of_work, saturated, math.fsum(of_work)
+                # What idle time hid on the default, it hides no longer.
+                saved = waiting - parts + np.where(background, waiting / behind, 0.0) * self.idle_seconds
+        gradient = (parts / (its_weights @ (1 / rates))) @ (its_weights / rates) / new_total
+        inverse_a = plain / default
         if self.waiting is not None:
             # The time of a whole queue depends on the default's time for each of its accesses.
-            of_queue = np.bincount(self.queues, parts) / np.bincount(self.queues, self.accesses * seconds_a)
+            of_all = np.bincount(self.queues, self.accesses * seconds_a)
+            of_queue = np.bincount(self.queues, parts) / of_all
             default_gradient = (self.accesses * of_queue[self.queues]) @ inverse_a / new_total
+            if behind and work > own_time:  # then what the default exposes depends on its work
+                units = (np.bincount(self.queues, waiting) / of_all)[self.queues]
+                of_service = (np.bincount(self.queues, service_a) / of_all)[self.queues]
+                ahead = np.where(background, 0.0, self.accesses)
+                slope = (ahead * units) @ (saturated / default) - (ahead * of_service) @ inverse_a
+                default_gradient += math.fsum((waiting * growth)[background]) / behind * slope / new_total
         else:
             default_gradient = (waiting / seconds_a) @ inverse_a / total
         return Mixture(
@@ -308,6 +333,10 @@ class DemandMix:
             gradient=gradient,
             default_gradient=default_gradient,
         )
+
+    def _saturated(self, default: Floats) -> Floats:
+        """Return the weights of the storage's work: no access is more work than the time that it takes alone."""
+        return less_than_alone(self.saturated, self.access.weights, 1 / default)
 
     def reasons(self, mixture: Mixture) -> tuple[CellReason, ...]:
         """Return the cells of the 20 that the demands fall into, those that change the prediction most first."""
@@ -356,6 +385,48 @@ class DemandMix:
         """Return the waiting time per demand under the default, in seconds, shape (D,)."""
         seconds = self.accesses * seconds_a
         return seconds if self.waiting is None else divided_in_queues(self.waiting, seconds, self.queues)
+
+
+def saturated_weights(
+    demands: DemandColumns,
+    measured: Sequence[LoadedCell],
+    flushed: Floats,
+    weights: Floats,
+    has_background: Booleans,
+    *,
+    where: str,
+) -> Floats:
+    """Return ``weights`` at the largest measured depth, for the foreground of workloads with a background.
+
+    With few accesses outstanding, storage is partly idle while they take their time: another workload can use that
+    part. The time per access at the largest depth is the work that an access is for the storage.
+
+    Args:
+        demands: D of them, of one workload or of several.
+        measured, flushed: as for ``access_weights.weighed``.
+        weights: of the demands at their own depths, shape (D, M).
+        has_background: the demand's workload also has demands in the background, shape (D,).
+        where: origin of the rates, for errors.
+
+    Returns:
+        Shape (D, M); those of all other demands are ``weights``.
+    """
+    wanted = has_background & (demands.sync != BACKGROUND)
+    if not wanted.any():
+        return weights
+    deepest = replace(demands, depth=np.where(np.isnan(demands.depth), math.nan, math.inf))
+    found, _ = weighed(deepest, measured, flushed, where=where)
+    return np.where(wanted[:, None], found, weights)
+
+
+def less_than_alone(saturated: Floats, weights: Floats, seconds: Floats) -> Floats:
+    """Return ``saturated``, but ``weights`` for demands that take longer saturated than at their own depth.
+
+    Args:
+        saturated, weights: shape (D, M).
+        seconds: the default's time per access in each cell, shape (M,).
+    """
+    return np.where((saturated @ seconds < weights @ seconds)[:, None], saturated, weights)
 
 
 def queues_of(demands: DemandColumns, owners: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -62,9 +62,15 @@ class ModelError:
 
 NO_ERROR = ModelError(0.0, 0.0)
 
+_OF_COUNTS = ModelError(0.16, 0.0, 3.0)
+"""Of ``time`` with counts in the 20 cells."""
+
 ERRORS: Mapping[str, ModelError] = {
-    "waiting": ModelError(0.0574, 0.3039, 4.0, by_cells=NO_ERROR),
-    "time": ModelError(0.0700, 0.1872, 4.0, by_cells=NO_ERROR),
+    "waiting": ModelError(0.0574, 0.3039, 4.0, by_cells=_OF_COUNTS),
+    "time": ModelError(0.0700, 0.1872, 4.0, by_cells=_OF_COUNTS),
+    "meyer": ModelError(0.29, 0.0, 3.0),
+    "meyer-random": ModelError(0.17, 0.0, 3.0),
+    "meyer-sequential": ModelError(0.31, 0.0, 3.0),
 }
 """By model: fitted to `benchmarks/data/evaluation-kept-volumes`, as `cephfit assess --json` prints them.
 

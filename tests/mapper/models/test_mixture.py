@@ -274,8 +274,10 @@ def test_an_unmeasured_pattern_is_stood_in_for_and_an_unmeasured_op_is_an_error(
     assert "write" in caught.value.remedy
 
 
-def mix(demands: list[Demand], *, idle: float = 0.0, by_waiting: bool = True) -> DemandMix:
-    measured = [LoadedCell(4 * K, pattern) for pattern in Pattern]
+def mix(
+    demands: list[Demand], *, idle: float = 0.0, by_waiting: bool = True, depths: tuple[int, ...] = (1,)
+) -> DemandMix:
+    measured = [LoadedCell(4 * K, pattern, depth) for pattern, depth in product(Pattern, depths)]
     profile = replace(workload(), idle_seconds=idle, demands=tuple(demands))
     return DemandMix.of(profile, demands, measured, by_waiting=by_waiting, where="here")
 
@@ -307,6 +309,27 @@ def test_writes_in_the_background_hide_in_idle_time_until_they_outgrow_it() -> N
     assert relative(found, randwrite=0.1) == pytest.approx(100 * 10 / 20), "20 s of writing hide nothing any more"
     busy = mix([demand(pattern=Pattern.RANDWRITE, is_sync=False, waiting=10.0)], idle=0.0)
     assert relative(busy, randwrite=2.0) == pytest.approx(200), "without idle time the writes are the bottleneck"
+
+
+def test_fast_storage_writes_back_while_the_application_reads() -> None:
+    """Reads one by one leave a disk idle in between: at depth 8 it serves four times as many."""
+    reads = demand(waiting=2.0)
+    writes = demand(pattern=Pattern.RANDWRITE, depth=8.0, is_sync=False, waiting=8.0)
+    of = mix([reads, writes], depths=(1, 8))
+    default = np.array([400.0 if cell.iodepth == 8 else 100.0 for cell in of.cells])
+    assert of.added(default, default).relative == pytest.approx(100)
+    # On the default: work of 2 / 4 s for reads and 8 s for writes, and 1.5 s that do not overlap.
+    fast = default * np.array([16.0 if cell.pattern is Pattern.RANDWRITE else 1.0 for cell in of.cells])
+    assert of.added(default, fast).relative == pytest.approx(100 * 10 / (2 + 1.5 / 16))
+    slow = default * np.array([0.5 if cell.pattern is Pattern.RANDWRITE else 1.0 for cell in of.cells])
+    assert of.added(default, slow).relative == pytest.approx(100 * 10 / (0.5 + 16 + 3))
+
+
+def test_storage_that_is_slower_when_saturated_is_no_more_work_than_accesses_alone() -> None:
+    of = mix([demand(), demand(pattern=Pattern.WRITE, is_sync=False, waiting=0.01)], depths=(1, 8))
+    default = np.array([50.0 if cell.iodepth == 8 else 100.0 for cell in of.cells])
+    assert of.added(default, default).relative == pytest.approx(100)
+    assert of.added(default, 2 * default).relative == pytest.approx(200)
 
 
 def served_in_turn(sizes: list[float], costs: dict[float, float]) -> tuple[list[float], float]:
@@ -369,6 +392,7 @@ def test_only_accesses_with_neighbours_share_a_queue() -> None:
     factors=st.lists(st.floats(0.05, 20), min_size=4, max_size=4),
     background=st.booleans(),
     by_waiting=st.booleans(),
+    saturated=st.lists(st.floats(0.5, 8), min_size=4, max_size=4),
 )
 def test_points_add_up_and_gradients_are_the_derivatives(
     waiting: list[float],
@@ -377,26 +401,31 @@ def test_points_add_up_and_gradients_are_the_derivatives(
     factors: list[float],
     background: bool,
     by_waiting: bool,
+    saturated: list[float],
 ) -> None:
     demands = [
         demand(pattern=pattern, depth=depth, waiting=seconds, is_sync=not (background and pattern.op is Op.WRITE))
         for pattern, depth, seconds in zip(Pattern, depths, waiting, strict=True)
     ]
-    of = mix(demands, idle=idle, by_waiting=by_waiting)
-    default, rates = np.full(4, 100.0), 100.0 * np.array(factors)
+    of = mix(demands, idle=idle, by_waiting=by_waiting, depths=(1, 16))
+    places = [list(Pattern).index(cell.pattern) for cell in of.cells]
+    default = np.array(
+        [100.0 * (saturated[i] if c.iodepth > 1 else 1) for i, c in zip(places, of.cells, strict=True)]
+    )
+    rates = default * np.array(factors)[places]
     found = of.added(default, rates)
     assert found.points.sum() == pytest.approx(found.relative - 100, abs=1e-6)
     assert found.weights.sum() == pytest.approx(1)
     assert sum(r.points for r in of.reasons(found)) == pytest.approx(found.relative - 100, abs=1e-6)
     assert found.gradient.sum() == pytest.approx(found.default_gradient.sum())
     step = 1e-6
-    for i in range(4):
+    for i in range(len(rates)):
         moved = rates.copy()
         moved[i] *= np.exp(step)
         up = np.log(of.added(default, moved).relative / found.relative) / step
         moved[i] *= np.exp(-2 * step)
         down = -np.log(of.added(default, moved).relative / found.relative) / step
-        low, high = sorted((up, down))  # they differ where the background is about to outgrow the idle time
+        low, high = sorted((up, down))  # they differ where two bounds meet
         assert low - 1e-4 <= found.gradient[i] <= high + 1e-4
         other = default.copy()
         other[i] *= np.exp(step)
