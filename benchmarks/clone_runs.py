@@ -1,9 +1,9 @@
 """Run the clones of `cephfit probe` on every configuration of the evaluation set: writes `clones.csv`.
 
 The clones are those of the profiles in `benchmarks/data/evaluation`, with a volume as large as the workloads had.
-They run in rounds as in `cephfit evaluate`: each configuration is applied once per round, all clones run on it, and
-each round has new volumes. After an interrupt, the same command continues. It needs root, and about 25 minutes per
-round. `benchmarks/probe_accuracy.py` compares the values with the real workloads'.
+They run in rounds as in `cephfit evaluate`: each configuration is applied once per round, all clones run on it,
+and each round has new volumes. After an interrupt, the same command continues. It needs root, and about 25 minutes
+per round. `benchmarks/probe_accuracy.py` compares the values with the real workloads'.
 
     cephfit lab up --name probes
     .venv/bin/python benchmarks/clone_runs.py lab:probes STORE -o clones.csv
@@ -38,7 +38,7 @@ VOLUME_NBYTES = 383 * MIB
 
 
 class _FilledOnce(FioClone):
-    """A clone that fills its volume only if no other clone has: all use the same part, and random data stay random."""
+    """A clone that fills its volume only if no other clone has: all use the same part, and data stay random."""
 
     def prepare(self, client: Client) -> None:
         assert client.device is not None

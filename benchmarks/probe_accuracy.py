@@ -15,11 +15,12 @@ from statistics import mean
 
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.sample import State, WorkloadSample
+from cephfit.mapper import predictor
 from cephfit.mapper.assessment.accuracy import VerifiedPrediction, accuracy_by_model
 from cephfit.mapper.assessment.model_evaluation import EvaluatedWorkload, error_parts_of, verified
 from cephfit.mapper.assessment.prediction_assessment import assess
 from cephfit.mapper.decisions.contrasts import ranked
-from cephfit.mapper.decisions.probe import combined, probe_candidates, probe_predictor
+from cephfit.mapper.decisions.probe import combined, probe_candidates
 from cephfit.operations.evaluation_set import EvaluationSet, read_folder
 from cephfit.operations.model_assessment import FIGURES, figure_text
 
@@ -75,7 +76,7 @@ def main() -> None:
     rows: dict[str, list[VerifiedPrediction]] = {"`waiting`": [], "`waiting` and probe": [], "the clone alone": []}
     minutes: list[float] = []
     for one in evaluation.workloads:
-        before = ranked(probe_predictor(), one.profile, one.baselines)
+        before = ranked(predictor(with_error=True), one.profile, one.baselines)
         own = clones[one.workload]
         candidates = probe_candidates(before).names
         runs = [s for s in own if s.configuration in candidates]
@@ -105,9 +106,11 @@ def print_ratios(rows: Mapping[str, Sequence[VerifiedPrediction]]) -> None:
     for predicted, _, cloned in zip(*rows.values(), strict=True):
         by_clone = {row.configuration: row.predicted_relative for row in cloned.compared}
         for row in predicted.compared:
+            clone = by_clone.get(row.configuration, math.nan)
             print(
-                f"{predicted.assessment.workload:16} {row.configuration:14} predicted {row.predicted_relative:7.1f}  "
-                f"clone {by_clone.get(row.configuration, math.nan):7.1f}  measured {row.measured_relative or 0:7.1f}"
+                f"{predicted.assessment.workload:16} {row.configuration:14} "
+                f"predicted {row.predicted_relative:7.1f}  clone {clone:7.1f}  "
+                f"measured {row.measured_relative or 0:7.1f}"
             )
 
 

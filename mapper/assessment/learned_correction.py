@@ -347,7 +347,7 @@ def _learned(before: PredictionSet, lesson: Lesson, kind: Kind, error_level: flo
     rows = tuple(_row(p, slopes, error, error_level) for p in before.predictions)
     floor = before.noise_floor
     if math.isfinite(floor):
-        width = math.hypot(-math.log1p(-floor / 100), error.half_width(100.0, error_level))
+        width = math.hypot(-math.log1p(-floor / 100), error.half_width(100.0, error_level, 0.0))
         distinct = [abs(p.relative - 100) for p in rows if p.configuration in _distinct(before)]
         floor = min([100 * -math.expm1(-width), *distinct])
     note = (
@@ -372,7 +372,9 @@ def _row(p: Prediction, slopes: Slopes, error: ModelError, confidence: float) ->
     log = math.log(p.relative / 100)
     learned = slopes.corrected(log)
     relative = 100 * math.exp(learned)
-    own = math.hypot(float(ndtri((1 + confidence) / 2)) * slopes.sd(log), error.half_width(relative, confidence))
+    own = math.hypot(
+        float(ndtri((1 + confidence) / 2)) * slopes.sd(log), error.half_width(relative, confidence, 0.0)
+    )
     scatter_low = _end(p.low, slopes)
     scatter_high = _end(p.high, slopes)
     low, high = scatter_low, scatter_high

@@ -119,6 +119,7 @@ class Residual:
         log_error: log of measured over predicted.
         predicted_log: log of predicted over the default's.
         scatter_sd: standard deviation of the prediction that comes from the benchmarks, in log units.
+        spread: ``Prediction.spread``.
     """
 
     workload: str
@@ -126,6 +127,7 @@ class Residual:
     log_error: float
     predicted_log: float
     scatter_sd: float
+    spread: float = 0.0
 
 
 def residuals_of(found: Iterable[VerifiedPrediction]) -> tuple[Residual, ...]:
@@ -151,6 +153,7 @@ def residuals_of(found: Iterable[VerifiedPrediction]) -> tuple[Residual, ...]:
                     math.log(row.measured_relative / p.relative),
                     math.log(p.relative / 100),
                     width / quantile if math.isfinite(width) else 0.0,
+                    p.spread,
                 )
             )
     return tuple(rows)
@@ -170,7 +173,10 @@ def error_of(residuals: Sequence[Residual]) -> ModelError:
         InputError: they are too few.
     """
     return fitted(
-        [r.log_error for r in residuals], [r.predicted_log for r in residuals], [r.scatter_sd for r in residuals]
+        [r.log_error for r in residuals],
+        [r.predicted_log for r in residuals],
+        [r.scatter_sd for r in residuals],
+        [r.spread for r in residuals],
     )
 
 

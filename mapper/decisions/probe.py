@@ -12,38 +12,10 @@ from dataclasses import dataclass, replace
 from scipy.special import ndtri
 
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import Predictor
 from cephfit.core.statistics.variance import LARGEST_LOG
 from cephfit.core.values.assessment import AssessmentRow
 from cephfit.core.values.demand import CLONE_ERROR, MOST_CANDIDATES
-from cephfit.core.values.prediction import DEFAULT_CONFIDENCE, Prediction, PredictionSet, Verdict
-from cephfit.mapper import MODELS, predictor
-from cephfit.mapper.models.mix_predictor import MixPredictor
-from cephfit.mapper.models.model_error import ERRORS, NO_ERROR, ModelError
-
-ASSUMED_MODEL_ERROR = ModelError(0.2, 0.0)
-"""Error of a model without an estimate in ``ERRORS``, in log units.
-
-The median error of `time` on workloads that were really run was 14 % (docs/evidence.md). Half of all normal errors
-are below 0.67 standard deviations, and 0.14 / 0.67 = 0.2.
-"""
-
-
-def probe_predictor(model: str = MODELS[0], *, confidence: float = DEFAULT_CONFIDENCE) -> Predictor:
-    """Return the predictor of a model with its own error in the intervals: an assumed one where none is estimated.
-
-    Without it the intervals hold only the scatter of the benchmarks, and a probe could not change anything.
-
-    Raises:
-        InputError: as ``mapper.predictor``.
-    """
-    found = predictor(model, confidence=confidence)
-    assert isinstance(found, MixPredictor), "errors are those of mixes"
-    known = {
-        name: replace(error, by_cells=ASSUMED_MODEL_ERROR) if error.by_cells is NO_ERROR else error
-        for name, error in ERRORS.items()
-    }
-    return replace(found, errors={**dict.fromkeys(MODELS, ASSUMED_MODEL_ERROR), **known})
+from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 
 
 @dataclass(frozen=True, slots=True)

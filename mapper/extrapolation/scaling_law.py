@@ -200,7 +200,7 @@ class ScaledBaselines:
         def added(error: ModelError) -> ModelError:
             by_cells = error.by_cells and added(error.by_cells)
             df = min(error.df, max(_LEAST_DF, self.n_errors))
-            return ModelError(math.hypot(error.floor, self.error), error.slope, df, by_cells)
+            return replace(error, floor=math.hypot(error.floor, self.error), df=df, by_cells=by_cells)
 
         errors = {m.name: added(model_predictor.errors.get(m.name, NO_ERROR)) for m in MODELS}
         return replace(model_predictor, errors=errors)

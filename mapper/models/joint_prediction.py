@@ -28,11 +28,11 @@ from cephfit.core.statistics.round_effects import Blocks, Floats
 from cephfit.core.statistics.variance import LARGEST_LOG, Spread, Table
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell, LoadedCell
-from cephfit.core.values.prediction import PredictionSet, Verdict
+from cephfit.core.values.prediction import PredictionSet, Verdict, spread_of_ratios
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.models.mix_predictor import MixPredictor, PairedRates, comparable
 from cephfit.mapper.models.mixture import Mixture
-from cephfit.mapper.models.model_error import NO_ERROR, ModelError
+from cephfit.mapper.models.model_error import ModelError
 from cephfit.mapper.models.question import Question, mean_rates
 
 _LEAST_DF = 3.0
@@ -127,7 +127,7 @@ class JointPrediction:
             if lacking:
                 paired.contrasts[list(lacking)] = 0.0  # the ratio is assumed: no measurement has a part in it
             places.append(Place(name, j, paired, question.mix.added(default, paired.rates), lacking))
-        error = predictor.errors.get(question.model, NO_ERROR).of_answer(by_load=question.by_load)
+        error = question.error_in(predictor.errors)
         ratios = [np.delete(np.log(p.paired.rates / default), list(p.lacking)) for p in places[1:]]
         squares = sum(float(((r - r.mean()) ** 2).sum()) for r in ratios)
         degrees = sum(len(r) - 1 for r in ratios)
@@ -211,8 +211,11 @@ class JointPrediction:
         """Variances of the predictions by the model's own error, 0 for the default, shape (places,)."""
         df = max(self.error.df, _LEAST_DF)
         growth = 1.0 if math.isinf(df) else df / (df - 2)
-        scales = [0.0, *(self.error.scale(place.mixture.relative) for place in self.places[1:])]
+        scales = [0.0, *(self._error_scale(place.mixture) for place in self.places[1:])]
         return np.asarray(growth * np.array(scales) ** 2)
+
+    def _error_scale(self, mixture: Mixture) -> float:
+        return self.error.scale(mixture.relative, spread_of_ratios(self.question.mix.reasons(mixture)))
 
     def total(self) -> Floats:
         """Covariance of the true logs around the predictions: scatter, lacking cells and the model's error."""
@@ -327,7 +330,8 @@ def combined_gains(
         place = _combined(joint, names)
         m = place.mixture
         variance, df = joint.spread.variance_of(place.paired.weights(m.gradient, m.default_gradient))
-        error = joint.error.half_width(m.relative, predictions.confidence)
+        ratios = spread_of_ratios(joint.question.mix.reasons(m))
+        error = joint.error.half_width(m.relative, predictions.confidence, ratios)
         width = math.hypot(float(stdtrit(df, level)) * math.sqrt(variance), error)
         singles = [predictions.of(name) for name in names]
         better = max(singles, key=lambda p: p.relative)

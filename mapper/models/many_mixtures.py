@@ -37,8 +37,8 @@ Rows = NDArray[np.intp]
 class Work:
     """What N workloads do in M cells: accesses, in which the time per access counts.
 
-    Under a configuration with the times t, a workload takes ``constant`` + ``v`` t, unless the storage's work for it
-    takes longer.
+    Under a configuration with the times t, a workload takes ``constant`` + ``v`` t, unless the storage's work for
+    it takes longer.
 
     Attributes:
         used: cells of each workload, shape (N, M).
@@ -73,9 +73,10 @@ class QueuedDemands:
         background: their accesses per cell, shape (N, M).
         exposed: share of the background that adds to the application's time, shape (N,).
         exposed_work: share of the background that adds to the storage's work, shape (N,).
-        slopes: derivatives of ``exposed`` by the logs of the default's rates, over its time in the cell, shape (N, M).
-        work: accesses per cell that the storage works for, the exposed ones included, shape (N, M); 0 for workloads
-            without a background.
+        slopes: derivatives of ``exposed`` by the logs of the default's rates, over its time in the cell, shape
+            (N, M).
+        work: accesses per cell that the storage works for, the exposed ones included, shape (N, M); 0 for
+            workloads without a background.
         seconds: the default's time per access in each cell, shape (M,).
     """
 
@@ -99,8 +100,9 @@ class QueuedDemands:
         at = np.concatenate([np.arange(self.begins[i], self.begins[i + 1]) for i in rows])
         begins = np.concatenate([[0], np.cumsum(sizes)])
         return QueuedDemands(
-            begins, self.weights[at], self.saturated[at], self.units[at], self.is_behind[at], self.background[rows],
-            self.exposed[rows], self.exposed_work[rows], self.slopes[rows], self.work[rows], self.seconds,
+            begins, self.weights[at], self.saturated[at], self.units[at], self.is_behind[at],
+            self.background[rows], self.exposed[rows], self.exposed_work[rows], self.slopes[rows],
+            self.work[rows], self.seconds,
         )  # fmt: skip
 
     def links(self, cells: Rows, *, by_work: bool) -> Iterator[Floats]:
@@ -305,6 +307,10 @@ class AddingRates:
             return 100 * mean, np.full(mean.shape, math.inf)
         return 100 * mean, self.scatter.half_widths(v, 1 / mean, self.quantiles)
 
+    def spreads(self, work: Work) -> Floats:
+        """Return the spread of the ratios over each workload's cells (``Prediction.spread``), shape (n, K)."""
+        return _spreads(work.v[:, self.cells] / work.total[:, None], np.log(self.ratios))
+
 
 @dataclass(frozen=True, slots=True)
 class AddingTime:
@@ -346,6 +352,12 @@ class AddingTime:
                 values[rows] = np.where(is_by_work[rows], its, values[rows])
         return relative, widths
 
+    def spreads(self, work: Work) -> Floats:
+        """Return the spread of the ratios over the cells of workloads that are counted, shape (n, K)."""
+        assert work.demands is None, "the spread is one over the 20 cells"
+        weights = work.v[:, self.cells] * self.default / work.total[:, None]
+        return _spreads(weights, np.log(self.default[:, None] / self.times))
+
     def _of_demands(
         self, v: Floats, constant: Floats, demands: QueuedDemands, total: Floats, *, by_work: bool
     ) -> tuple[Floats, Floats]:
@@ -356,3 +368,8 @@ class AddingTime:
         links = (link / t for link, t in zip(demands.links(self.cells, by_work=by_work), total, strict=True))
         sums = self.scatter.of_each_default(links, v, inverse)
         return 100 * inverse, self.scatter.half_widths(v, inverse, busy * inverse, sums, self.quantiles)
+
+
+def _spreads(weights: Floats, logs: Floats) -> Floats:
+    """Return standard deviations of ``logs``, shape (P, K), by ``weights`` with the sum 1, shape (n, P)."""
+    return np.sqrt(np.maximum(weights @ logs**2 - (weights @ logs) ** 2, 0.0))

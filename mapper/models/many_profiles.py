@@ -66,7 +66,7 @@ def predict_many(
             continue
         sweep = _Sweep.of(baselines, table.names, kind)
         known = ERRORS.get(kind.model, NO_ERROR) if with_error else NO_ERROR
-        error = known.of_answer(by_load=kind.by_load)
+        error = known.of_answer(by_load=kind.by_load)  # interpolated counts are predicted alone
         for begin in range(0, len(rows), _BLOCK):
             block = rows[begin : begin + _BLOCK]
             found = [profiles[i] for i in block]
@@ -294,7 +294,8 @@ def _predict_block(
             growth = _growth(widths)
             answers.put_best(rows[part], group.columns, relative, growth)
             if error is not NO_ERROR:
-                growth = _growth(np.hypot(widths, error.half_widths(relative, confidence)))
+                spreads = adding.spreads(work.chosen(part)) if error.by_spread else 0.0
+                growth = _growth(np.hypot(widths, error.half_widths(relative, confidence, spreads)))
             answers.put(rows[part], group.columns, relative, growth)
     return alone
 

@@ -20,11 +20,12 @@ from cephfit.core.values.prediction import (
     Prediction,
     PredictionSet,
     Verdict,
+    spread_of_ratios,
 )
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.models.completed_rates import Origins
 from cephfit.mapper.models.mixture import LimitBounds, Mixture
-from cephfit.mapper.models.model_error import NO_ERROR, WITHOUT_MODEL_ERROR, ModelError
+from cephfit.mapper.models.model_error import ModelError
 from cephfit.mapper.models.question import Measured, Question, mean_rates
 
 _REASONS = 2
@@ -87,13 +88,11 @@ class MixPredictor:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.
         """
         question = self.question_of(self.name, profile, baselines)
-        error = self.errors.get(question.model, NO_ERROR).of_answer(by_load=question.by_load)
+        error = question.error_in(self.errors)
         mix, cells = question.mix, question.mix.cells
         compared, notes = comparable(question.measured, baselines, cells)
         default = mean_rates(question.measured, baselines.default, cells)
         notes += question.notes
-        if self.errors and error is NO_ERROR:
-            notes.append(WITHOUT_MODEL_ERROR)
         if not question.by_load:
             own = tuple(cell for cell in cells if isinstance(cell, Cell))
             notes += _of_the_load(profile, baselines, (baselines.default, *compared), own)
@@ -170,7 +169,7 @@ class MixPredictor:
                 # The interval if the configuration were no better than the default.
                 floor = math.hypot(
                     self._half_width(_scatter(spread, paired, equals), n_all),
-                    error.half_width(100.0, self.error_level),
+                    error.half_width(100.0, self.error_level, 0.0),
                     question.interpolation(name, equals, self.error_level),
                 )
                 found.floors.append(100 * -math.expm1(-floor))
@@ -226,14 +225,13 @@ class MixPredictor:
             growth = math.exp(width) if width < LARGEST_LOG else math.inf
             return bounds.widened(*question.omitted.widened(mixture.relative / growth, mixture.relative * growth))
 
-        of_model = error.half_width(mixture.relative, self.error_level)
+        reasons = question.mix.reasons(mixture)
+        of_model = error.half_width(mixture.relative, self.error_level, spread_of_ratios(reasons))
         of_sizes = question.interpolation(name, mixture, self.error_level)
         low, high = interval(math.hypot(scatter_width, of_model, of_sizes))
         verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
         scatter_low, scatter_high = interval(scatter_width)
-        return Prediction(
-            name, mixture.relative, low, high, verdict, question.mix.reasons(mixture), scatter_low, scatter_high
-        )
+        return Prediction(name, mixture.relative, low, high, verdict, reasons, scatter_low, scatter_high)
 
 
 @dataclass(slots=True)

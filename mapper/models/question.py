@@ -19,6 +19,7 @@ from cephfit.core.values.profile import Profile
 from cephfit.mapper.models.access_weights import counted_demands
 from cephfit.mapper.models.completed_rates import InterpolatedSizes, Origins, Sources, completed, tables_of
 from cephfit.mapper.models.mixture import MIXERS, CellMix, DemandMix, LimitBounds, Mix, Mixture, used_cells
+from cephfit.mapper.models.model_error import NO_ERROR, ModelError
 
 Measured = Cell | LoadedCell
 
@@ -87,6 +88,7 @@ class Question:
         notes: caveats.
         sources: of the cells in ``measured`` whose rates follow from others.
         interpolated: cells of the workload that are interpolated; None: all were measured, or it has demands.
+        by_counts: the profile only counts accesses.
     """
 
     model: str
@@ -97,6 +99,7 @@ class Question:
     notes: tuple[str, ...]
     sources: Sources = field(default_factory=dict)
     interpolated: InterpolatedSizes | None = None
+    by_counts: bool = False
 
     @classmethod
     def of(cls, model: str, profile: Profile, baselines: Baselines) -> "Question":
@@ -124,7 +127,14 @@ class Question:
         sizes = (
             InterpolatedSizes.of(demands, baselines.loaded, baselines.default) if kind.is_interpolated else None
         )
-        return cls(kind.model, mix, baselines.loaded, OmittedCells({}), True, tuple(notes), its.sources, sizes)
+        return cls(
+            kind.model, mix, baselines.loaded, OmittedCells({}), True, tuple(notes), its.sources, sizes,
+            by_counts=kind.is_interpolated,
+        )  # fmt: skip
+
+    def error_in(self, errors: Mapping[str, ModelError]) -> ModelError:
+        """Return the error of the answer, given those of the models by name."""
+        return errors.get(self.model, NO_ERROR).of_answer(by_load=self.by_load and not self.by_counts)
 
     def interpolation(self, name: str, mixture: Mixture, confidence: float) -> float:
         """Return half the interval of the log prediction that comes from sizes that were not measured."""

@@ -98,9 +98,10 @@ def command(
     """
     from cephfit.core.profile_files import read_profile
     from cephfit.core.units import NS_PER_S, parse_nbytes
+    from cephfit.mapper import predictor
     from cephfit.mapper.assessment.prediction_assessment import assess
     from cephfit.mapper.decisions.contrasts import ranked
-    from cephfit.mapper.decisions.probe import combined, probe_candidates, probe_predictor
+    from cephfit.mapper.decisions.probe import combined, probe_candidates
     from cephfit.operations.measuring.run_status import known_of
     from cephfit.operations.measuring.sweep_measurement import clone_trial, run_of, target_of
     from cephfit.results import open_baselines
@@ -112,7 +113,9 @@ def command(
     profile, sweep = read_profile(profile_file), read_sweep(find_sweep(sweep_text))
     with sigterm_as_interrupt(), Store.open(store, writing=True) as opened, progress_display() as progress:
         run = run_of(opened, sweep, run_id)
-        before = ranked(probe_predictor(model, confidence=confidence), profile, open_baselines(store, run.run_id))
+        before = ranked(
+            predictor(model, confidence=confidence, with_error=True), profile, open_baselines(store, run.run_id)
+        )
         chosen = probe_candidates(before, candidates)
         if not chosen.names:
             _print_unneeded(run, before, chosen, as_json=as_json)

@@ -41,13 +41,13 @@ def show_next(
         InputError: nothing can be compared, or nothing was measured twice.
     """
     from cephfit.cli.output import write_whole
+    from cephfit.mapper import predictor
     from cephfit.mapper.decisions.next_measurement import next_measurement
-    from cephfit.mapper.decisions.probe import probe_predictor
     from cephfit.mapper.models.joint_prediction import JointPrediction
     from cephfit.mapper.models.mix_predictor import MixPredictor
 
     profile = asked.profile
-    found_predictor = probe_predictor(asked.model, confidence=asked.confidence)
+    found_predictor = predictor(asked.model, confidence=asked.confidence, with_error=True)
     assert isinstance(found_predictor, MixPredictor), "all models are of mixes"
     joint = JointPrediction.of(found_predictor, profile, asked.baselines)
     found = next_measurement(joint, with_probe=measured is not None and measured.can_probe)

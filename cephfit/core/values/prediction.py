@@ -125,6 +125,15 @@ class CellReason:
     points: float
 
 
+def spread_of_ratios(reasons: Sequence[CellReason]) -> float:
+    """Return the standard deviation of the logs of the cells' ratios by their weights; 0 without cells."""
+    total = math.fsum(r.weight for r in reasons)
+    if not total:
+        return 0.0
+    mean = math.fsum(r.weight * math.log(r.relative) for r in reasons) / total
+    return math.sqrt(math.fsum(r.weight * (math.log(r.relative) - mean) ** 2 for r in reasons) / total)
+
+
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """A configuration's performance for a profile relative to the default.
@@ -148,6 +157,11 @@ class Prediction:
     reasons: tuple[CellReason, ...] = ()
     scatter_low: float | None = None
     scatter_high: float | None = None
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the logs of the ratios over the cells of the workload, by their weights."""
+        return spread_of_ratios(self.reasons)
 
     @property
     def error_share(self) -> float | None:

@@ -156,7 +156,7 @@ def test_the_suggested_error_is_that_of_all_workloads() -> None:
     errors = assessed("waiting", noise=0.05).errors
     assert errors["waiting"].half_width(100, 0.9) < errors["time"].half_width(200, 0.9)
     assert set(errors["time"].to_json()) == {"floor", "slope", "df"}
-    assert ModelError(0.1, 0.2).to_json() == {"floor": 0.1, "slope": 0.2, "df": None}
+    assert ModelError(0.1, 0.2).to_json() == {"floor": 0.1, "slope": 0.2, "df": None, "by_spread": 0.0}
 
 
 def test_too_few_workloads_to_leave_one_out_are_named() -> None:

@@ -10,15 +10,11 @@ from scipy.special import ndtri
 from cephfit.core.errors import InputError
 from cephfit.core.values.assessment import AssessmentRow
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
-from cephfit.mapper import MODELS, predictor
 from cephfit.mapper.decisions.probe import (
-    ASSUMED_MODEL_ERROR,
     combined,
     log_half_width,
     probe_candidates,
-    probe_predictor,
 )
-from cephfit.mapper.models import model_error
 
 QUANTILE = float(ndtri(0.975))
 
@@ -148,20 +144,3 @@ def test_those_whose_interval_overlaps_the_best_are_as_good() -> None:
     after = combined(before, [row("x", 140, 135, 145), row("y", 139, 134, 144)], clone_error=0.05)
     assert after.best == "x"
     assert after.as_good == ("y",)
-
-
-def test_a_model_without_an_estimated_error_has_the_assumed_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cephfit.mapper.decisions.probe.ERRORS", {"meyer": model_error.ModelError(0.5, 0.0)})
-    errors = probe_predictor("time").errors  # type: ignore[attr-defined]
-    assert set(errors) == set(MODELS)
-    assert errors["time"] == ASSUMED_MODEL_ERROR
-    assert errors["meyer"].floor == 0.5
-    assert probe_predictor("time").name == predictor("time").name
-
-
-def test_an_answer_from_cells_alone_has_the_assumed_error_where_only_that_by_load_is_known() -> None:
-    errors = probe_predictor("time").errors  # type: ignore[attr-defined]
-    known = model_error.ERRORS["time"]
-    assert known.of_answer(by_load=False) == model_error.NO_ERROR
-    assert errors["time"].of_answer(by_load=False) == ASSUMED_MODEL_ERROR
-    assert errors["time"].scale(200) == known.scale(200)

@@ -1,6 +1,7 @@
 """The Universal Scalability Law: recovered from constructed rates, and its errors covered by what it states."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from cephfit.core.values.cells import Cell
 from cephfit.mapper import predictor
 from cephfit.mapper.extrapolation.scaling_law import ScaledBaselines, baselines_at, fit_law
 from cephfit.mapper.models.mix_predictor import MixPredictor
-from cephfit.mapper.models.model_error import ERRORS, NO_ERROR, ModelError
+from cephfit.mapper.models.model_error import ERRORS, ModelError
 
 CELL, OTHER = Cell.parse("4K-randread"), Cell.parse("4K-randwrite")
 Truth = tuple[float, float, float]
@@ -178,7 +179,7 @@ def test_the_error_of_the_law_widens_the_intervals_of_every_model() -> None:
     assert isinstance(known, MixPredictor)
     own = known.errors["time"]
     assert own.floor == pytest.approx(math.hypot(ERRORS["time"].floor, scaled.error))
-    assert own.by_cells == ModelError(math.hypot(NO_ERROR.floor, scaled.error), 0.0, 3)
+    assert own.by_cells == replace(ERRORS["time"].of_answer(by_load=False), floor=scaled.error, df=3)
 
 
 @pytest.mark.parametrize("held_out", [2, 4, 8])

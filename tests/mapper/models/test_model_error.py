@@ -26,7 +26,7 @@ def coverage(error: ModelError, residuals: Floats, predicted: Floats, confidence
     """Share of the residuals in intervals as predictions have them: scatter and model combined."""
     scatter = {0.9: 1.645, 0.8: 1.2816}[confidence] * SCATTER
     inside = [
-        abs(r) <= math.hypot(scatter, error.half_width(100 * math.exp(x), confidence))
+        abs(r) <= math.hypot(scatter, error.half_width(100 * math.exp(x), confidence, 0.0))
         for r, x in zip(residuals, predicted, strict=True)
     ]
     return sum(inside) / len(inside)
@@ -52,10 +52,10 @@ def test_the_parameters_are_found_again() -> None:
 def test_gross_errors_hardly_widen_the_interval() -> None:
     """One in thirty predictions is wrong by a factor of 5: the normal distribution would triple the width."""
     spoilt = np.random.default_rng(4).normal(0, 0.1, 300)
-    clean = fitted(list(spoilt), [0.0] * 300, [0.0] * 300).half_width(100, 0.9)
+    clean = fitted(list(spoilt), [0.0] * 300, [0.0] * 300).half_width(100, 0.9, 0.0)
     spoilt[::30] = math.log(5)
-    robust = fitted(list(spoilt), [0.0] * 300, [0.0] * 300).half_width(100, 0.9)
-    normal = ModelError(float(np.std(spoilt)), 0.0).half_width(100, 0.9)
+    robust = fitted(list(spoilt), [0.0] * 300, [0.0] * 300).half_width(100, 0.9, 0.0)
+    normal = ModelError(float(np.std(spoilt)), 0.0).half_width(100, 0.9, 0.0)
     assert clean < robust < 1.6 * clean
     assert normal > 2.5 * clean
 
@@ -63,20 +63,20 @@ def test_gross_errors_hardly_widen_the_interval() -> None:
 def test_scatter_that_intervals_contain_anyway_is_not_counted_twice() -> None:
     dice = np.random.default_rng(5)
     residuals = list(dice.normal(0, 0.1, 800))
-    assert fitted(residuals, [0.0] * 800, [0.1] * 800).half_width(100, 0.9) < 0.05
-    assert fitted(residuals, [0.0] * 800, [0.0] * 800).half_width(100, 0.9) == pytest.approx(0.1645, rel=0.1)
+    assert fitted(residuals, [0.0] * 800, [0.1] * 800).half_width(100, 0.9, 0.0) < 0.05
+    assert fitted(residuals, [0.0] * 800, [0.0] * 800).half_width(100, 0.9, 0.0) == pytest.approx(0.1645, rel=0.1)
 
 
 def test_a_perfect_model_has_hardly_any_error() -> None:
     error = fitted([0.0] * 20, [0.1 * i for i in range(20)], [0.0] * 20)
-    assert error.half_width(300, 0.9) < 0.002
+    assert error.half_width(300, 0.9, 0.0) < 0.002
 
 
 def test_the_order_of_residuals_does_not_matter() -> None:
     residuals, predicted = simulated(60, df=4, seed=6)
     one = fitted(list(residuals), list(predicted), [SCATTER] * 60)
     other = fitted(list(residuals[::-1]), list(predicted[::-1]), [SCATTER] * 60)
-    assert one.half_width(150, 0.9) == pytest.approx(other.half_width(150, 0.9), rel=1e-3)
+    assert one.half_width(150, 0.9, 0.0) == pytest.approx(other.half_width(150, 0.9, 0.0), rel=1e-3)
 
 
 def test_too_few_residuals_are_an_error_with_a_remedy() -> None:
@@ -86,7 +86,22 @@ def test_too_few_residuals_are_an_error_with_a_remedy() -> None:
 
 
 def test_the_normal_distribution_is_the_limit_of_many_degrees_of_freedom() -> None:
-    assert ModelError(0.1, 0.0).half_width(100, 0.9) == pytest.approx(0.16449, abs=1e-5)
-    assert ModelError(0.1, 0.0, 1e7).half_width(100, 0.9) == pytest.approx(0.16449, abs=1e-5)
-    assert ModelError(0.1, 0.0, 4).half_width(100, 0.9) == pytest.approx(0.21318, abs=1e-5)
-    assert ModelError(0.03, 0.4).half_width(100 * math.e, 0.9) == pytest.approx(1.644854 * math.hypot(0.03, 0.4))
+    assert ModelError(0.1, 0.0).half_width(100, 0.9, 0.0) == pytest.approx(0.16449, abs=1e-5)
+    assert ModelError(0.1, 0.0, 1e7).half_width(100, 0.9, 0.0) == pytest.approx(0.16449, abs=1e-5)
+    assert ModelError(0.1, 0.0, 4).half_width(100, 0.9, 0.0) == pytest.approx(0.21318, abs=1e-5)
+    assert ModelError(0.03, 0.4).half_width(100 * math.e, 0.9, 0.0) == pytest.approx(
+        1.644854 * math.hypot(0.03, 0.4)
+    )
+
+
+def test_errors_that_grow_with_the_spread_of_the_cells_are_fitted_by_it() -> None:
+    dice = np.random.default_rng(7)
+    spreads = np.abs(dice.normal(0, 0.6, 800))
+    residuals = 0.8 * spreads * dice.standard_t(4, 800) + dice.normal(0, SCATTER, 800)
+    predicted = dice.normal(0, 0.7, 800)
+    error = fitted(list(residuals), list(predicted), [SCATTER] * 800, list(spreads))
+    assert error.by_spread == pytest.approx(0.8, rel=0.15)
+    assert error.slope == 0
+    assert error.half_width(500, 0.9, 0.0) < 0.1, "all cells gain alike: any mix of them does"
+    by_distance, predicted = simulated(800, df=4, seed=8)
+    assert fitted(list(by_distance), list(predicted), [SCATTER] * 800, list(spreads)).by_spread == 0
