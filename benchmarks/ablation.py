@@ -5,16 +5,20 @@ fio measured in the cells that are left, for all configurations and rounds, with
 """
 
 import argparse
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 
 from cephfit.core.profile_files import read_profile
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import LoadedCell
 from cephfit.core.values.profile import Profile
-from cephfit.mapper.assessment.model_evaluation import EvaluatedWorkload
-from cephfit.operations.evaluation_set import read_folder
+from cephfit.mapper import MODELS
+from cephfit.mapper.assessment.model_evaluation import EvaluatedWorkload, Residual, residuals_of
+from cephfit.mapper.models.model_error import NO_ERROR, ModelError, fitted
+from cephfit.operations.evaluation_set import EvaluationSet, read_folder
 from cephfit.operations.model_assessment import FIGURES, assess_models, figure_text
 
 FOLDER = Path(__file__).parent / "data" / "evaluation"
@@ -72,7 +76,14 @@ ROWS: tuple[tuple[str, str, Callable[[Baselines], Baselines], Callable[[Profile]
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     arguments.add_argument("--folder", type=Path, default=FOLDER)
-    evaluation = read_folder(arguments.parse_args().folder)
+    arguments.add_argument(
+        "--errors", action="store_true", help="errors of answers from the 20 cells, in two forms"
+    )
+    given = arguments.parse_args()
+    evaluation = read_folder(given.folder)
+    if given.errors:
+        print_errors(evaluation)
+        return
     heads = dict(FIGURES)
     print(f"| | {' | '.join(heads[figure] for figure in SHOWN)} | minutes of fio |")
     print("|---|" + "---|" * (len(SHOWN) + 1))
@@ -82,6 +93,54 @@ def main() -> None:
         rates = changed[0].baselines.loaded or changed[0].baselines.cells
         minutes = sum(len(b.iops) for b in rates.values()) * RUN_SECONDS / 60
         print(f"| {title} | {' | '.join(figure_text(figures, figure) for figure in SHOWN)} | {minutes:.0f} |")
+
+
+def print_errors(evaluation: EvaluationSet) -> None:
+    """Print what the error of answers from the 20 cells grows with, and the intervals that follow.
+
+    Held: ratios of a workload that was left out in their 90 % intervals. Decided: predictions whose 95 % interval
+    does not contain the default.
+    """
+    counted = tuple(changed_workload(w, own_load_only, counts_only) for w in evaluation.workloads)
+    print("| model | error grows with | floor | coefficient | degrees of freedom | held | decided |")
+    print("|---|---|---|---|---|---|---|")
+    for model, workloads in [
+        ("time", counted),
+        *((name, evaluation.workloads) for name in MODELS if "meyer" in name),
+    ]:
+        answers = assess_models(replace(evaluation, workloads=workloads), models=[model])
+        residuals = residuals_of(answers.verified)
+        for form, of in (
+            ("nothing: the noise of the sweep alone", lambda _: 0.0),
+            ("distance from the default", lambda r: r.predicted_log),
+            ("spread over the cells", lambda r: r.spread),
+        ):
+            has_error = not form.startswith("nothing")
+            held, decided = [], []
+            for left in dict.fromkeys(r.workload for r in residuals):
+                error = fit([r for r in residuals if r.workload != left], of) if has_error else NO_ERROR
+                for r in (r for r in residuals if r.workload == left):
+                    scatter = r.scatter_sd * NormalDist().inv_cdf(1 - 0.1 / 22)
+                    held.append(
+                        abs(r.log_error) <= math.hypot(scatter, error.half_width(scaled(r, of), 0.90, 0.0))
+                    )
+                    width = math.hypot(scatter, error.half_width(scaled(r, of), 0.95, 0.0))
+                    decided.append(abs(r.predicted_log) > width)
+            error = fit(residuals, of) if has_error else NO_ERROR
+            print(
+                f"| {model} | {form} | {error.floor:.3f} | {error.slope:.3f} | {error.df:g} | "
+                f"{100 * sum(held) / len(held):.0f} % | {100 * sum(decided) / len(decided):.0f} % |"
+            )
+
+
+def fit(residuals: Sequence[Residual], of: Callable[[Residual], float]) -> ModelError:
+    """Fit an error that grows with what ``of`` returns."""
+    columns = ((r.log_error, of(r), r.scatter_sd) for r in residuals)
+    return fitted(*(list(column) for column in zip(*columns, strict=True)))
+
+
+def scaled(residual: Residual, of: Callable[[Residual], float]) -> float:
+    return 100 * math.exp(of(residual))
 
 
 def changed_workload(
