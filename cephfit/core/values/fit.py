@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cephfit.core.units import format_percent
 from cephfit.core.values.prediction import Prediction, PredictionSet, listed
 from cephfit.core.values.prediction import Verdict as PredictionVerdict
 from cephfit.core.values.supply import (
@@ -219,7 +220,11 @@ def _of_default(demand: WorkloadDemand, default: Supply) -> str:
 def _served(supply: Supply, opening: str, closing: str = "") -> str:
     ends = ends_text(supply.most) or "measured once, so without an interval"
     together = f" to {supply.n_clients} clients together" if supply.n_clients > 1 else ""
-    bound = " and may serve more than was measured" if supply.is_bound else ""
+    bound = ""
+    if supply.is_bound and math.isfinite(supply.most.high):
+        bound = ", the upper end with more I/O in flight than was measured"
+    elif supply.is_bound:
+        bound = " and may serve more than was measured"
     return f"{rate_text(supply.most.value)}/s{together}{opening}{ends}{bound}{closing}"
 
 
@@ -227,11 +232,11 @@ def _of_waiting(demand: WorkloadDemand) -> str:
     share = demand.busy_share
     if share is None:
         return "the trace does not show whether it waits for storage: on faster storage it may ask for more"
-    outstanding = f"I/O outstanding {100 * share:.2g} % of the time"
+    outstanding = f"I/O outstanding {format_percent(share)} of the time"
     if share > _WAITS:
         traced = "its rate is what the traced storage served, and it would use more"
         return f"it waits for storage ({outstanding}): {traced}"
-    limit = f"no configuration can shorten its run time by more than {100 * share:.2g} %"
+    limit = f"no configuration can shorten its run time by more than {format_percent(share)}"
     if share < _HARDLY_WAITS:
         return f"storage is not what this workload waits for ({outstanding}): {limit}"
     return f"{outstanding}: {limit}"
