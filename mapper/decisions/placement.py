@@ -191,6 +191,8 @@ def _why(
         return "faster than every other one"
     if any(costs[p.configuration] is None for p in good):
         return f"the fastest of {len(good)} that {what}; not all prices are known"
+    if len({costs[p.configuration] for p in good}) == 1:
+        return f"the highest prediction of {len(good)} at the same cost that {what}"
     return f"the cheapest of {len(good)} that {what}"
 
 

@@ -27,6 +27,7 @@ from cephfit.core.values.prediction import MODELS, CellReason, model_called
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.models.access_weights import BACKGROUND, AccessWeights, DemandColumns
 
+STORAGE_SHARE = "I/O was outstanding"
 _WAITS_ALL_THE_TIME = 0.995
 """From this share of time with I/O outstanding on, it limits no gain that is worth a note."""
 _MOST_LEVELS = 32
@@ -349,7 +350,7 @@ class DemandMix:
         if share is not None and share < _WAITS_ALL_THE_TIME:
             notes.insert(
                 0,
-                f"I/O was outstanding {100 * share:.3g} % of the workload's time: no configuration can "
+                f"{STORAGE_SHARE} {100 * share:.3g} % of the workload's time: no configuration can "
                 f"shorten its run time by more than {100 * share:.3g} %",
             )
         return notes

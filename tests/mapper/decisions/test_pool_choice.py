@@ -50,6 +50,13 @@ def test_of_pools_that_cannot_be_told_apart_the_cheapest_is_chosen() -> None:
     }  # fmt: skip
 
 
+def test_pools_of_equal_cost_are_not_called_cheaper() -> None:
+    """Without prices, two copies on any device class take as many bytes: the prediction decides."""
+    choice = choose_pool(predicted(ssd=(90, 110, 130), hdd=(100, 100, 100)), {"ssd": 2.0, "hdd": 2.0})
+    assert choice.chosen == "ssd"
+    assert choice.why == "the highest prediction of 2 at the same cost that are not distinguishable from ssd"
+
+
 def test_a_pool_that_is_faster_for_certain_is_chosen_whatever_it_costs() -> None:
     choice = choose_pool(predicted(ssd=(280, 300, 320), hdd=(95, 100, 105)), {"ssd": 80.0, "hdd": 1.0})
     assert (choice.chosen, choice.why) == ("ssd", "faster than every other one")
