@@ -120,8 +120,8 @@ class _Depths:
     Attributes:
         own: with as many outstanding as the workload has.
         of_depths: by depth; empty if the depths of the measurement are unknown.
-        times_deeper: how many times as much the deepest demand has outstanding as the deepest measurement; 1 if the
-            workload has no more on average.
+        times_deeper: how many times as much the deepest demand has outstanding as the deepest measurement; 1 if
+            the workload has no more on average.
     """
 
     own: _Mix

@@ -400,7 +400,8 @@ class InterpolatedSizes:
         share = float(weights[self.between | self.beyond].sum())
         found = [SizeErrors.of(self.loaded, self.default, name) for name in compared]
         factors = sorted(math.exp(abs(e)) for errors in found for e in (*errors.between, *errors.beyond))
-        text = f"interpolated: {', '.join(self.names)} with {format_percent(share)} of the default's time, not measured"
+        of_time = format_percent(share)
+        text = f"interpolated: {', '.join(self.names)} with {of_time} of the default's time, not measured"
         if not factors:
             return (
                 f"{text}; too few sizes were measured to know the error, so the intervals cover configurations "

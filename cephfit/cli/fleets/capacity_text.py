@@ -26,7 +26,7 @@ def summary_of(judged: Sequence[PoolCapacity], asked: PlanInput, today: date) ->
         if not iops.value:
             why = "the bursts of one VM alone are larger than any measured load, and expected to exceed the limit"
             if slow := [c.of.name for c in pool.classes if not c.is_reached]:
-                why = f"{', '.join(slow)} exceeds the limit at the smallest measured load, and gentler loads may not"
+                why = f"{', '.join(slow)} exceeds the limit at the smallest measured load; gentler ones may not"
             return f"unknown: {fleet} on {pool.pool} at {limit}: {why}"
         least = f"at least {plain_figure(iops.value)} times{_interval(iops)} by {IOPS}"
         return f"unknown: {fleet} on {pool.pool} at {limit}: headroom {least}, so it may fit: measure larger loads"

@@ -232,20 +232,28 @@ def _choose(request: _Request, candidate: Candidate) -> _Chosen:
         InputError: costs decide, and one of them is unknown.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
+    from cephfit.core.values.fit import too_small
     from cephfit.mapper.absolute_rates.supply import supply_or_reason
     from cephfit.mapper.decisions.placement import PoolStatus, choose_pool
 
     spaces = request.spaces
     rivals = spaces or {p.configuration: None for p in candidate.predictions.predictions}
     costs = {name: cost_of(space, request.prices) if space else None for name, space in rivals.items()}
-    choice = choose_pool(candidate.predictions, costs, candidate.slower, at_least=request.at_least)
+    supply = supply_or_reason(candidate.profile, request.baselines, confidence=request.confidence)
+    supply = supply.for_machines(candidate.count)
+    choice = choose_pool(
+        candidate.predictions,
+        costs,
+        candidate.slower,
+        at_least=request.at_least,
+        too_small=too_small(supply),
+    )
     if request.has_prices or (spaces and request.at_least is not None):
         good = (PoolStatus.CHOSEN, PoolStatus.AS_GOOD)
         refuse_unknown_costs(
             [one.configuration for one in choice.candidates if one.status in good and one.cost is None], spaces
         )
-    supply = supply_or_reason(candidate.profile, request.baselines, confidence=request.confidence)
-    return _Chosen(candidate, choice, supply.for_machines(candidate.count))
+    return _Chosen(candidate, choice, supply)
 
 
 def _place_each(request: _Request, candidates: Sequence[Candidate], *, as_json: bool) -> None:

@@ -171,8 +171,20 @@ def fit_of(found: SupplySet, *, only: str = "") -> Fit:
     elif verdict is Verdict.NOT:
         chosen = best
     machines = f"{demand.machines:,} machines: " if demand.machines > 1 else ""
-    text = f"{machines}{_compared(demand, chosen, verdict, default)}; {_of_waiting(demand)}"
+    best_of = "" if only else "the best "
+    text = f"{machines}{_compared(demand, chosen, verdict, default, best_of)}; {_of_waiting(demand)}"
     return Fit(verdict, chosen.configuration, text)
+
+
+def too_small(found: SupplySet) -> frozenset[str]:
+    """Return the configurations that certainly serve less than the mean of all machines.
+
+    One machine that waits for its storage most of the time adapts to it: nothing is too small for it.
+    """
+    demand = found.demand
+    if demand is None or (demand.machines == 1 and (demand.busy_share or 0) > _WAITS):
+        return frozenset()
+    return frozenset(s.configuration for s in found.supplies if verdict_of(demand, s) is Verdict.NOT)
 
 
 _TOO_SLOW = {
@@ -184,10 +196,11 @@ _TOO_SLOW = {
 }
 
 
-def _compared(demand: WorkloadDemand, supply: Supply, verdict: Verdict, default: Supply) -> str:
+def _compared(demand: WorkloadDemand, supply: Supply, verdict: Verdict, default: Supply, best_of: str) -> str:
     name, mean = supply.configuration, demand.rate_text(demand.accesses_per_s)
     if verdict is Verdict.NOT:
-        return f"does not fit: needs {mean}, the best ({name}) serves {_served(supply, ' (', ')')}"
+        its = f"{best_of}({name})" if best_of else name
+        return f"does not fit: needs {mean}, {its} serves {_served(supply, ' (', ')')}"
     peak = ""
     if demand.busiest_second is not None:
         # A clock with steps of a second makes the trace, and so the mean, uncertain by one step.

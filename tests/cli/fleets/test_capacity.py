@@ -480,7 +480,9 @@ def test_growth_without_a_period_is_noted(make_store: MakeStore, reader: Path) -
     assert "taken as per month" not in printed and "months)" in printed
 
 
-def test_the_months_of_a_lower_bound_are_a_lower_bound(make_store: MakeStore, reader: Path, tmp_path: Path) -> None:
+def test_the_months_of_a_lower_bound_are_a_lower_bound(
+    make_store: MakeStore, reader: Path, tmp_path: Path
+) -> None:
     store = make_store(levels={"": (1, 1), "c4": (4, 1)})
     table = tmp_path / "capacity.csv"
     done = call(reader, "--baselines", store, "--p99-ms", 1000, "--growth", "5%/month", "--csv", table)
@@ -507,4 +509,4 @@ def test_the_reason_of_an_unknown_is_the_smallest_load_where_that_exceeds_the_li
     done = call(path, "--baselines", make_store(), "--p99-ms", 11)
     first = done.stdout.splitlines()[0]
     assert done.exit_code == 1
-    assert first.startswith("unknown: 1 VM on A at p99 <= 11 ms: writer exceeds the limit at the smallest measured")
+    assert first.startswith("unknown: 1 VM on A at p99 <= 11 ms: writer exceeds the limit at the smallest")

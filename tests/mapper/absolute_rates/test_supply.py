@@ -11,7 +11,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad
 from cephfit.core.values.cells import SIZE_BINS, Cell, LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Demand
-from cephfit.core.values.fit import Verdict, fit_of
+from cephfit.core.values.fit import Verdict, fit_of, too_small
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Estimate, Supply, SupplySet, WorkloadDemand
 from cephfit.mapper.absolute_rates.supply import supply_or_reason, supply_set
@@ -322,3 +322,15 @@ def test_a_default_that_serves_less_than_the_traced_storage_is_not_called_too_sl
     text = fit_of(found).text
     assert "A, the default, serves 130/s by its cells, less than the traced storage did" in text
     assert "too slow" not in text
+
+
+def test_a_pool_is_too_small_for_machines_that_need_more_than_it_serves() -> None:
+    """A serves 526/s and fast 1053/s; machines that ask for 100/s fit five and ten times."""
+    idle = replace(needing(100), demands=None)
+    found = supply_set(idle, by_hand({"A": (1000, 100), "fast": (2000, 200)}))
+    found = replace(found, demand=WorkloadDemand.of(needing(100)))
+    sizes = {n: too_small(found.for_machines(n)) for n in (1, 8, 20)}
+    assert sizes == {1: frozenset(), 8: {"A"}, 20: {"A", "fast"}}
+    assert "needs 8 x 100/s, A serves 526/s (" in fit_of(found.for_machines(8), only="A").text
+    waits = replace(found, demand=replace(WorkloadDemand.of(needing(5000, busy=0.99))))
+    assert too_small(waits) == frozenset(), "one machine that waits for its storage adapts to it"

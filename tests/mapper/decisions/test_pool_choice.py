@@ -1,6 +1,7 @@
 """The choice of a pool for a workload: first by significant differences, then by price."""
 
 import math
+from collections.abc import Collection
 
 import numpy as np
 import pytest
@@ -25,7 +26,11 @@ def predicted(**pools: tuple[float, float, float]) -> PredictionSet:
 
 
 def choose_pool(
-    predictions: PredictionSet, costs: dict[str, float | None], *, at_least: float | None = None
+    predictions: PredictionSet,
+    costs: dict[str, float | None],
+    *,
+    at_least: float | None = None,
+    too_small: Collection[str] = (),
 ) -> PoolChoice:
     """Behind another is here whose interval lies below the other's."""
 
@@ -33,7 +38,7 @@ def choose_pool(
         low = predictions.of(name).low
         return frozenset(p.configuration for p in predictions.predictions if p.high < low)
 
-    return choose(predictions, costs, behind, at_least=at_least)
+    return choose(predictions, costs, behind, at_least=at_least, too_small=too_small)
 
 
 def statuses(choice: PoolChoice) -> dict[str, PoolStatus]:
@@ -153,3 +158,16 @@ def test_what_is_chosen_is_good_enough_and_nothing_cheaper_is(
         fastest = max(choice.candidates, key=lambda c: c.relative)
         assert fastest in good
         assert all(c.high < fastest.low for c in choice.candidates if c not in good)
+
+
+def test_a_pool_that_the_machines_do_not_fit_in_is_not_chosen_for_its_price() -> None:
+    predictions = predicted(ssd=(86, 101, 118), tiered=(86, 100.5, 117), hdd=(100, 100, 100))
+    costs: dict[str, float | None] = {"ssd": 16.0, "tiered": 4.0, "hdd": 3.0}
+    assert choose_pool(predictions, costs).chosen == "hdd"
+    choice = choose_pool(predictions, costs, too_small={"hdd"})
+    assert choice.chosen == "tiered"
+    assert statuses(choice) == {
+        "ssd": PoolStatus.AS_GOOD, "tiered": PoolStatus.CHOSEN, "hdd": PoolStatus.TOO_SMALL,
+    }  # fmt: skip
+    assert choose_pool(predictions, costs, too_small={"hdd", "tiered"}).why.startswith("the only one that may")
+    assert choose_pool(predictions, costs, too_small=set(costs)).chosen == "hdd", "the first line says it"
