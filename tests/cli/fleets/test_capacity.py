@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -485,7 +486,10 @@ def test_the_months_of_a_lower_bound_are_a_lower_bound(
 ) -> None:
     store = make_store(levels={"": (1, 1), "c4": (4, 1)})
     table = tmp_path / "capacity.csv"
-    done = call(reader, "--baselines", store, "--p99-ms", 1000, "--growth", "5%/month", "--csv", table)
+    page = tmp_path / "capacity.html"
+    growth = ("--growth", "5%/month", "--report", page)
+    done = call(reader, "--baselines", store, "--p99-ms", 1000, *growth, "--csv", table)
+    assert re.search(r"headroom at least [\d,.]+ .*, full in at least [\d.]+", page.read_text())
     assert "; full in at least " in done.stdout.splitlines()[0]
     row = next(csv.DictReader(table.open()))
     assert row["scarcest"] == "IOPS" and row["full_is_bound"] == "true"
