@@ -15,6 +15,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.statistics.absolute_spread import Absolute
 from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.statistics.variance import Table
+from cephfit.core.units import format_percent
 from cephfit.core.values.baseline import Baseline, Baselines, omitted_cells
 from cephfit.core.values.cells import Cell, LoadedCell
 from cephfit.core.values.demand import Demand
@@ -32,6 +33,9 @@ _NO_RATES_IN_A_MIX = (
     "what is served is not known: each cell was measured while I/O of the other direction ran at the same time, "
     "and such rates do not add up"
 )
+FAR_FASTER = 0.25
+"""Accesses that took less than this share of the measured time are not those that were measured: the trace is of
+other storage, or of disks with a burst, or of logs that write the same blocks again."""
 _DIFFERS = 1.05
 _AT_ANOTHER_DEPTH = (
     "what is served is the most at any measured depth; predictions are for the depth of the workload, so their "
@@ -77,11 +81,26 @@ def supply_set(
     named = {s.configuration for s in rows}
     if lacking := [name for name in baselines.configurations if name not in named]:
         notes.append(f"no supply is known of {', '.join(lacking)}, which lack rates that the mix needs")
+    notes += _of_faster_trace(demand, next((s for s in rows if s.configuration == baselines.default), None))
     if any(s.most.value > _DIFFERS * s.own_depth.value for s in rows):
         notes.append(_AT_ANOTHER_DEPTH)
     if rows and rows[0].n_clients > 1:
         notes.append(f"supply is what {rows[0].n_clients} clients got together")
     return replace(found, supplies=tuple(rows), notes=(*notes, INTERVALS))
+
+
+def _of_faster_trace(demand: WorkloadDemand | None, default: Supply | None) -> list[str]:
+    """Return a note if the workload waited far less than its accesses take on the default."""
+    if demand is None or demand.busy_share is None or default is None or default.n_clients > 1:
+        return []
+    share = demand.busy_share * default.own_depth.value / demand.accesses_per_s
+    if share >= FAR_FASTER:
+        return []
+    name = default.configuration
+    return [
+        f"its accesses took {format_percent(share)} of the time that they take on {name} by its cells: if the "
+        f"trace is of other storage, it waits longer on {name}, and may gain more than its trace shows"
+    ]
 
 
 def supply_or_reason(

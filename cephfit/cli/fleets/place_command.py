@@ -97,7 +97,8 @@ def command(
     fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
     tier counts with the share of the measured data that it had capacity for.
 
-    COUNT virtual machines run the workload; without it, one.
+    COUNT virtual machines run the workload; without it, one. A pool that certainly serves less than they need is
+    not chosen if there is another.
 
     With --space, --fill or --budget all workloads are placed together. The cost is minimised where --at-least is
     given without --budget, else the performance is maximised.
@@ -224,6 +225,14 @@ class _Chosen:
     choice: PoolChoice
     supply: SupplySet
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Caveats of the prediction, and of what is served: without the one on intervals, which all have."""
+        from cephfit.mapper.absolute_rates.supply import INTERVALS
+
+        of_supply = [note for note in self.supply.notes if note != INTERVALS] if self.supply.supplies else []
+        return tuple(dict.fromkeys((*self.candidate.predictions.notes, *of_supply)))
+
 
 def _choose(request: _Request, candidate: Candidate) -> _Chosen:
     """Choose the pool for one workload, whatever the others take.
@@ -300,7 +309,7 @@ def _chosen_json(request: _Request, chosen: _Chosen, use: Recommended | None) ->
         **supply.to_json(),
         "fit": fit_of(supply, only=choice.chosen).to_json(),
         "volume_type": request.types.get(choice.chosen),
-        "notes": list(chosen.candidate.predictions.notes),
+        "notes": list(chosen.notes),
         "use": use.to_json() if use else None,
     }
 
@@ -373,7 +382,7 @@ def _print(answer: _Chosen, request: _Request) -> None:
     print_table(head, indented, right=(1, 2, 3, 4, 6))
     if choice.chosen in request.types:
         click.echo(f"  Volume type: {request.types[choice.chosen]}")
-    for note in answer.candidate.predictions.notes:
+    for note in answer.notes:
         click.echo(f"  Note: {note}")
     click.echo()
 

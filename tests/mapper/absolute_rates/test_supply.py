@@ -334,3 +334,18 @@ def test_a_pool_is_too_small_for_machines_that_need_more_than_it_serves() -> Non
     assert "needs 8 x 100/s, A serves 526/s (" in fit_of(found.for_machines(8), only="A").text
     waits = replace(found, demand=replace(WorkloadDemand.of(needing(5000, busy=0.99))))
     assert too_small(waits) == frozenset(), "one machine that waits for its storage adapts to it"
+
+
+@pytest.mark.parametrize(("waited", "is_faster"), [(1.2, False), (0.5, False), (0.1, True)])
+def test_a_trace_of_far_faster_storage_is_noted(
+    simulated: list[Baselines], waited: float, is_faster: bool
+) -> None:
+    """On the traced storage it hardly waits; on the default it may."""
+    demands = (Demand(Pattern.RANDREAD, 4096, True, 1.0, True, 1000, 1.0),)
+    at_full_speed = (
+        1000
+        / supply_set(workload(reads=1000, writes=0, demands=demands), simulated[0]).supplies[0].own_depth.value
+    )
+    traced = (replace(demands[0], waiting_seconds=waited * at_full_speed),)
+    found = supply_set(workload(reads=1000, writes=0, demands=traced, idle=1000.0), simulated[0])
+    assert any("its accesses took 10 % of the time that they take on A" in n for n in found.notes) is is_faster
