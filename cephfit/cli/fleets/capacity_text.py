@@ -220,9 +220,11 @@ def csv_rows(found: Sequence[PoolCapacity], today: date) -> list[tuple[object, .
         full = pool.full
         fits = "unknown" if pool.is_unknown else str(pool.fits).lower()
         is_bound = str(pool.is_least_bound).lower()
-        months = ("", "", "") if full is None else (full.value, month_after(today, full.value), is_bound)
-        each = [pool.months.get(name) for name in (IOPS, BANDWIDTH, SPACE)]
-        months += tuple("" if its is None or math.isinf(its.value) else its.value for its in each)
+        found_in = [pool.months.get(name) for name in (IOPS, BANDWIDTH, SPACE)]
+        months: tuple[object, ...] = (
+            *(("", "", "") if full is None else (full.value, month_after(today, full.value), is_bound)),
+            *("" if its is None or math.isinf(its.value) else its.value for its in found_in),
+        )
         for c in pool.classes:
             share = "" if math.isinf(c.share) else c.share
             own = (pool.pool, c.of.name, c.of.n_vms, c.of.demand, *ends(c.sustainable), str(c.is_bound).lower())
