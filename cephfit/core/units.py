@@ -59,6 +59,12 @@ _MARGIN = 1.1
 """Required capacity per byte of data: metadata, the write-ahead log, and OSDs that do not fill evenly."""
 
 
+def format_percent(share: float) -> str:
+    """Format a share as percent with two digits, never with an exponent: ``0.39 %``, ``30 %``, ``100 %``."""
+    percent = 100 * share
+    return f"{percent:,.0f} %" if percent >= 9.95 else f"{percent:.2g} %"
+
+
 def with_margin(nbytes: int) -> int:
     """Return the free capacity in bytes that writing ``nbytes`` requires."""
     return int(nbytes * _MARGIN)

@@ -81,6 +81,16 @@ class Answers:
         first = self.judged[0].names if self.judged else ()
         return tuple(n for n in first if all(n in judged.names for judged in self.judged))
 
+    def recommended(self, by_throughput: str) -> tuple[str, ...]:
+        """Return the best by the one objective, or the Pareto front of several.
+
+        Args:
+            by_throughput: the best without objectives.
+        """
+        if len(self.judged) > 1:
+            return tuple(n for n in self.compared if n not in self.dominated)
+        return (self.judged[0].predictions.best,) if self.judged else (by_throughput,)
+
     def to_json(self) -> dict[str, Any]:
         """The answers as JSON values; nothing without objectives."""
         if not self.judged:
@@ -161,9 +171,13 @@ class Ranked:
         from cephfit.mapper import predictor
         from cephfit.mapper.decisions.contrasts import ranked, worse_than
         from cephfit.mapper.decisions.objectives import Judged
+        from cephfit.mapper.models.mixture import STORAGE_SHARE
 
         chosen = predictor(self.model, confidence=self.confidence, with_error=True)
         predictions = ranked(chosen, profile, self.baselines)
+        if profile is not self.profile:  # its time is not that of the workload
+            notes = tuple(note for note in predictions.notes if not note.startswith(STORAGE_SHARE))
+            predictions = replace(predictions, notes=notes)
         return Judged(objective, predictions, worse_than(chosen, profile, self.baselines, predictions))
 
     def _by_latency(self, objective: Objective, weighted: Profile) -> Judged:

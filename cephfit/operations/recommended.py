@@ -182,7 +182,7 @@ def echo_use(found: Recommended, echo: Callable[[str], None], *, all_commands: b
         all_commands: print every command and its undo; else only the first ones.
     """
     commands = found.commands()
-    echo(f"To use it{' elsewhere' if found.is_simulated else ''}: {found.apply_line()}")
+    echo(f"To use {found.configuration.name}{' elsewhere' if found.is_simulated else ''}: {found.apply_line()}")
     if found.is_simulated:
         echo(f"  {found.simulated_note}")
     if all_commands:

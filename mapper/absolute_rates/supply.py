@@ -15,6 +15,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.statistics.absolute_spread import Absolute
 from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.statistics.variance import Table
+from cephfit.core.units import format_percent
 from cephfit.core.values.baseline import Baseline, Baselines, omitted_cells
 from cephfit.core.values.cells import Cell, LoadedCell
 from cephfit.core.values.demand import Demand
@@ -31,6 +32,14 @@ _MODEL = "time"
 _NO_RATES_IN_A_MIX = (
     "what is served is not known: each cell was measured while I/O of the other direction ran at the same time, "
     "and such rates do not add up"
+)
+FAR_FASTER = 0.25
+"""Accesses that took less than this share of the measured time are not those that were measured: the trace is of
+other storage, or of disks with a burst, or of logs that write the same blocks again."""
+_DIFFERS = 1.05
+_AT_ANOTHER_DEPTH = (
+    "what is served is the most at any measured depth; predictions are for the depth of the workload, so their "
+    "ratios differ"
 )
 INTERVALS = (
     "Intervals of what is served hold the scatter of the measurements, each by itself. They do not hold what the "
@@ -72,9 +81,26 @@ def supply_set(
     named = {s.configuration for s in rows}
     if lacking := [name for name in baselines.configurations if name not in named]:
         notes.append(f"no supply is known of {', '.join(lacking)}, which lack rates that the mix needs")
+    notes += _of_faster_trace(demand, next((s for s in rows if s.configuration == baselines.default), None))
+    if any(s.most.value > _DIFFERS * s.own_depth.value for s in rows):
+        notes.append(_AT_ANOTHER_DEPTH)
     if rows and rows[0].n_clients > 1:
         notes.append(f"supply is what {rows[0].n_clients} clients got together")
     return replace(found, supplies=tuple(rows), notes=(*notes, INTERVALS))
+
+
+def _of_faster_trace(demand: WorkloadDemand | None, default: Supply | None) -> list[str]:
+    """Return a note if the workload waited far less than its accesses take on the default."""
+    if demand is None or demand.busy_share is None or default is None or default.n_clients > 1:
+        return []
+    share = demand.busy_share * default.own_depth.value / demand.accesses_per_s
+    if share >= FAR_FASTER:
+        return []
+    name = default.configuration
+    return [
+        f"its accesses took {format_percent(share)} of the time that they take on {name} by its cells: if the "
+        f"trace is of other storage, it waits longer on {name}, and may gain more than its trace shows"
+    ]
 
 
 def supply_or_reason(
@@ -113,12 +139,13 @@ class _Depths:
     Attributes:
         own: with as many outstanding as the workload has.
         of_depths: by depth; empty if the depths of the measurement are unknown.
-        is_deeper: the workload has more outstanding than the deepest.
+        times_deeper: how many times as much the deepest demand has outstanding as the deepest measurement; 1 if
+            the workload has no more on average.
     """
 
     own: _Mix
     of_depths: Mapping[int, _Mix]
-    is_deeper: bool = False
+    times_deeper: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +176,7 @@ class _Measuring:
         if mix is None:
             return None
         own = self._estimate(name, mix.own, confidence)
-        is_bound = mix.is_deeper or any(
+        at_limit = any(
             isinstance(cell, Cell) and (name, cell) in self.baselines.measured_load.at_limit
             for cell in mix.own.cells
         )
@@ -167,9 +194,11 @@ class _Measuring:
             if own.value > most.value:  # its demands have different depths, each of which suits its kind
                 most = own
         n_clients = self.measured[name, mix.own.cells[0]].n_clients
-        if is_bound:
-            own, most = (replace(its, high=math.inf) for its in (own, most))
-        return Supply(name, own, most, depth, is_bound, n_clients)
+        # k times as many in flight get at most k times the rate: none of them waits less than alone.
+        more = math.inf if at_limit else mix.times_deeper
+        if more > 1:
+            own, most = (replace(its, high=its.high * more) for its in (own, most))
+        return Supply(name, own, most, depth, more > 1, n_clients)
 
     def _estimate(self, name: str, mix: _Mix, confidence: float) -> Estimate:
         own, default = (self._means(of, mix.cells) for of in (name, self.baselines.default))
@@ -196,7 +225,9 @@ def _measuring(profile: Profile, baselines: Baselines) -> tuple[_Measuring, list
     its = completed(baselines)
     loaded = its.baselines.loaded
     demands = profile.demands or _at_depth(counted_demands(profile), _depth_of_cells(baselines))
-    per_client = (mean_outstanding(profile) or 0.0) / next(iter(loaded.values())).n_clients
+    n_clients = next(iter(loaded.values())).n_clients
+    per_client = (mean_outstanding(profile) or 0.0) / n_clients
+    deepest = max((d.depth or 0.0 for d in demands), default=0.0) / n_clients
     kinds: dict[str, list[LoadedCell]] = {}
     for name, cell in loaded:
         kinds.setdefault(name, []).append(cell)
@@ -208,7 +239,7 @@ def _measuring(profile: Profile, baselines: Baselines) -> tuple[_Measuring, list
         if measured not in known:
             try:
                 rates = dict(zip(measured, mean_rates(loaded, name, measured).tolist(), strict=True))
-                known[measured] = _depths(profile, demands, rates, per_client, baselines.source)
+                known[measured] = _depths(profile, demands, rates, (per_client, deepest), baselines.source)
             except InputError:
                 if name == baselines.default:
                     raise
@@ -225,14 +256,15 @@ def _depths(
     profile: Profile,
     demands: Sequence[Demand],
     rates: Mapping[LoadedCell, float],
-    outstanding: float,
+    outstanding: tuple[float, float],
     where: str,
 ) -> tuple[_Depths, list[str]]:
     """Return the mix at all depths, and what was not measured of it.
 
     Args:
         rates: by measured kind, sorted.
-        outstanding: of the workload, divided among the measured clients; 0 if unknown.
+        outstanding: of the workload, on average and of its deepest demand, divided among the measured clients; 0
+            if unknown.
         where: origin of the rates, for errors.
 
     Raises:
@@ -252,7 +284,9 @@ def _depths(
     of_time = seconds / seconds.sum()
     access.refuse_unmeasured(of_time, where=where)
     of_depths = {depth: weighed(_at_depth(demands, depth))[1] for depth in depths}
-    return _Depths(own, of_depths, outstanding > depths[-1]), access.notes(of_time)
+    mean, deepest = outstanding
+    times_deeper = deepest / depths[-1] if mean > depths[-1] else 1.0
+    return _Depths(own, of_depths, times_deeper), access.notes(of_time)
 
 
 def _at_depth(demands: Sequence[Demand], depth: int | None) -> tuple[Demand, ...]:

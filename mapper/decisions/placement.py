@@ -6,7 +6,7 @@ that perform equally well the cheapest.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -30,6 +30,8 @@ class PoolStatus(StrEnum):
     UNSURE = "unsure"
     """Its interval contains the floor."""
     SLOWER = "slower"
+    TOO_SMALL = "does not fit"
+    """It certainly serves less than the workload's machines need, and another pool may serve it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ def choose_pool(
     behind: DirectComparison,
     *,
     at_least: float | None = None,
+    too_small: Collection[str] = (),
 ) -> PoolChoice:
     """Choose among the pools that have a cost entry.
 
@@ -107,6 +110,7 @@ def choose_pool(
         costs: cost of the workload's data by configuration; None where it is not known.
         behind: names the configurations that are slower than a reference.
         at_least: required performance, default = 100.
+        too_small: pools that certainly serve less than is needed; not chosen if there is any other.
 
     Raises:
         InputError: nothing was predicted for a configuration that has a cost entry.
@@ -118,12 +122,12 @@ def choose_pool(
             where=f"workload {predictions.profile}",
             remedy="`cephfit map` states why each configuration is omitted",
         )
-    fastest = rivals[0]
+    large = [p for p in rivals if p.configuration not in too_small] or rivals
     if at_least is None:
-        slower = behind(fastest.configuration)
-        good = [p for p in rivals if p.configuration not in slower]
+        slower = behind(large[0].configuration)
+        good = [p for p in large if p.configuration not in slower]
     else:
-        good = [p for p in rivals if p.low >= at_least]
+        good = [p for p in large if p.low >= at_least]
     chosen = _cheapest(good, costs)
     candidates = tuple(
         Candidate(
@@ -132,14 +136,14 @@ def choose_pool(
             p.low,
             p.high,
             costs[p.configuration],
-            _status_of(p, chosen, good, at_least),
+            _status_of(p, chosen, good, at_least) if p in large else PoolStatus.TOO_SMALL,
         )
         for p in rivals
     )
     return PoolChoice(
         predictions.profile,
         chosen.configuration if chosen else "",
-        _why(chosen, rivals, good, costs, at_least),
+        _why(chosen, large, good, costs, at_least, len(rivals) - len(large)),
         candidates,
     )
 
@@ -171,6 +175,7 @@ def _why(
     good: Sequence[Prediction],
     costs: Mapping[str, float | None],
     at_least: float | None,
+    n_small: int,
 ) -> str:
     fastest = rivals[0]
     if chosen is None:
@@ -186,11 +191,13 @@ def _why(
     if len(good) == 1 and at_least is not None:
         return "the only one that is certainly fast enough"
     if len(rivals) == 1:
-        return "the only one to choose from"
+        return "the only one that may serve all machines" if n_small else "the only one to choose from"
     if len(good) == 1:
         return "faster than every other one"
     if any(costs[p.configuration] is None for p in good):
         return f"the fastest of {len(good)} that {what}; not all prices are known"
+    if len({costs[p.configuration] for p in good}) == 1:
+        return f"the highest prediction of {len(good)} at the same cost that {what}"
     return f"the cheapest of {len(good)} that {what}"
 
 

@@ -31,7 +31,7 @@ from scipy.special import stdtrit
 
 from cephfit.core.statistics.round_effects import Booleans, Floats
 from cephfit.core.statistics.variance import Table
-from cephfit.core.units import format_nbytes
+from cephfit.core.units import format_nbytes, format_percent
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Demand
@@ -397,10 +397,11 @@ class InterpolatedSizes:
 
     def note(self, compared: Sequence[str], weights: Floats) -> str:
         """Return what was interpolated, and how well that works here."""
-        share = 100 * float(weights[self.between | self.beyond].sum())
+        share = float(weights[self.between | self.beyond].sum())
         found = [SizeErrors.of(self.loaded, self.default, name) for name in compared]
         factors = sorted(math.exp(abs(e)) for errors in found for e in (*errors.between, *errors.beyond))
-        text = f"interpolated: {', '.join(self.names)} with {share:.2g} % of the default's time, not measured"
+        of_time = format_percent(share)
+        text = f"interpolated: {', '.join(self.names)} with {of_time} of the default's time, not measured"
         if not factors:
             return (
                 f"{text}; too few sizes were measured to know the error, so the intervals cover configurations "

@@ -33,6 +33,9 @@ from cephfit.mapper.models.access_weights import (
     weighed,
 )
 
+STORAGE_SHARE = "I/O was outstanding"
+_WAITS_ALL_THE_TIME = 0.995
+"""From this share of time with I/O outstanding on, it limits no gain that is worth a note."""
 _MOST_LEVELS = 32
 """More classes of depth, each twice as deep as the one before, than any device has."""
 
@@ -373,10 +376,10 @@ class DemandMix:
         self.access.refuse_unmeasured(shares, where=where)
         notes = self.access.notes(shares)
         share = self.storage_share
-        if share is not None:
+        if share is not None and share < _WAITS_ALL_THE_TIME:
             notes.insert(
                 0,
-                f"I/O was outstanding {100 * share:.3g} % of the workload's time: no configuration can "
+                f"{STORAGE_SHARE} {100 * share:.3g} % of the workload's time: no configuration can "
                 f"shorten its run time by more than {100 * share:.3g} %",
             )
         return notes

@@ -197,6 +197,7 @@ def _dry_run(request: _Request, *, as_json: bool) -> None:
     if as_json:
         document = {**plan.to_json(), "target": name, "applied": False, "unhealthy_because": list(unhealthy)}
         print_json({**document, "warning": warning, "commands": _commands_json(commands)})
+        _refuse_faults(plan)
         return
     _print_plan(plan, name, warning)
     for reason in unhealthy:
@@ -205,7 +206,24 @@ def _dry_run(request: _Request, *, as_json: bool) -> None:
     click.echo("By hand instead:")
     echo_commands(commands, click.echo)
     click.echo()
+    _refuse_faults(plan)
     click.echo("Nothing was changed. Run the same command with --apply to do it.")
+
+
+def _refuse_faults(plan: PermanentPlan) -> None:
+    """Refuse a plan that cannot be applied, as the command with ``--apply`` would.
+
+    Raises:
+        ClusterError: the plan has faults.
+    """
+    from cephfit.core.errors import ClusterError
+
+    if plan.faults:
+        raise ClusterError(
+            f"{plan.configuration.name} cannot be applied: {'; '.join(plan.faults)}",
+            where=f"pool {plan.pool}" if plan.pool else "",
+            remedy="correct what is refused; nothing was changed",
+        )
 
 
 def _print_plan(plan: PermanentPlan, name: str, warning: str) -> None:

@@ -11,7 +11,7 @@ import click
 
 from cephfit.cli.output import print_table, write_whole
 from cephfit.core.values.supply import Estimate
-from cephfit.operations.fleets.capacity_fleet import IOPS, PlanInput, PoolCapacity
+from cephfit.operations.fleets.capacity_fleet import BANDWIDTH, IOPS, SPACE, PlanInput, PoolCapacity
 from cephfit.results.report.formatting import compact, level
 
 
@@ -25,6 +25,8 @@ def summary_of(judged: Sequence[PoolCapacity], asked: PlanInput, today: date) ->
         iops = pool.headroom[IOPS]
         if not iops.value:
             why = "the bursts of one VM alone are larger than any measured load, and expected to exceed the limit"
+            if slow := [c.of.name for c in pool.classes if not c.is_reached]:
+                why = f"{', '.join(slow)} exceeds the limit at the smallest measured load; gentler ones may not"
             return f"unknown: {fleet} on {pool.pool} at {limit}: {why}"
         least = f"at least {plain_figure(iops.value)} times{_interval(iops)} by {IOPS}"
         return f"unknown: {fleet} on {pool.pool} at {limit}: headroom {least}, so it may fit: measure larger loads"
@@ -39,7 +41,9 @@ def summary_of(judged: Sequence[PoolCapacity], asked: PlanInput, today: date) ->
         return (
             f"does not fit: {fleet} on {pool.pool} at {limit}: headroom {_times(pool)} by {pool.scarcest}{doubt}"
         )
-    full = "" if pool.full is None else f"; full {_when(pool.full, today)} by {pool.scarcest}"
+    full = ""
+    if pool.full is not None:
+        full = f"; full {_when(pool.full, today, is_bound=pool.is_least_bound)} by {pool.scarcest}"
     return f"fits: {fleet} on {pool.pool} at {limit}: headroom {_times(pool)} by {pool.scarcest}{doubt}{full}"
 
 
@@ -52,7 +56,7 @@ def limit_text(asked: PlanInput) -> str:
 def _times(pool: PoolCapacity) -> str:
     """Format the least headroom: ``2.6 times (2.3 to 3.0)``."""
     found = pool.least
-    bound = "at least " if pool.is_bound and pool.scarcest == IOPS else ""
+    bound = "at least " if pool.is_least_bound else ""
     return f"{bound}{plain_figure(found.value)} times{_interval(found)}"
 
 
@@ -69,12 +73,13 @@ def _interval(found: Estimate) -> str:
     return f" ({plain_figure(found.low)} to {plain_figure(found.high)})"
 
 
-def _when(months: Estimate, today: date) -> str:
+def _when(months: Estimate, today: date, *, is_bound: bool) -> str:
     if months.value == 0:
         return "now"
     if math.isinf(months.value):
         return "never"
-    return f"in {plain_figure(months.value)} months ({month_after(today, months.value)}{_ends(months)})"
+    bound = "at least " if is_bound else ""
+    return f"in {bound}{plain_figure(months.value)} months ({month_after(today, months.value)}{_ends(months)})"
 
 
 def _ends(months: Estimate) -> str:
@@ -112,7 +117,9 @@ def print_plan(
     if asked.growth is not None:
         for row, pool in zip(rows, found, strict=True):
             row += [
-                "unknown" if pool.is_unknown and name == IOPS else _month(pool.months.get(name), today)
+                "unknown"
+                if pool.is_unknown and name == IOPS
+                else _month(pool.months.get(name), today, is_bound=pool.is_bound and name == IOPS)
                 for name in resources
             ]
         heads += [f"full by {name}" for name in resources]
@@ -161,11 +168,13 @@ def _share(share: float, is_bound: bool) -> str:
     return "none fits" if math.isinf(share) else f"{'<= ' if is_bound else ''}{plain_figure(100 * share)} %"
 
 
-def _month(found: Estimate | None, today: date) -> str:
+def _month(found: Estimate | None, today: date, *, is_bound: bool) -> str:
     if found is None:
         return "unknown"
     months = _interval(found).replace(")", " months)")
-    return "now" if found.value == 0 else f"{month_after(today, found.value)}{months}"
+    if found.value == 0:
+        return "now"
+    return f"{'>= ' if is_bound else ''}{month_after(today, found.value)}{months}"
 
 
 def _rate(found: Estimate, is_bound: bool) -> str:
@@ -197,7 +206,8 @@ CSV_COLUMNS = (
         "fits",
         "scarcest",
     ),
-    *("headroom", "headroom_low", "headroom_high", "months_until_full", "full_in"),
+    *("headroom", "headroom_low", "headroom_high", "months_until_full", "full_in", "full_is_bound"),
+    *(f"months_by_{name.lower()}" for name in (IOPS, BANDWIDTH, SPACE)),
 )
 
 
@@ -209,7 +219,12 @@ def csv_rows(found: Sequence[PoolCapacity], today: date) -> list[tuple[object, .
     for pool in found:
         full = pool.full
         fits = "unknown" if pool.is_unknown else str(pool.fits).lower()
-        months = ("", "") if full is None else (full.value, month_after(today, full.value))
+        is_bound = str(pool.is_least_bound).lower()
+        found_in = [pool.months.get(name) for name in (IOPS, BANDWIDTH, SPACE)]
+        months: tuple[object, ...] = (
+            *(("", "", "") if full is None else (full.value, month_after(today, full.value), is_bound)),
+            *("" if its is None or math.isinf(its.value) else its.value for its in found_in),
+        )
         for c in pool.classes:
             share = "" if math.isinf(c.share) else c.share
             own = (pool.pool, c.of.name, c.of.n_vms, c.of.demand, *ends(c.sustainable), str(c.is_bound).lower())

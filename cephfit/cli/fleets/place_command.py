@@ -97,7 +97,8 @@ def command(
     fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
     tier counts with the share of the measured data that it had capacity for.
 
-    COUNT virtual machines run the workload; without it, one.
+    COUNT virtual machines run the workload; without it, one. A pool that certainly serves less than they need is
+    not chosen if there is another.
 
     With --space, --fill or --budget all workloads are placed together. The cost is minimised where --at-least is
     given without --budget, else the performance is maximised.
@@ -224,6 +225,14 @@ class _Chosen:
     choice: PoolChoice
     supply: SupplySet
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Caveats of the prediction, and of what is served: without the one on intervals, which all have."""
+        from cephfit.mapper.absolute_rates.supply import INTERVALS
+
+        of_supply = [note for note in self.supply.notes if note != INTERVALS] if self.supply.supplies else []
+        return tuple(dict.fromkeys((*self.candidate.predictions.notes, *of_supply)))
+
 
 def _choose(request: _Request, candidate: Candidate) -> _Chosen:
     """Choose the pool for one workload, whatever the others take.
@@ -232,20 +241,28 @@ def _choose(request: _Request, candidate: Candidate) -> _Chosen:
         InputError: costs decide, and one of them is unknown.
     """
     from cephfit.ceph.pools.pool_plan import cost_of
+    from cephfit.core.values.fit import too_small
     from cephfit.mapper.absolute_rates.supply import supply_or_reason
     from cephfit.mapper.decisions.placement import PoolStatus, choose_pool
 
     spaces = request.spaces
     rivals = spaces or {p.configuration: None for p in candidate.predictions.predictions}
     costs = {name: cost_of(space, request.prices) if space else None for name, space in rivals.items()}
-    choice = choose_pool(candidate.predictions, costs, candidate.slower, at_least=request.at_least)
+    supply = supply_or_reason(candidate.profile, request.baselines, confidence=request.confidence)
+    supply = supply.for_machines(candidate.count)
+    choice = choose_pool(
+        candidate.predictions,
+        costs,
+        candidate.slower,
+        at_least=request.at_least,
+        too_small=too_small(supply),
+    )
     if request.has_prices or (spaces and request.at_least is not None):
         good = (PoolStatus.CHOSEN, PoolStatus.AS_GOOD)
         refuse_unknown_costs(
             [one.configuration for one in choice.candidates if one.status in good and one.cost is None], spaces
         )
-    supply = supply_or_reason(candidate.profile, request.baselines, confidence=request.confidence)
-    return _Chosen(candidate, choice, supply.for_machines(candidate.count))
+    return _Chosen(candidate, choice, supply)
 
 
 def _place_each(request: _Request, candidates: Sequence[Candidate], *, as_json: bool) -> None:
@@ -292,7 +309,7 @@ def _chosen_json(request: _Request, chosen: _Chosen, use: Recommended | None) ->
         **supply.to_json(),
         "fit": fit_of(supply, only=choice.chosen).to_json(),
         "volume_type": request.types.get(choice.chosen),
-        "notes": list(chosen.candidate.predictions.notes),
+        "notes": list(chosen.notes),
         "use": use.to_json() if use else None,
     }
 
@@ -365,7 +382,7 @@ def _print(answer: _Chosen, request: _Request) -> None:
     print_table(head, indented, right=(1, 2, 3, 4, 6))
     if choice.chosen in request.types:
         click.echo(f"  Volume type: {request.types[choice.chosen]}")
-    for note in answer.candidate.predictions.notes:
+    for note in answer.notes:
         click.echo(f"  Note: {note}")
     click.echo()
 

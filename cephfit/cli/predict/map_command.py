@@ -263,7 +263,8 @@ def command(
     varied = sensitivity_of(model_predictor, profile, baselines, predictions) if is_varied else None
     if stored and predicted.load is not None and save is not False and lessons is None:
         _save(location, run_id, predicted.load, profile, predictions)
-    use = if_applicable(predictions.best, location, run_id)
+    found = [if_applicable(name, location, run_id) for name in answers.recommended(predictions.best)]
+    uses = [use for use in found if use is not None]
     if as_json:
         document = {
             **predicted.document,
@@ -273,13 +274,13 @@ def command(
             **answers.to_json(),
             **({} if varied is None else {"sensitivity": varied.to_json()}),
         }
-        print_json({**document, "use": use.to_json() if use else None})
+        print_json({**document, "use": uses[0].to_json() if len(found) == 1 and uses else None})
         return
     print_answers(answers, confidence)
     print_predictions(predictions, run_notes(measured), supply)
     if varied is not None:
         print_sensitivity(varied)
-    if use is not None:
+    for use in uses:
         echo_use(use, click.echo, all_commands=all_commands)
 
 

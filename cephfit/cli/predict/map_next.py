@@ -180,6 +180,8 @@ def _percent(share: float) -> str:
 
 
 def _print_table(found: NextMeasurement, document: dict[str, Any]) -> None:
+    if not found.rivals:
+        return
     print_table(
         ("may be better", "probability that it is the best"),
         [(name, _percent(chance)) for name, chance in found.rivals],

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from cephfit.core.errors import InputError
 from cephfit.core.tabular import Table, Tabular
+from cephfit.core.units import format_percent
 from cephfit.core.values.cells import SIZE_BINS, Cell, LoadedCell, Op, Pattern
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.prediction import model_called
@@ -255,9 +256,9 @@ def omitted_cells(counts: Mapping[Cell, float], baselines: Baselines, model: str
     if weight > LIMIT:
         return everything
     why = dict.fromkeys(baselines.missing.get((baselines.default, c), "it was not measured") for c in gone)
-    of_time = f" and at most {100 * weight:.2g} % of the default's time" if adds_time else ""
+    of_time = f" and at most {format_percent(weight)} of the default's time" if adds_time else ""
     note = (
-        f"omitted: {', '.join(map(str, gone))} ({'; '.join(why)}), with {100 * part:.2g} % of the accesses"
+        f"omitted: {', '.join(map(str, gone))} ({'; '.join(why)}), with {format_percent(part)} of the accesses"
         f"{of_time}; the intervals cover configurations that are up to {_FACTOR} times faster or "
         "slower there than the default"
     )

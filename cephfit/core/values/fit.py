@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cephfit.core.units import format_percent
 from cephfit.core.values.prediction import Prediction, PredictionSet, listed
 from cephfit.core.values.prediction import Verdict as PredictionVerdict
 from cephfit.core.values.supply import (
@@ -170,8 +171,20 @@ def fit_of(found: SupplySet, *, only: str = "") -> Fit:
     elif verdict is Verdict.NOT:
         chosen = best
     machines = f"{demand.machines:,} machines: " if demand.machines > 1 else ""
-    text = f"{machines}{_compared(demand, chosen, verdict, default)}; {_of_waiting(demand)}"
+    best_of = "" if only else "the best "
+    text = f"{machines}{_compared(demand, chosen, verdict, default, best_of)}; {_of_waiting(demand)}"
     return Fit(verdict, chosen.configuration, text)
+
+
+def too_small(found: SupplySet) -> frozenset[str]:
+    """Return the configurations that certainly serve less than the mean of all machines.
+
+    One machine that waits for its storage most of the time adapts to it: nothing is too small for it.
+    """
+    demand = found.demand
+    if demand is None or (demand.machines == 1 and (demand.busy_share or 0) > _WAITS):
+        return frozenset()
+    return frozenset(s.configuration for s in found.supplies if verdict_of(demand, s) is Verdict.NOT)
 
 
 _TOO_SLOW = {
@@ -183,10 +196,11 @@ _TOO_SLOW = {
 }
 
 
-def _compared(demand: WorkloadDemand, supply: Supply, verdict: Verdict, default: Supply) -> str:
+def _compared(demand: WorkloadDemand, supply: Supply, verdict: Verdict, default: Supply, best_of: str) -> str:
     name, mean = supply.configuration, demand.rate_text(demand.accesses_per_s)
     if verdict is Verdict.NOT:
-        return f"does not fit: needs {mean}, the best ({name}) serves {_served(supply, ' (', ')')}"
+        its = f"{best_of}({name})" if best_of else name
+        return f"does not fit: needs {mean}, {its} serves {_served(supply, ' (', ')')}"
     peak = ""
     if demand.busiest_second is not None:
         # A clock with steps of a second makes the trace, and so the mean, uncertain by one step.
@@ -219,7 +233,11 @@ def _of_default(demand: WorkloadDemand, default: Supply) -> str:
 def _served(supply: Supply, opening: str, closing: str = "") -> str:
     ends = ends_text(supply.most) or "measured once, so without an interval"
     together = f" to {supply.n_clients} clients together" if supply.n_clients > 1 else ""
-    bound = " and may serve more than was measured" if supply.is_bound else ""
+    bound = ""
+    if supply.is_bound and math.isfinite(supply.most.high):
+        bound = ", the upper end with more I/O in flight than was measured"
+    elif supply.is_bound:
+        bound = " and may serve more than was measured"
     return f"{rate_text(supply.most.value)}/s{together}{opening}{ends}{bound}{closing}"
 
 
@@ -227,11 +245,11 @@ def _of_waiting(demand: WorkloadDemand) -> str:
     share = demand.busy_share
     if share is None:
         return "the trace does not show whether it waits for storage: on faster storage it may ask for more"
-    outstanding = f"I/O outstanding {100 * share:.2g} % of the time"
+    outstanding = f"I/O outstanding {format_percent(share)} of the time"
     if share > _WAITS:
         traced = "its rate is what the traced storage served, and it would use more"
         return f"it waits for storage ({outstanding}): {traced}"
-    limit = f"no configuration can shorten its run time by more than {100 * share:.2g} %"
+    limit = f"no configuration can shorten its run time by more than {format_percent(share)}"
     if share < _HARDLY_WAITS:
         return f"storage is not what this workload waits for ({outstanding}): {limit}"
     return f"{outstanding}: {limit}"

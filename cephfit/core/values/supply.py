@@ -165,7 +165,8 @@ class Supply:
         most: accesses per second at the depth, among those measured, at which it serves most.
         most_depth: that depth, per client; None if the depth of the measurement is unknown.
         is_bound: the workload has more outstanding than all measured clients together, or a load's own limit was
-            reached: it may serve more.
+            reached: it may serve more. With k times as many outstanding, the upper ends are k times those that
+            were measured; at a load's own limit they are infinite.
         n_clients: clients that were measured together.
     """
 

@@ -116,6 +116,7 @@ class ClassCapacity:
         is_bound: no larger load was measured: the pool may serve more.
         share: of the pool's time within the latency limit, with the other classes on it; infinite if nothing fits.
         more: how many more of its virtual machines fit; the others stay.
+        is_reached: the smallest measured load is within the latency limit.
     """
 
     of: WorkloadClass
@@ -123,6 +124,7 @@ class ClassCapacity:
     is_bound: bool
     share: float
     more: Estimate
+    is_reached: bool = True
 
     @property
     def vms_alone(self) -> Estimate:
@@ -205,6 +207,11 @@ class PoolCapacity:
     def in_doubt(self) -> tuple[str, ...]:
         """The resources whose interval contains 1."""
         return tuple(name for name, h in self.headroom.items() if h.low < 1 <= h.high)
+
+    @property
+    def is_least_bound(self) -> bool:
+        """Whether the least headroom is a lower bound, and so the time until the pool is full."""
+        return self.is_bound and self.scarcest == IOPS
 
     @property
     def full(self) -> Estimate | None:

@@ -105,8 +105,9 @@ def _line(pool: PoolCapacity, style: int, x: Axis, y: Axis, growth: float) -> Li
         upper = [(x.at(m), _top(y, least.high / (1 + growth) ** m)) for m in months]
         band = (*lower, *reversed(upper))
     full = None if pool.full is None or pool.full.value > x.high else x.at(pool.full.value)
-    months_text = "" if pool.full is None else f", full in {_number(pool.full)} months"
-    title = f"{pool.pool}: headroom {_number(least)} times by {pool.scarcest}{months_text}"
+    bound = "at least " if pool.is_least_bound else ""
+    months_text = "" if pool.full is None else f", full in {bound}{_number(pool.full)} months"
+    title = f"{pool.pool}: headroom {bound}{_number(least)} times by {pool.scarcest}{months_text}"
     return Line(pool.pool, style, title, ends, band, full)
 
 

@@ -82,7 +82,8 @@ def _pool_of(mean: Snapshot, asked: PlanInput, scatter: HeadroomScatter) -> Pool
         fewest = Estimate(fewest.value, min(m.low for m in more), min(m.high for m in more))
         share = demands[c.name] / mean.headroom if mean.headroom else math.inf
         alone = scatter.alone(mean.pool, c)
-        classes.append(ClassCapacity(c, alone, mean.of_class(c).is_bound, share, fewest))
+        is_reached = mean.curves[c.name].is_reached(asked.limit)
+        classes.append(ClassCapacity(c, alone, mean.of_class(c).is_bound, share, fewest, is_reached))
     growth = asked.growth
     months = {} if growth is None else {name: months_until_full(h, growth) for name, h in found.items()}
     return PoolCapacity(mean.pool, tuple(classes), found, months, mean.is_bound, tuple(mean.notes()))

@@ -12,13 +12,11 @@ from cephfit.core.values.cells import LoadedCell, Op
 from cephfit.core.values.supply import Estimate, busy_seconds
 from cephfit.mapper.absolute_rates.fleet_load import FleetLoad, FleetPart
 from cephfit.mapper.absolute_rates.load_curve import LoadCurve, WorkloadMix, plain_kind
+from cephfit.mapper.absolute_rates.supply import FAR_FASTER
 from cephfit.operations.fleets.capacity_fleet import PlanInput, WorkloadClass
 
 _NOTED = 0.01
 """Share of a class's accesses under unmeasured loads that matters: the 99th percentile depends on them."""
-_FASTER = 0.25
-"""Accesses that took less than this share of the time at full speed are not those that were measured: disks with a
-burst, logs that write the same blocks again."""
 _SEARCHED = 3.0
 """The headroom by other figures is searched within this factor, and to this precision."""
 _PRECISION = 1e-3
@@ -218,7 +216,7 @@ def traced_faster(default: Snapshot) -> dict[str, float]:
         waited = busy_seconds(c.profile)
         if waited is not None:
             seconds = waited / math.fsum(d.accesses for d in c.profile.demands or ())
-            if (share := seconds / default.curves[c.name].own_seconds) < _FASTER:
+            if (share := seconds / default.curves[c.name].own_seconds) < FAR_FASTER:
                 found[c.name] = share
     return found
 

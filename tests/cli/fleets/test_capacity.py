@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -478,3 +479,38 @@ def test_growth_without_a_period_is_noted(make_store: MakeStore, reader: Path) -
     assert "taken as per month" in " ".join(plan(reader, "--baselines", store, "--growth", "5%")["notes"])
     printed = call(reader, "--baselines", store, "--growth", "5%/month").stdout
     assert "taken as per month" not in printed and "months)" in printed
+
+
+def test_the_months_of_a_lower_bound_are_a_lower_bound(
+    make_store: MakeStore, reader: Path, tmp_path: Path
+) -> None:
+    store = make_store(levels={"": (1, 1), "c4": (4, 1)})
+    table = tmp_path / "capacity.csv"
+    page = tmp_path / "capacity.html"
+    growth = ("--growth", "5%/month", "--report", page)
+    done = call(reader, "--baselines", store, "--p99-ms", 1000, *growth, "--csv", table)
+    assert re.search(r"headroom at least [\d,.]+ .*, full in at least [\d.]+", page.read_text())
+    assert "; full in at least " in done.stdout.splitlines()[0]
+    row = next(csv.DictReader(table.open()))
+    assert row["scarcest"] == "IOPS" and row["full_is_bound"] == "true"
+    assert row["months_by_iops"] == row["months_until_full"]
+    assert float(row["months_by_bandwidth"]) > float(row["months_by_iops"]) and row["months_by_space"] == ""
+    space = ("--space", "reader=10G", "--pool-space", "A=15G")
+    done = call(reader, "--baselines", store, "--p99-ms", 1000, "--growth", "5%/month", "--csv", table, *space)
+    assert "; full in 8.31 months" in done.stdout.splitlines()[0]
+    assert next(csv.DictReader(table.open()))["full_is_bound"] == "false"
+
+
+def test_the_reason_of_an_unknown_is_the_smallest_load_where_that_exceeds_the_limit(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """Its trace was far faster than full speed, so the pool may serve it; its bursts are not the reason."""
+    columns = ["pattern", "nbytes", "is_aligned", "depth", "is_sync", "accesses", "waiting_seconds"]
+    demands = {"columns": columns, "rows": [["randwrite", 4096.0, True, 1.0, None, 1800, 0.2]]}
+    path = write_profile(tmp_path, "writer", {"read": {}, "write": {"4K": 1800}}, seconds=60)
+    document = {**json.loads(path.read_text()), "schema_version": 2, "demands": demands, "idle_seconds": 59.8}
+    path.write_text(json.dumps(document))
+    done = call(path, "--baselines", make_store(), "--p99-ms", 11)
+    first = done.stdout.splitlines()[0]
+    assert done.exit_code == 1
+    assert first.startswith("unknown: 1 VM on A at p99 <= 11 ms: writer exceeds the limit at the smallest")

@@ -159,6 +159,22 @@ def test_the_demand_is_that_of_all_machines(profile: str, figures: str) -> None:
     assert f"mean 8 x {asked:.1f}/s" in said
 
 
+def test_machines_are_not_placed_in_a_cheap_pool_that_cannot_serve_them(profile: str, figures: str) -> None:
+    """A serves about 100/s and B 300/s; the workload asks for 10/s and hardly waits, so both are as good."""
+    columns = ["pattern", "nbytes", "is_aligned", "depth", "is_sync", "accesses", "waiting_seconds"]
+    demands = {"columns": columns, "rows": [["randread", 4096.0, True, 1.0, None, 1000, 0.5]]}
+    traced = {"schema_version": 2, "demands": demands, "idle_seconds": 99.5}
+    Path(profile).write_text(json.dumps({**PROFILE, **traced, "description": {"duration_seconds": 100}}))
+    layout = ("--placement", "A=hdd:2", "--placement", "B=ssd:2", "--price", "hdd=1", "--price", "ssd=8")
+    chosen = {}
+    for count in (2, 20):
+        words = (f"{profile}:{count}", "--baselines", figures, *layout, "--json")
+        (found,) = json.loads(give(place_command.command, *words).output)["placements"]
+        chosen[count] = found["pool"], found["fit"]["verdict"]
+        assert any("of the time that they take on A" in note for note in found["notes"])
+    assert chosen == {2: ("A", "fits"), 20: ("B", "fits")}
+
+
 def test_no_pool_that_certainly_reaches_the_floor_is_an_error(profile: str, figures: str) -> None:
     words = (profile, "--baselines", figures, "--at-least", "200000")
     refused = give(place_command.command, *words)

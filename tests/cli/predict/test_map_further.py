@@ -43,6 +43,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "s.sqlite"
 
 
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled sweep with a pool on SSDs."""
+    path = tmp_path_factory.mktemp("quick") / "s.sqlite"
+    call("sweep", "run", "quick", "--target", "sim", "--store", str(path))
+    return path
+
+
 def newest(store: Path) -> str:
     with Store.open(store) as opened:
         return opened.run().run_id
@@ -200,3 +208,38 @@ def test_a_csv_has_no_settings_to_combine_but_a_next_measurement() -> None:
     document = json.loads(call(*arguments, "--next", "--json").stdout)
     assert document["commands"] == []
     assert all(row["minutes"] is None and row["kind"] != "probe" for row in document["candidates"])
+
+
+def test_the_commands_are_those_of_the_objective(quick: Path) -> None:
+    """The fastest pool is the dearest one: it is not what `--objective cost` recommends."""
+    prices = ("--objective", "cost", "--price", "hdd=1", "--price", "ssd=8", "--placement", "A=hdd:2")
+    assert mapped(quick, profile="example:pgbench")["use"]["apply"].startswith("cephfit apply ssd ")
+    cheapest = mapped(quick, *prices, profile="example:pgbench")
+    assert (cheapest["objectives"][0]["best"], cheapest["use"]) == ("A", None)
+    text = call("map", "example:pgbench", "--baselines", str(quick), *prices).stdout
+    assert "Best by cost: A" in text and "cephfit apply" not in text
+    front = mapped(quick, *prices, "--objective", "throughput", profile="example:pgbench")
+    assert {"no-deferred", "ssd"} <= set(front["pareto_front"]) and front["use"] is None
+    text = call("map", "example:pgbench", "--baselines", str(quick), *prices, "--objective", "throughput").stdout
+    used = [line.split()[2] for line in text.splitlines() if line.startswith("To use ")]
+    assert used == [name for name in front["pareto_front"] if not name.startswith("A")]
+
+
+def test_a_weighted_time_or_one_of_reads_alone_is_not_called_the_workloads(quick: Path, tmp_path: Path) -> None:
+    """I/O was outstanding for a third of the time, whatever the objective counts."""
+    columns = ["pattern", "nbytes", "is_aligned", "depth", "is_sync", "accesses", "waiting_seconds"]
+    rows = [[p, 4096.0, True, 1.0, None, 500, 5.0] for p in ("randread", "randwrite")]
+    document = {
+        **json.loads((CSV / "profiles" / "pgbench.json").read_text()),
+        "name": "third",
+        "schema_version": 2,
+        "demands": {"columns": columns, "rows": rows},
+        "idle_seconds": 20.0,
+    }
+    profile = tmp_path / "third.json"
+    profile.write_text(json.dumps(document))
+    for options in (("--reads-matter", "3"), ("--objective", "read")):
+        notes = mapped(quick, "--no-save", *options, profile=str(profile))["objectives"][0]["notes"]
+        assert not any("I/O was outstanding" in note for note in notes)
+    notes = mapped(quick, "--no-save", "--objective", "throughput", profile=str(profile))["objectives"][0]["notes"]
+    assert any("I/O was outstanding 33.3 % of the workload's time" in note for note in notes)

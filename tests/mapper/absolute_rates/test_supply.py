@@ -11,7 +11,7 @@ from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad
 from cephfit.core.values.cells import SIZE_BINS, Cell, LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Demand
-from cephfit.core.values.fit import Verdict, fit_of
+from cephfit.core.values.fit import Verdict, fit_of, too_small
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Estimate, Supply, SupplySet, WorkloadDemand
 from cephfit.mapper.absolute_rates.supply import supply_or_reason, supply_set
@@ -128,14 +128,40 @@ def test_counts_alone_use_the_depth_of_the_load_and_the_most_of_all_depths(simul
 def test_more_outstanding_than_was_measured_is_only_a_lower_bound(simulated: list[Baselines]) -> None:
     demands = (Demand(Pattern.RANDREAD, 4096, True, 40.0, True, 1000, 1.0),)
     found = supply_set(workload(reads=1000, writes=0, demands=demands, idle=0.0), simulated[0])
-    assert all(s.is_bound and s.most.high == math.inf for s in found.supplies)
+    as_deep = (replace(demands[0], depth=16.0),)
+    shallow = supply_set(workload(reads=1000, writes=0, demands=as_deep, idle=0.0), simulated[0])
+    assert all(s.is_bound for s in found.supplies)
+    assert not any(s.is_bound for s in shallow.supplies)
+    assert [s.most.high for s in found.supplies] == pytest.approx(
+        [40 / 16 * s.most.high for s in shallow.supplies]
+    ), "40 in flight get at most 2.5 times what 16 get"
     assert found.demand is not None
     assert found.demand.outstanding == 40.0
-    assert verdicts(found) <= {Verdict.FITS, Verdict.MAYBE}, "never 'does not fit'"
+    most = found.supplies[0].most.high
+    for rate, verdict in ((0.99 * most, Verdict.MAYBE), (1.01 * most, Verdict.NOT)):
+        needed = replace(found, demand=replace(found.demand, accesses_per_s=rate))
+        fit = fit_of(needed, only=found.supplies[0].configuration)
+        assert fit.verdict is verdict
+        assert "the upper end with more I/O in flight than was measured" in fit.text
 
 
-def verdicts(found: SupplySet) -> set[Verdict]:
-    return {fit_of(found, only=s.configuration).verdict for s in found.supplies}
+def test_a_share_of_nearly_the_whole_time_is_100_percent() -> None:
+    """99.97 % was written as 1e+02 %."""
+    found = supply_set(workload(duration_seconds=100.0), by_hand({"A": (1000, 100)}))
+    assert found.demand is not None
+    waits = replace(found, demand=replace(found.demand, busy_share=0.9997))
+    assert "it waits for storage (I/O outstanding 100 % of the time)" in fit_of(waits).text
+
+
+def test_a_note_explains_why_what_is_served_and_the_prediction_have_other_ratios(
+    simulated: list[Baselines],
+) -> None:
+    one_deep = (Demand(Pattern.RANDREAD, 4096, True, 1.0, True, 1000, 1.0),)
+    found = supply_set(workload(reads=1000, writes=0, demands=one_deep, idle=0.0), simulated[0])
+    assert found.supplies[0].most_depth != 1
+    assert any("the most at any measured depth" in note for note in found.notes)
+    alike = supply_set(workload(), by_hand({"A": (1000, 100)}))
+    assert not any("the most at any measured depth" in note for note in alike.notes)
 
 
 def test_a_load_with_a_limit_gives_lower_bounds() -> None:
@@ -296,3 +322,30 @@ def test_a_default_that_serves_less_than_the_traced_storage_is_not_called_too_sl
     text = fit_of(found).text
     assert "A, the default, serves 130/s by its cells, less than the traced storage did" in text
     assert "too slow" not in text
+
+
+def test_a_pool_is_too_small_for_machines_that_need_more_than_it_serves() -> None:
+    """A serves 526/s and fast 1053/s; machines that ask for 100/s fit five and ten times."""
+    idle = replace(needing(100), demands=None)
+    found = supply_set(idle, by_hand({"A": (1000, 100), "fast": (2000, 200)}))
+    found = replace(found, demand=WorkloadDemand.of(needing(100)))
+    sizes = {n: too_small(found.for_machines(n)) for n in (1, 8, 20)}
+    assert sizes == {1: frozenset(), 8: {"A"}, 20: {"A", "fast"}}
+    assert "needs 8 x 100/s, A serves 526/s (" in fit_of(found.for_machines(8), only="A").text
+    waits = replace(found, demand=replace(WorkloadDemand.of(needing(5000, busy=0.99))))
+    assert too_small(waits) == frozenset(), "one machine that waits for its storage adapts to it"
+
+
+@pytest.mark.parametrize(("waited", "is_faster"), [(1.2, False), (0.5, False), (0.1, True)])
+def test_a_trace_of_far_faster_storage_is_noted(
+    simulated: list[Baselines], waited: float, is_faster: bool
+) -> None:
+    """On the traced storage it hardly waits; on the default it may."""
+    demands = (Demand(Pattern.RANDREAD, 4096, True, 1.0, True, 1000, 1.0),)
+    at_full_speed = (
+        1000
+        / supply_set(workload(reads=1000, writes=0, demands=demands), simulated[0]).supplies[0].own_depth.value
+    )
+    traced = (replace(demands[0], waiting_seconds=waited * at_full_speed),)
+    found = supply_set(workload(reads=1000, writes=0, demands=traced, idle=1000.0), simulated[0])
+    assert any("its accesses took 10 % of the time that they take on A" in n for n in found.notes) is is_faster

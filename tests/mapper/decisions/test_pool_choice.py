@@ -1,6 +1,7 @@
 """The choice of a pool for a workload: first by significant differences, then by price."""
 
 import math
+from collections.abc import Collection
 
 import numpy as np
 import pytest
@@ -25,7 +26,11 @@ def predicted(**pools: tuple[float, float, float]) -> PredictionSet:
 
 
 def choose_pool(
-    predictions: PredictionSet, costs: dict[str, float | None], *, at_least: float | None = None
+    predictions: PredictionSet,
+    costs: dict[str, float | None],
+    *,
+    at_least: float | None = None,
+    too_small: Collection[str] = (),
 ) -> PoolChoice:
     """Behind another is here whose interval lies below the other's."""
 
@@ -33,7 +38,7 @@ def choose_pool(
         low = predictions.of(name).low
         return frozenset(p.configuration for p in predictions.predictions if p.high < low)
 
-    return choose(predictions, costs, behind, at_least=at_least)
+    return choose(predictions, costs, behind, at_least=at_least, too_small=too_small)
 
 
 def statuses(choice: PoolChoice) -> dict[str, PoolStatus]:
@@ -48,6 +53,13 @@ def test_of_pools_that_cannot_be_told_apart_the_cheapest_is_chosen() -> None:
     assert statuses(choice) == {
         "ssd": PoolStatus.AS_GOOD, "tiered": PoolStatus.CHOSEN, "hdd": PoolStatus.SLOWER,
     }  # fmt: skip
+
+
+def test_pools_of_equal_cost_are_not_called_cheaper() -> None:
+    """Without prices, two copies on any device class take as many bytes: the prediction decides."""
+    choice = choose_pool(predicted(ssd=(90, 110, 130), hdd=(100, 100, 100)), {"ssd": 2.0, "hdd": 2.0})
+    assert choice.chosen == "ssd"
+    assert choice.why == "the highest prediction of 2 at the same cost that are not distinguishable from ssd"
 
 
 def test_a_pool_that_is_faster_for_certain_is_chosen_whatever_it_costs() -> None:
@@ -146,3 +158,16 @@ def test_what_is_chosen_is_good_enough_and_nothing_cheaper_is(
         fastest = max(choice.candidates, key=lambda c: c.relative)
         assert fastest in good
         assert all(c.high < fastest.low for c in choice.candidates if c not in good)
+
+
+def test_a_pool_that_the_machines_do_not_fit_in_is_not_chosen_for_its_price() -> None:
+    predictions = predicted(ssd=(86, 101, 118), tiered=(86, 100.5, 117), hdd=(100, 100, 100))
+    costs: dict[str, float | None] = {"ssd": 16.0, "tiered": 4.0, "hdd": 3.0}
+    assert choose_pool(predictions, costs).chosen == "hdd"
+    choice = choose_pool(predictions, costs, too_small={"hdd"})
+    assert choice.chosen == "tiered"
+    assert statuses(choice) == {
+        "ssd": PoolStatus.AS_GOOD, "tiered": PoolStatus.CHOSEN, "hdd": PoolStatus.TOO_SMALL,
+    }  # fmt: skip
+    assert choose_pool(predictions, costs, too_small={"hdd", "tiered"}).why.startswith("the only one that may")
+    assert choose_pool(predictions, costs, too_small=set(costs)).chosen == "hdd", "the first line says it"

@@ -289,3 +289,11 @@ def test_an_existing_cluster_is_changed_and_restored(
         restored = cephfit("restore", *cluster, "--applied", "--apply")
     assert restored.returncode == 0, restored.stderr
     assert state_of(lab_cluster) == before
+
+
+def test_a_dry_run_that_is_refused_ends_with_the_exit_code_of_the_change(apply: Run) -> None:
+    for pool, words in (((), "add --pool POOL"), (("--pool", "absent"), "this cluster has no pool absent")):
+        planned = apply("two-copies", *pool)
+        assert planned.returncode == 2
+        assert "Refused: " in planned.stdout and "with --apply to do it" not in planned.stdout
+        assert words in planned.stderr
