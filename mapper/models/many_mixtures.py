@@ -280,7 +280,7 @@ def _waiting_work(
             slopes,
             (its_work + (1 + exposed_work)[:, None] * background) * has_background[:, None],
             seconds,
-        ),  # fmt: skip
+        ),
     )
 
 
