@@ -10,7 +10,6 @@ from cephfit.ceph.environment.scopes import FILESTORE, OsdStore
 from cephfit.core.errors import CephfitError, HostError, InputError
 from cephfit.core.protocols import NullProgress, Progress
 from cephfit.lab import lab_lifecycle, registry
-from cephfit.lab.client_network import ClientNetwork
 from cephfit.lab.daemons.bootstrap import make_first_pool
 from cephfit.lab.daemons.ceph_daemons import MGR, MON, osd_name
 from cephfit.lab.daemons.ceph_programs import CephVersion, ensure_root
@@ -23,6 +22,7 @@ from cephfit.lab.lab_server import LabServer
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_status import BackendState, LabStatus, ask_health
 from cephfit.lab.machine import require_aio, require_root
+from cephfit.lab.network.client_network import ClientNetwork
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
 

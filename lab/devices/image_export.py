@@ -1,8 +1,7 @@
 """RBD images as block devices of this machine, so that file systems, workloads and fio access them alike.
 
 There are three paths: the kernel's rbd client, librbd behind the kernel's nbd client (rbd-nbd), and librbd behind
-    FUSE
-and a loop device where the kernel has neither rbd nor nbd.
+FUSE and a loop device where the kernel has neither rbd nor nbd.
 
 ``rbd device list`` shows all mappings of the machine without their cluster, and two clusters may have pools and
 images of the same names. So a device counts as an image's only if its mapping is of this cluster. It is changed
@@ -15,10 +14,8 @@ config store has ``rbd_cache = false`` for clients, loop device and export work 
 write has reached the OSDs when it returns. QEMU sets ``rbd_cache`` itself after reading the conf: on without
 ``cache.direct``, off with it. Therefore the value from the client's conf and the config store is queried first,
 and ``cache.direct`` is set to keep it: with ``rbd_cache = true`` the device behaves as in a virtual machine with
-``cache=writeback``. All
-    other
-client options reach librbd unchanged. They are read when a device is attached: after a change, detach and attach
-again.
+``cache=writeback``. All other client options reach librbd unchanged. They are read when a device is attached:
+after a change, detach and attach again.
 """
 
 import hashlib
@@ -36,11 +33,11 @@ from urllib.parse import quote
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.volumes import Volume
 from cephfit.core.errors import CephfitError, ClusterError, HostError
-from cephfit.lab.client_network import ClientNetwork
 from cephfit.lab.daemons import processes
 from cephfit.lab.devices.disks import device_nbytes
 from cephfit.lab.devices.fuse_devices import NODE, QemuExport
 from cephfit.lab.machine import find_program, require_root, run
+from cephfit.lab.network.client_network import ClientNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +225,8 @@ class KrbdExport(_MappedExport):
         """Compare the cluster's identifier in the kernel's mapping with that in the client's conf."""
         with suppress(OSError):
             mapped = (_RBD_BUS / str(mapping["id"]) / "cluster_fsid").read_text().strip()
-            said = re.search(r"^\s*fsid\s*=\s*(\S+)", self._address.conf.read_text(errors="replace"), re.MULTILINE)
-            return said is not None and said[1] == mapped
+            fsid = re.search(r"^\s*fsid\s*=\s*(\S+)", self._address.conf.read_text(errors="replace"), re.MULTILINE)
+            return fsid is not None and fsid[1] == mapped
         return False
 
 

@@ -161,7 +161,7 @@ class LabCloud:
         cloud_resources.wait_ready(
             self.layout,
             alive=self.require_alive,
-            heard=lambda name: progress.advance(detail=f"{name} is ready"),
+            on_ready=lambda name: progress.advance(detail=f"{name} is ready"),
         )
         cloud_resources.create(self.layout, guest_image)
         shutil.rmtree(guest_image.folder)
@@ -224,7 +224,7 @@ class LabCloud:
         holder = self._running.start(Service(_HOLDER, MountNamespace.holder_argv()), None)
         namespace = MountNamespace(self.layout, holder)
         namespace.wait_separate()
-        namespace.furnish()
+        namespace.mount_folders()
         return namespace
 
     # Starting and stopping.

@@ -94,7 +94,7 @@ class MountNamespace:
                 )
             time.sleep(0.01)
 
-    def furnish(self) -> None:
+    def mount_folders(self) -> None:
         """Mount the lab's folders over those of the machine; unmount disks that labs have mounted."""
         for mount in mounts():
             if mount.kind in FILE_SYSTEMS and mount.point.name.startswith("osd."):

@@ -287,8 +287,8 @@ class _Bash(BashComplete):
         return f"{item.type},{value}"
 
 
-def teach() -> None:
-    """Make click answer bash in this way."""
+def register_bash_completion() -> None:
+    """Register this completion of bash with click."""
     add_completion_class(_Bash, "bash")
 
 
@@ -305,7 +305,7 @@ def command(shell: str) -> None:
     """
     from cephfit.cli.main import cephfit
 
-    teach()
+    register_bash_completion()
     completion_class = get_completion_class(shell)
     assert completion_class is not None, "the choice lists only shells that click knows"
     click.echo(completion_class(cephfit, {}, "cephfit", VARIABLE).source())

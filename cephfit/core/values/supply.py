@@ -67,7 +67,7 @@ class WorkloadDemand:
 
     @classmethod
     def of(cls, profile: Profile) -> "WorkloadDemand | None":
-        """Return the demand of a profile; None if its source tells no length of time.
+        """Return the demand of a profile; None if its source has no length of time.
 
         A profile without a duration, but with busy and idle time, lasted as long as both.
         """
