@@ -12,7 +12,7 @@ from typing import Any
 from cephfit.ceph.admin.answers import RefusedError, listed_pgs, stored_nbytes
 from cephfit.ceph.admin.daemons import running_daemons
 from cephfit.ceph.crush import live_map
-from cephfit.ceph.crush.proposal import Movement, Proposal, movement
+from cephfit.ceph.crush.map_proposal import Movement, Proposal, movement
 from cephfit.ceph.options.option import same_value
 from cephfit.ceph.pools.osd_capacity import few_pgs_of, pool_defaults
 from cephfit.ceph.pools.own_pools import PoolDeletion, Pools
