@@ -199,7 +199,7 @@ class Lab:
         return self.spec.osds[osd][1]
 
     def osd_disk(self, osd: int) -> Path:
-        """The block device of an OSD.
+        """Return the block device of an OSD.
 
         Raises:
             ClusterError: it is not attached.
@@ -273,7 +273,7 @@ class Lab:
                 parts.await_whole(admin, before)
 
     def osd_store(self, osd: int) -> OsdStore:
-        """The object store of an OSD; another process may have recreated it since this lab was opened."""
+        """Return the object store of an OSD; another process may have recreated it since this lab was opened."""
         return self._parts.journal.read_again().store(osd)
 
     def remake_osds(self, stores: Mapping[int, OsdStore]) -> None:

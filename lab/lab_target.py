@@ -147,7 +147,7 @@ class LabStores:
         return wanted
 
     def _daemon(self, osd: int) -> Daemon:
-        """The OSD as in the CRUSH map, known also while it is down."""
+        """Return the OSD as in the CRUSH map, known also while it is down."""
         host, device_class = self._lab.spec.osds[osd]
         return Daemon("osd", str(osd), device_class, {"host": f"host{host}", "root": "default"})
 

@@ -128,7 +128,7 @@ def _conflict(mine: Setting, theirs: Setting) -> str:
 
 
 def _sections_meet(one: str, other: str) -> bool:
-    """Whether two sections of Ceph's configuration may apply to the same daemon or client."""
+    """Return whether two sections of Ceph's configuration may apply to the same daemon or client."""
     kinds = [section.partition("/")[0].partition(".")[0] for section in (one, other)]
     if "global" in kinds or kinds[0] != kinds[1]:
         return "global" in kinds

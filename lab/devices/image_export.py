@@ -85,11 +85,11 @@ class ExportPath(ABC):
     @classmethod
     @abstractmethod
     def usable(cls) -> bool:
-        """Whether this machine's kernel allows it."""
+        """Return whether this machine's kernel allows it."""
 
     @abstractmethod
     def device(self) -> Path | None:
-        """The block device if the image is attached and all parts of its export are alive; else None."""
+        """Return the block device if the image is attached and all parts of its export are alive; else None."""
 
     @abstractmethod
     def attach(self) -> Path:
@@ -127,7 +127,7 @@ class FuseExport(ExportPath):
         return self._export.device()
 
     def _rbd_cache(self) -> bool:
-        """The value in the client's conf and the config store, before QEMU overrides it."""
+        """Return the value in the client's conf and the config store, before QEMU overrides it."""
         admin = RadosAdmin(self._address.conf, client_id=self._address.client_id)
         try:
             return str(admin.cluster.conf_get("rbd_cache")) == "true"
@@ -177,10 +177,10 @@ class _MappedExport(ExportPath):
 
     @abstractmethod
     def _is_of_this_cluster(self, mapping: Mapping[str, Any]) -> bool:
-        """Whether a mapping with this image's names is of the cluster of ``conf``."""
+        """Return whether a mapping with this image's names is of the cluster of ``conf``."""
 
     def _mapped(self) -> list[Path]:
-        """The devices of this image of this cluster."""
+        """Return the devices of this image of this cluster."""
         listing = self._rbd("list", "--device-type", self._device_type, "--format", "json")
         return [Path(m["device"]) for m in mappings_of(listing, self._address) if self._is_of_this_cluster(m)]
 

@@ -27,7 +27,7 @@ PG_NUM = 16
 
 
 def pool_name(device_class: str) -> str:
-    """The Ceph pool of a device class's volumes."""
+    """Return the Ceph pool of a device class's volumes."""
     return f"volumes-{device_class}"
 
 
@@ -129,7 +129,7 @@ class LabCloud:
 
     @classmethod
     def open(cls, lab_folder: Path) -> "LabCloud | None":
-        """The OpenStack of a lab; None if the lab has none.
+        """Return the OpenStack of a lab; None if the lab has none.
 
         Raises:
             InputError: its journal cannot be read.

@@ -238,7 +238,7 @@ class Services:
 
 
 def listens(port: int) -> bool:
-    """Whether a process accepts connections on this port of 127.0.0.1."""
+    """Return whether a process accepts connections on this port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -42,7 +42,7 @@ class LoadShape:
     nbytes: int = 0
 
     def loaded(self, cell: Cell) -> LoadedCell:
-        """The cell under this load, measured with the load's own size or with that of the cell's bin."""
+        """Return the cell under this load, measured with the load's own size or with that of the cell's bin."""
         return LoadedCell.measured(
             self.nbytes or cell.size.benchmark_nbytes,
             cell.pattern,

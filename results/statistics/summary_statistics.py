@@ -57,7 +57,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two middle ones (n >= 1)."""
+    """Return the middle value, or the mean of the two middle ones (n >= 1)."""
     _must_have(values, 1)
     return stdlib.median(values)
 

@@ -243,7 +243,7 @@ class SupplySet(Tabular):
         return serves, "" if headroom is None else f"{times_text(headroom.value)} x"
 
     def to_json(self) -> dict[str, Any]:
-        """The keys ``demand`` and ``supply`` of `cephfit map --json`."""
+        """Return the keys ``demand`` and ``supply`` of `cephfit map --json`."""
         return {
             "demand": None if self.demand is None else self.demand.to_json(),
             "supply": [supply.to_json(self.demand) for supply in self.supplies],
