@@ -106,7 +106,7 @@ def cloud(glance: Glance, no_waiting: None, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def build(folder: Path, content: str = "one") -> GuestImage:
-    """Files of an image that nobody boots."""
+    """Files of an image that is never booted."""
     image = GuestImage(folder, "6.1.0-1", "fio-3.33")
     for file in (image.kernel, image.ramdisk, image.disk):
         file.write_text(f"{file.name} {content}")

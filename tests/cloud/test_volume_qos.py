@@ -167,7 +167,7 @@ def why_not_for_a_user(cloud: Connection) -> tuple[str, tuple[OwnedResource, ...
 
 @pytest.mark.usefixtures("no_waiting")
 def test_a_type_with_volumes_keeps_its_qos_and_goes_before_its_spec() -> None:
-    """There are types and specs of runs with similar ids beside them, which stay."""
+    """There are types and specs of runs with similar ids, which stay."""
     with played("own_types"):
         found = made_and_gone(player())
     assert found["why_not"] == ""

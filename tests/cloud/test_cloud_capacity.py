@@ -1,4 +1,4 @@
-"""Room, addresses and projects on the lab's real OpenStack: what is refused, and who gets in."""
+"""Capacity, addresses and projects on the lab's real OpenStack: what is refused, and who gets in."""
 
 import json
 import re
