@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import t as student
 
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import CELLS
@@ -145,10 +146,13 @@ def coloured_by_pool(measured: Baselines) -> int:
     for cell in CELLS:
         default = measured.cells["A", cell].iops
         pooled = summary_statistics.pooled_spread(b.iops for (_, c), b in measured.cells.items() if c == cell)
+        if pooled is None:
+            continue
+        t = student.ppf((1 + HEAT_CONFIDENCE) / 2, pooled.degrees)
         for name, _ in (place for place in PLACES if place[1] == cell):
             values = measured.cells[name, cell].iops
-            interval = summary_statistics.ratio_interval(values, default, pooled, confidence=HEAT_CONFIDENCE)
-            n += interval is not None and 1.0 not in interval
+            half = t * pooled.log_deviation * math.sqrt(1 / len(values) + 1 / len(default))
+            n += abs(math.log(summary_statistics.ratio(values, default))) > half
     return n
 
 

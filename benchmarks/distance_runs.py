@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cephfit.ceph.environment.network_emulation import Emulation
-from cephfit.lab.client_network import ClientNetwork
 from cephfit.lab.cluster import Lab
 from cephfit.lab.devices.image_export import FuseExport, attach, detach
+from cephfit.lab.network.client_network import ClientNetwork
 
 DATA = Path(__file__).resolve().parent / "data" / "distance"
 PATHS: Mapping[str, Emulation] = {

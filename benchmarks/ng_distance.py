@@ -10,10 +10,10 @@ which a cache acknowledges. Table 3 (a congested link): the time of a transactio
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-
-from cephfit.mapper.extrapolation.distance import access_seconds, congested_delays
+from scipy.optimize import nnls
 
 DATA = Path(__file__).resolve().parent / "data" / "ng2002"
 DEVICES = {"DNES": "disk DNES", "DDYS": "disk DDYS", "ARR": "RAID-5 array", "NUL": "null device"}
@@ -39,6 +39,22 @@ def table(name: str) -> Table:
     rows = csv.DictReader(lines)
     key = str((rows.fieldnames or [""])[0])
     return {row[key]: {k: float(v) for k, v in row.items() if k != key and v} for row in rows}
+
+
+def access_seconds(
+    disk: float, one_way: float, protocol: float, *, masked: bool = False, acknowledged: float = 0.0
+) -> float:
+    """Return the time of one access by equation 1 of the paper; all times in seconds (or all in ms).
+
+    Args:
+        disk: T_disk.
+        one_way: T_net.
+        protocol: T_protocol.
+        masked: the storage acknowledges the write before it is on the disk.
+        acknowledged: time after which it does; the paper's equation has 0.
+    """
+    away = 2 * one_way
+    return (max(disk, acknowledged + away) if masked else disk + away) + protocol
 
 
 def predicted_ms(response: Table, column: str, one_way_ms: float, *, with_cache: bool) -> float:
@@ -101,6 +117,27 @@ def _table_1(unit: str, *, throughput: bool) -> list[str]:
         f"{sum(e <= 0.10 for e in absolute)} within 10 %.",
     ]
     return lines
+
+
+def congested_delays(figures: Mapping[str, Sequence[float]]) -> Mapping[str, Any]:
+    """Fit the time of a transaction over a congested link: time = constant + round trips x RTT + k x loss.
+
+    Args:
+        figures: ``seconds`` of a transaction, ``rtt`` in seconds and ``loss`` as a share; R rows.
+
+    Returns:
+        ``constant`` (s), ``round_trips``, ``seconds_per_loss`` (s), each at least 0, and ``fitted``, shape (R,).
+        Relative errors are minimised, so that slow and fast rows count alike.
+    """
+    seconds = np.asarray(figures["seconds"], dtype=np.float64)
+    terms = np.column_stack([np.ones_like(seconds), figures["rtt"], figures["loss"]])
+    found, _ = nnls(terms / seconds[:, None], np.ones_like(seconds))
+    return {
+        "constant": float(found[0]),
+        "round_trips": float(found[1]),
+        "seconds_per_loss": float(found[2]),
+        "fitted": terms @ found,
+    }
 
 
 def congestion(application: str) -> tuple[Sequence[Mapping[str, float]], Mapping[str, float | np.ndarray]]:

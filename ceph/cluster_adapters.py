@@ -124,14 +124,14 @@ class RemakesOsds(Protocol):
     def read_back(self, configuration: Configuration) -> ReadValues:
         """Read the present layout from the OSDs and their hosts."""
 
-    def clear_up(self) -> None:
+    def clean_up(self) -> None:
         """Finish what a process that was killed in ``remake`` began. Safe to call at any time."""
 
     def restore(self) -> None:
         """Give all OSDs their original layout. The caller has deleted its pools."""
 
 
-def no_limit_on_room(_nbytes: int) -> None:
+def no_capacity_limit(_nbytes: int) -> None:
     """Do nothing: for clusters with disks on other machines, the pools' own report is enough."""
 
 
@@ -144,7 +144,7 @@ class ClusterAdapters:
         restarts: restarts OSDs; None where that is impossible, so that settings that need it are skipped.
         devices: attaches block devices; None where fio opens the images by itself (``ioengine=rbd``).
         full_speed: lifts limits on the disks inside the block, for unmeasured work.
-        require_room: raises ClusterError where the disks of the pool lack free space for so many bytes, all
+        require_capacity: raises ClusterError where the disks of the pool lack free space for so many bytes, all
             copies counted.
         pool_defaults: settings of every pool, unless a configuration sets them.
         patience_seconds: how long all PGs may take to be active+clean after a change.
@@ -161,7 +161,7 @@ class ClusterAdapters:
     restarts: RestartsOsds | None = None
     devices: ExportsDevices | None = None
     full_speed: Callable[[], AbstractContextManager[None]] = nullcontext
-    require_room: Callable[[int], None] = no_limit_on_room
+    require_capacity: Callable[[int], None] = no_capacity_limit
     pool_defaults: Mapping[str, str | int] = field(default_factory=dict)
     patience_seconds: float = 600.0
     remedy: str = "see `ceph health detail`"

@@ -207,7 +207,7 @@ async def _close(connection: "asyncssh.SSHClientConnection") -> None:
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop of all connections of this process, in a separate thread."""
+    """Return the event loop of all connections of this process, in a separate thread."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="cephfit-ssh", daemon=True).start()
     return loop

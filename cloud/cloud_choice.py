@@ -78,7 +78,7 @@ def parse_choice(text: str) -> CloudChoice:
     if "=" in cloud:
         cloud, words = "", [cloud, *words]
     known = [field.name for field in fields(CloudChoice) if field.name != "cloud"]
-    said: dict[str, str] = {}
+    given: dict[str, str] = {}
     for word in words:
         key, is_pair, value = word.partition("=")
         if not is_pair or not value:
@@ -91,10 +91,10 @@ def parse_choice(text: str) -> CloudChoice:
             raise InputError(
                 f"unknown word {key!r} in the target", where=f"--target {text}", remedy=nearest(key, known)
             )
-        if key in said:
+        if key in given:
             raise InputError(f"{key} is given twice", where=f"--target {text}", remedy="give it once")
-        said[key] = value
-    port, overcommit = said.pop("port", str(DEFAULT_PORT)), said.pop("overcommit", "no")
+        given[key] = value
+    port, overcommit = given.pop("port", str(DEFAULT_PORT)), given.pop("overcommit", "no")
     if not port.isdigit() or not 0 < int(port) < 65536:
         raise InputError(
             f"{port!r} is not a port", where=f"--target {text}", remedy="give a number from 1 to 65535"
@@ -104,27 +104,27 @@ def parse_choice(text: str) -> CloudChoice:
             f"overcommit={overcommit} is not known", where=f"--target {text}", remedy="write yes or no"
         )
     for key, values in (("results", _RESULTS), ("affinity", _AFFINITIES)):
-        if said.get(key, values[0]) not in values:
+        if given.get(key, values[0]) not in values:
             raise InputError(
-                f"{key}={said[key]} is not known",
+                f"{key}={given[key]} is not known",
                 where=f"--target {text}",
                 remedy=f"choose from: {', '.join(values)}, or omit it",
             )
-    if "reached_from" in said:
-        said["reached_from"] = _cidr(said["reached_from"], where=f"--target {text}")
-    if "ceph" in said and "lab" in said:
+    if "reached_from" in given:
+        given["reached_from"] = _cidr(given["reached_from"], where=f"--target {text}")
+    if "ceph" in given and "lab" in given:
         raise InputError(
             "ceph= and lab= both name the cluster below the cloud",
             where=f"--target {text}",
             remedy="give one of them",
         )
-    if alone := [key for key in ("settings", "osd_conf") if key in said and not {"ceph", "lab"} & said.keys()]:
+    if alone := [key for key in ("settings", "osd_conf") if key in given and not {"ceph", "lab"} & given.keys()]:
         raise InputError(
             f"{alone[0]}= is for the Ceph cluster below the cloud, and none is named",
             where=f"--target {text}",
             remedy="add ceph=/path/of/ceph.conf or lab=NAME, or omit it",
         )
-    return CloudChoice(cloud=cloud, port=int(port), overcommit=overcommit == "yes", **said)
+    return CloudChoice(cloud=cloud, port=int(port), overcommit=overcommit == "yes", **given)
 
 
 def _cidr(text: str, *, where: str) -> str:

@@ -15,10 +15,10 @@ import keystoneauth1.exceptions as keystone
 from openstack.connection import Connection
 from openstack.exceptions import ForbiddenException, NotFoundException, raise_from_response
 
-from cephfit.cloud import volume_types
 from cephfit.cloud.cloud_connection import persistently
-from cephfit.cloud.owned_resources import KINDS, STACKS, Kind, Thing, owned_of_kind
+from cephfit.cloud.owned_resources import KINDS, STACKS, Kind, OwnedResource, owned_of_kind
 from cephfit.cloud.stacks import Stacks
+from cephfit.cloud.volumes import volume_types
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import Progress
@@ -154,11 +154,13 @@ def _is_there(cloud: Connection, server: str) -> bool:
 class Left:
     """A resource that could not be deleted, and why."""
 
-    thing: Thing
+    resource: OwnedResource
     why: str
 
 
-def clean(cloud: Connection, run_id: str, progress: Progress) -> tuple[tuple[Thing, ...], tuple[Left, ...]]:
+def clean(
+    cloud: Connection, run_id: str, progress: Progress
+) -> tuple[tuple[OwnedResource, ...], tuple[Left, ...]]:
     """Delete all resources of a run in this project. Safe to call again, and after a kill.
 
     Args:
@@ -169,14 +171,14 @@ def clean(cloud: Connection, run_id: str, progress: Progress) -> tuple[tuple[Thi
     Returns:
         The resources that were deleted, and those that could not be.
     """
-    gone: list[Thing] = []
+    gone: list[OwnedResource] = []
     left: list[Left] = []
     for kind in KINDS:
         _delete_all(cloud, kind, owned_of_kind(cloud, kind, run_id), progress, gone, left)
     # A stack that could not be deleted because of a resource in it may be deletable now.
-    again = [one.thing for one in left if one.thing.kind == STACKS.name]
+    again = [one.resource for one in left if one.resource.kind == STACKS.name]
     if again:
-        left = [one for one in left if one.thing.kind != STACKS.name]
+        left = [one for one in left if one.resource.kind != STACKS.name]
         _delete_all(cloud, STACKS, again, progress, gone, left)
     return tuple(gone), tuple(left)
 
@@ -184,73 +186,73 @@ def clean(cloud: Connection, run_id: str, progress: Progress) -> tuple[tuple[Thi
 def _delete_all(
     cloud: Connection,
     kind: Kind,
-    things: Sequence[Thing],
+    resources: Sequence[OwnedResource],
     progress: Progress,
-    gone: list[Thing],
+    gone: list[OwnedResource],
     left: list[Left],
 ) -> None:
     """Request all deletions, then wait for them; append each to ``gone`` or ``left``."""
     asked = []
-    for thing in things:
-        progress.note(f"{thing.kind} {thing.name} is being deleted")
-        if why := _why_not_asked(cloud, kind, thing, progress):
-            left.append(Left(thing, why))
+    for resource in resources:
+        progress.note(f"{resource.kind} {resource.name} is being deleted")
+        if why := _why_not_asked(cloud, kind, resource, progress):
+            left.append(Left(resource, why))
         else:
-            asked.append(thing)
+            asked.append(resource)
     deadline = time.monotonic() + DELETING_SECONDS
-    for thing in asked:
-        if why := _why_not_gone(cloud, kind, thing, deadline):
-            left.append(Left(thing, why))
+    for resource in asked:
+        if why := _why_not_gone(cloud, kind, resource, deadline):
+            left.append(Left(resource, why))
         else:
-            gone.append(thing)
+            gone.append(resource)
 
 
-def _why_not_asked(cloud: Connection, kind: Kind, thing: Thing, progress: Progress) -> str:
+def _why_not_asked(cloud: Connection, kind: Kind, resource: OwnedResource, progress: Progress) -> str:
     try:
-        return _refusal(cloud, kind, thing) and _freed_or_why(cloud, kind, thing, progress)
+        return _refusal(cloud, kind, resource) and _freed_or_why(cloud, kind, resource, progress)
     except ClusterError as error:
         return error.what
 
 
-def _refusal(cloud: Connection, kind: Kind, thing: Thing) -> str:
+def _refusal(cloud: Connection, kind: Kind, resource: OwnedResource) -> str:
     """Request a deletion; return the service's refusal, or nothing if it accepted or the resource is gone."""
 
     def ask() -> None:
         with suppress(NotFoundException):
-            kind.delete(cloud, thing.id)
+            kind.delete(cloud, resource.id)
 
     try:
-        persistently(ask, where=f"{thing.kind} {thing.id}")
+        persistently(ask, where=f"{resource.kind} {resource.id}")
     except ClusterError as error:
         return error.what
     return ""
 
 
-def _freed_or_why(cloud: Connection, kind: Kind, thing: Thing, progress: Progress) -> str:
+def _freed_or_why(cloud: Connection, kind: Kind, resource: OwnedResource, progress: Progress) -> str:
     """Retry a refused deletion, of a volume after freeing it; empty if it was accepted."""
     if kind.name != "volume":
-        return _refusal(cloud, kind, thing)
-    return free(cloud, thing.id, progress) or _refusal(cloud, kind, thing)
+        return _refusal(cloud, kind, resource)
+    return free(cloud, resource.id, progress) or _refusal(cloud, kind, resource)
 
 
-def _why_not_gone(cloud: Connection, kind: Kind, thing: Thing, deadline: float) -> str:
+def _why_not_gone(cloud: Connection, kind: Kind, resource: OwnedResource, deadline: float) -> str:
     while True:
         try:
-            status = persistently(kind.status, cloud, thing.id, where=f"{thing.kind} {thing.id}")
+            status = persistently(kind.status, cloud, resource.id, where=f"{resource.kind} {resource.id}")
         except ClusterError as error:
             return error.what
         if status is None:
             return ""
         if status in ("DELETE_FAILED", "error_deleting") or time.monotonic() > deadline:
-            why = _reason(cloud, kind, thing)
+            why = _reason(cloud, kind, resource)
             return f"it still exists, with status {status or 'unknown'}{f': {why}' if why else ''}"
         time.sleep(_POLLING_SECONDS)
 
 
-def _reason(cloud: Connection, kind: Kind, thing: Thing) -> str:
+def _reason(cloud: Connection, kind: Kind, resource: OwnedResource) -> str:
     """Return the service's own explanation of a resource's state; empty where it has none."""
     try:
-        return persistently(kind.reason, cloud, thing.id, where=f"{thing.kind} {thing.id}")
+        return persistently(kind.reason, cloud, resource.id, where=f"{resource.kind} {resource.id}")
     except ClusterError:
         return ""
 

@@ -10,12 +10,12 @@ from typing import Any
 from openstack.connection import Connection
 
 from cephfit import __version__
-from cephfit.cloud.cinder_volumes import require_types
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.cloud_connection import persistently
 from cephfit.cloud.free_capacity import CinderPool, Wanted, fits, why_unchecked
 from cephfit.cloud.ownership import NAME_PREFIX
-from cephfit.cloud.volume_types import VolumeKind, is_of_volumes, kind_of, qos_of_types, why_not_made
+from cephfit.cloud.volumes.cinder_volumes import require_types
+from cephfit.cloud.volumes.volume_types import VolumeKind, is_of_volumes, kind_of, qos_of_types, why_not_made
 from cephfit.core.values.configuration import Configuration, Difference
 from cephfit.core.values.measurement import PlannedSweep
 

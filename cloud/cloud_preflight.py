@@ -9,11 +9,11 @@ from typing import Any
 
 from openstack.connection import Connection
 
-from cephfit.cloud.cinder_volumes import require_types, size_gib
 from cephfit.cloud.cloud_choice import CloudChoice, require_whole
 from cephfit.cloud.cloud_connection import HIDDEN, json_of, persistently
 from cephfit.cloud.free_capacity import CinderPool, Fit, Need, Wanted, asked_of, fits, why_unchecked
 from cephfit.cloud.stacks import LARGEST_STACK
+from cephfit.cloud.volumes.cinder_volumes import require_types, size_gib
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.yaml_lines import nearest
 
@@ -93,14 +93,14 @@ class Findings:
     Attributes:
         needs: on the project's quotas, which are sufficient.
         n_fitting: guests for which compute hosts have unallocated processors; None where it was not checked.
-        room: how volumes fit into the pools; without types that were not checked.
+        capacity: how volumes fit into the pools; without types that were not checked.
         scarce: insufficient resources, one sentence each; only where the target allows overcommit.
         unseen: what could not be checked, one sentence each.
     """
 
     needs: tuple[Need, ...] = ()
     n_fitting: int | None = None
-    room: tuple[Fit, ...] = ()
+    capacity: tuple[Fit, ...] = ()
     scarce: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
 
@@ -179,8 +179,8 @@ def require(
         raise ClusterError(
             scarce, where=f"cloud {cloud.name}", remedy=f"measure with fewer clients, {_OVERCOMMIT}"
         )
-    room = fits(cloud, pools, wanted, nbytes=nbytes) if pools is not None else ()
-    too_little, unknown = _judged_room(wanted, pools, room)
+    capacity = fits(cloud, pools, wanted, nbytes=nbytes) if pools is not None else ()
+    too_little, unknown = _judged_capacity(wanted, pools, capacity)
     if too_little and not choice.overcommit:
         raise ClusterError(
             too_little,
@@ -190,7 +190,7 @@ def require(
     return Findings(
         asked.needs,
         n_fitting,
-        room,
+        capacity,
         tuple(filter(None, (scarce, too_little))),
         tuple(filter(None, (*asked.unseen, unseen_host, unseen, unknown))),
     )
@@ -212,7 +212,7 @@ def _judged_processors(choice: CloudChoice, vcpus: int, n_more: int, n_fitting: 
     ), ""
 
 
-def _judged_room(
+def _judged_capacity(
     wanted: Sequence[Wanted], pools: Sequence[CinderPool] | None, found: Sequence[Fit]
 ) -> tuple[str, str]:
     """Return why the pools' capacity is too small, and why some of it was not checked; each may be empty."""

@@ -8,7 +8,7 @@ from openstack.connection import Connection
 from openstack.exceptions import ForbiddenException, NotFoundException
 
 from cephfit.cloud.cloud_connection import HIDDEN, json_of, persistently
-from cephfit.cloud.volume_types import volume_types
+from cephfit.cloud.volumes.volume_types import volume_types
 from cephfit.core.units import GIB, about, with_margin
 
 _UNLIMITED = -1

@@ -9,10 +9,10 @@ from openstack.connection import Connection
 from openstack.exceptions import NotFoundException
 from openstack.orchestration.v1.stack import Stack
 
-from cephfit.cloud import volume_types
 from cephfit.cloud.cloud_connection import persistently
 from cephfit.cloud.ownership import NAME_PREFIX, RUN_KEY, TAG_PREFIX, has_own_name
-from cephfit.cloud.stacks import failures, said_of_volume
+from cephfit.cloud.stacks import failures, volume_failure
+from cephfit.cloud.volumes import volume_types
 
 _DESCRIPTION = "cephfit run "
 """Begin of the description of a run's security group; the run's id follows."""
@@ -22,7 +22,7 @@ another user may call a server group cephfit-mine."""
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class OwnedResource:
     """A resource in a cloud that a run owns.
 
     Attributes:
@@ -70,15 +70,15 @@ class Kind:
         """Return the pattern of the names of a run's resources."""
         return re.compile(re.escape(f"{NAME_PREFIX}-{run_id}") + self.named)
 
-    def is_of(self, thing: Any, run_id: str) -> bool:
+    def is_of(self, resource: Any, run_id: str) -> bool:
         """Return whether a resource belongs to a run: by tag or metadata where possible, else by its name."""
-        return self.of(thing) == run_id if self.of else bool(self.names(run_id).fullmatch(thing.name or ""))
+        return self.of(resource) == run_id if self.of else bool(self.names(run_id).fullmatch(resource.name or ""))
 
-    def run_of(self, thing: Any) -> str | None:
+    def run_of(self, resource: Any) -> str | None:
         """Return the run of a resource, from its data or from a name that only cephfit gives."""
         if self.of:
-            return self.of(thing)
-        found = re.fullmatch(f"{NAME_PREFIX}-({_MADE_RUN_ID}){self.named}", thing.name or "")
+            return self.of(resource)
+        found = re.fullmatch(f"{NAME_PREFIX}-({_MADE_RUN_ID}){self.named}", resource.name or "")
         return found[1] if found else None
 
     def find(self, cloud: Connection) -> list[Any]:
@@ -86,17 +86,17 @@ class Kind:
         found = self._call(cloud, "{}s")(**self.listing(cloud))
         return [one for one in found if _is_this_projects(cloud, one)]
 
-    def status(self, cloud: Connection, thing: str) -> str | None:
+    def status(self, cloud: Connection, resource: str) -> str | None:
         """Return the status of a resource; None when it is gone."""
         try:
-            found = self._call(cloud, "get_{}")(thing, **self.looking)
+            found = self._call(cloud, "get_{}")(resource, **self.looking)
         except NotFoundException:
             return None
         return None if (status := _status(found)) == "DELETE_COMPLETE" else status
 
-    def delete(self, cloud: Connection, thing: str) -> None:
+    def delete(self, cloud: Connection, resource: str) -> None:
         """Request the deletion of a resource; the service may complete it later."""
-        self._call(cloud, "delete_{}")(thing)
+        self._call(cloud, "delete_{}")(resource)
 
     def _call(self, cloud: Connection, name: str) -> Callable[..., Any]:
         call: Callable[..., Any] = getattr(getattr(cloud, self.service), name.format(self.name.replace(" ", "_")))
@@ -110,51 +110,51 @@ class _VolumeTypes(Kind):
         """Return those of all projects that this user may see."""
         return volume_types.volume_types(cloud)
 
-    def status(self, cloud: Connection, thing: str) -> str | None:
+    def status(self, cloud: Connection, resource: str) -> str | None:
         """See Kind."""
         try:
-            cloud.block_storage.get_type(thing)
+            cloud.block_storage.get_type(resource)
         except NotFoundException:
             return None
         return ""
 
-    def delete(self, cloud: Connection, thing: str) -> None:
+    def delete(self, cloud: Connection, resource: str) -> None:
         """See Kind."""
-        cloud.block_storage.delete_type(thing)
+        cloud.block_storage.delete_type(resource)
 
 
 class _QosSpecs(Kind):
     """QoS specs of these types, with the same names; Cinder refuses to delete one while a type uses it."""
 
-    def is_of(self, thing: Any, run_id: str) -> bool:
+    def is_of(self, resource: Any, run_id: str) -> bool:
         """See Kind."""
-        return has_own_name(thing.name, run_id)
+        return has_own_name(resource.name, run_id)
 
-    def run_of(self, thing: Any) -> str | None:
+    def run_of(self, resource: Any) -> str | None:
         """See Kind: the hash at the end of the name shows where in it the run's id ends."""
-        ends = (dash.start() for dash in re.finditer("-", thing.name))
-        ids = (thing.name[len(NAME_PREFIX) + 1 : end] for end in ends if end > len(NAME_PREFIX))
-        return next((run_id for run_id in ids if has_own_name(thing.name, run_id)), None)
+        ends = (dash.start() for dash in re.finditer("-", resource.name))
+        ids = (resource.name[len(NAME_PREFIX) + 1 : end] for end in ends if end > len(NAME_PREFIX))
+        return next((run_id for run_id in ids if has_own_name(resource.name, run_id)), None)
 
     def find(self, cloud: Connection) -> list[Any]:
         """Return those of all projects; empty for users to whom Cinder shows none."""
         return list(volume_types.qos_specs(cloud))
 
-    def status(self, cloud: Connection, thing: str) -> str | None:
+    def status(self, cloud: Connection, resource: str) -> str | None:
         """See Kind."""
-        return volume_types.spec_status(cloud, thing)
+        return volume_types.spec_status(cloud, resource)
 
-    def delete(self, cloud: Connection, thing: str) -> None:
+    def delete(self, cloud: Connection, resource: str) -> None:
         """See Kind."""
-        volume_types.delete_spec(cloud, thing)
+        volume_types.delete_spec(cloud, resource)
 
 
 def _tagged(stack: Any) -> str | None:
     return next((t.removeprefix(TAG_PREFIX) for t in stack.tags or () if t.startswith(TAG_PREFIX)), None)
 
 
-def _in_metadata(thing: Any) -> str | None:
-    return (thing.metadata or {}).get(RUN_KEY)
+def _in_metadata(resource: Any) -> str | None:
+    return (resource.metadata or {}).get(RUN_KEY)
 
 
 def _described(group: Any) -> str | None:
@@ -162,11 +162,11 @@ def _described(group: Any) -> str | None:
     return description.removeprefix(_DESCRIPTION) if description.startswith(_DESCRIPTION) else None
 
 
-def _is_this_projects(cloud: Connection, thing: Any) -> bool:
+def _is_this_projects(cloud: Connection, resource: Any) -> bool:
     """Return whether a resource is this project's: Heat shows administrators the stacks of all projects."""
-    if not isinstance(thing, Stack):
+    if not isinstance(resource, Stack):
         return True
-    return any(f"/{cloud.current_project_id}/stacks/" in link["href"] for link in thing.links or ())
+    return any(f"/{cloud.current_project_id}/stacks/" in link["href"] for link in resource.links or ())
 
 
 def _of_project(cloud: Connection) -> Mapping[str, Any]:
@@ -197,23 +197,23 @@ KINDS = (
     Kind("port", "network", None, r"-\d+", _of_project),
     Kind("security group", "network", _described, "", _of_project),
     Kind("server group", "compute", None, ""),
-    Kind("volume", "block_storage", _in_metadata, r"-\d+", reason=said_of_volume),
+    Kind("volume", "block_storage", _in_metadata, r"-\d+", reason=volume_failure),
     _VolumeTypes("volume type", "block_storage", volume_types.run_of, "-.*"),
     _QosSpecs("QoS spec", "block_storage", None, ""),
 )
 
 
-def owned(cloud: Connection, run_id: str) -> tuple[Thing, ...]:
+def owned(cloud: Connection, run_id: str) -> tuple[OwnedResource, ...]:
     """Return the resources of a run in this project, in the order of deletion."""
-    return tuple(thing for kind in KINDS for thing in owned_of_kind(cloud, kind, run_id))
+    return tuple(resource for kind in KINDS for resource in owned_of_kind(cloud, kind, run_id))
 
 
-def owned_of_kind(cloud: Connection, kind: Kind, run_id: str) -> list[Thing]:
+def owned_of_kind(cloud: Connection, kind: Kind, run_id: str) -> list[OwnedResource]:
     """Return the resources of a run and of one kind in this project."""
     return [_thing(kind, one, run_id) for one in _found(cloud, kind) if kind.is_of(one, run_id)]
 
 
-def runs(cloud: Connection) -> Mapping[str, tuple[Thing, ...]]:
+def runs(cloud: Connection) -> Mapping[str, tuple[OwnedResource, ...]]:
     """Return all of cephfit's resources in this project, by run; each kind is listed once."""
     found = [(kind, one) for kind in KINDS for one in _found(cloud, kind)]
     run_ids = dict.fromkeys(run_id for kind, one in found if (run_id := kind.run_of(one)))
@@ -224,8 +224,8 @@ def runs(cloud: Connection) -> Mapping[str, tuple[Thing, ...]]:
     }
 
 
-def _thing(kind: Kind, found: Any, run_id: str) -> Thing:
-    return Thing(kind.name, str(found.id), str(found.name or ""), _status(found), run_id)
+def _thing(kind: Kind, found: Any, run_id: str) -> OwnedResource:
+    return OwnedResource(kind.name, str(found.id), str(found.name or ""), _status(found), run_id)
 
 
 def _found(cloud: Connection, kind: Kind) -> list[Any]:

@@ -75,14 +75,14 @@ def _failing(cloud: Connection, name: str) -> Iterator[str]:
         kind = str(resource["resource_type"])
         # Groups and clients only repeat the reasons of their resources.
         if str(resource["resource_status"]).endswith("FAILED") and kind in _OWN_REASON:
-            said = innermost(str(resource["resource_status_reason"]))
+            reason = innermost(str(resource["resource_status_reason"]))
             volume = resource.get("physical_resource_id") if kind == _VOLUME else None
             # Heat reports only the volume's status ``error``.
-            words = said_of_volume(cloud, str(volume)) if volume else ""
-            yield f"{kind} {resource['resource_name']}: {said}{f' (Cinder: {words})' if words else ''}"
+            words = volume_failure(cloud, str(volume)) if volume else ""
+            yield f"{kind} {resource['resource_name']}: {reason}{f' (Cinder: {words})' if words else ''}"
 
 
-def said_of_volume(cloud: Connection, volume: str) -> str:
+def volume_failure(cloud: Connection, volume: str) -> str:
     """Return Cinder's messages to users about a volume's failure; empty where there are none."""
 
     def ask() -> list[Mapping[str, Any]]:

@@ -7,8 +7,8 @@
 #   CEPHFIT_MEMORY   bytes that the server may have, with all the page cache it fills
 #   CEPHFIT_WAL      MiB of write-ahead log
 #   CEPHFIT_SETTINGS of PostgreSQL: key=value, with spaces between them
-#   CEPHFIT_TRACED   if not empty, the measured run is traced by trace_begin and trace_end, functions that stand before
-#                    this script
+#   CEPHFIT_TRACED   if not empty, the measured run is traced by trace_begin and trace_end, functions that are
+#                    defined before this script
 set -eu
 place=/run/cephfit
 disk=$place/disk

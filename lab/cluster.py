@@ -10,7 +10,6 @@ from cephfit.ceph.environment.scopes import FILESTORE, OsdStore
 from cephfit.core.errors import CephfitError, HostError, InputError
 from cephfit.core.protocols import NullProgress, Progress
 from cephfit.lab import lab_lifecycle, registry
-from cephfit.lab.client_network import ClientNetwork
 from cephfit.lab.daemons.bootstrap import make_first_pool
 from cephfit.lab.daemons.ceph_daemons import MGR, MON, osd_name
 from cephfit.lab.daemons.ceph_programs import CephVersion, ensure_root
@@ -23,6 +22,7 @@ from cephfit.lab.lab_server import LabServer
 from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.lab_status import BackendState, LabStatus, ask_health
 from cephfit.lab.machine import require_aio, require_root
+from cephfit.lab.network.client_network import ClientNetwork
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
 
@@ -199,7 +199,7 @@ class Lab:
         return self.spec.osds[osd][1]
 
     def osd_disk(self, osd: int) -> Path:
-        """The block device of an OSD.
+        """Return the block device of an OSD.
 
         Raises:
             ClusterError: it is not attached.
@@ -273,7 +273,7 @@ class Lab:
                 parts.await_whole(admin, before)
 
     def osd_store(self, osd: int) -> OsdStore:
-        """The object store of an OSD; another process may have recreated it since this lab was opened."""
+        """Return the object store of an OSD; another process may have recreated it since this lab was opened."""
         return self._parts.journal.read_again().store(osd)
 
     def remake_osds(self, stores: Mapping[int, OsdStore]) -> None:

@@ -94,11 +94,11 @@ class IscsiServer(LabServer):
         self._ask("logicalunit", "new", *unit, "--bstype", "rdwr", "-b", str(self._device()), *flags)
 
     def read_back(self) -> Mapping[str, str]:
-        said = dict(
+        shown = dict(
             line.split("=", 1) for line in self._ask("target", "show", "--tid", "1").splitlines() if "=" in line
         )
         words = {word: text for text, word in _WORDS.items()}
-        values = {key: words.get(said[name], said[name]) for key, name in _PARAMETERS.items()}
+        values = {key: words.get(shown[name], shown[name]) for key, name in _PARAMETERS.items()}
         unit = re.search(rf"LUN: {_LUN}\n.*?Backing store flags:([^\n]*)", self._ask("target", "show"), re.DOTALL)
         if unit is not None:
             values[_SERVER_CACHE] = "false" if "direct" in unit[1] else "true"

@@ -103,7 +103,7 @@ def what_is_left(folder: Path) -> list[str]:
 
 
 def anything_left(folder: Path) -> bool:
-    """Whether a process, loop device or mount below ``folder``, or a network interface of it, exists."""
+    """Return whether a process, loop device or mount below ``folder``, or a network interface of it, exists."""
     return bool(what_is_left(folder))
 
 

@@ -136,7 +136,7 @@ class LabSpec:
         return tuple((host, device_class) for device_class in self.limits for host in range(self.n_hosts))
 
     def store(self, osd: int) -> OsdStore:
-        """The object store of an OSD in a new lab."""
+        """Return the object store of an OSD in a new lab."""
         return self.stores.get(self.osds[osd][1], OsdStore())
 
     def to_json(self) -> dict[str, Any]:

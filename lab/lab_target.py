@@ -72,8 +72,8 @@ class LabStores:
         settings = [s for s in configuration.within(Partition.GREATER) if base_scope(s.scope) == OSD_STORE]
         if not settings:
             return ()
-        heard = {s for osd in self._lab.osd_ids() for s in strongest_for(settings, self._daemon(osd)).values()}
-        reasons = [f"{s} applies to no OSD of this lab" for s in settings if s not in heard]
+        applied = {s for osd in self._lab.osd_ids() for s in strongest_for(settings, self._daemon(osd)).values()}
+        reasons = [f"{s} applies to no OSD of this lab" for s in settings if s not in applied]
         try:
             for store in self._wanted(configuration).values():
                 require_store(store, self._lab.version)
@@ -102,9 +102,9 @@ class LabStores:
         settings = [s for s in configuration.within(Partition.GREATER) if base_scope(s.scope) == OSD_STORE]
         if not settings:
             return values, mismatches
-        said = {int(entry["id"]): entry for entry in self._admin.command("osd metadata")}
+        metadata = {int(entry["id"]): entry for entry in self._admin.command("osd metadata")}
         for osd, wanted in self._wanted(configuration).items():
-            runs = said.get(osd, {}).get("osd_objectstore", "nothing")
+            runs = metadata.get(osd, {}).get("osd_objectstore", "nothing")
             on = filesystem_at(self._lab.folder / osd_name(osd))
             for key, setting in strongest_for(settings, self._daemon(osd)).items():
                 got = {"objectstore": runs, "filesystem": on}.get(key, getattr(self._lab.osd_store(osd), key))
@@ -113,7 +113,7 @@ class LabStores:
                 mismatches.append(f"{osd_name(osd)} runs {runs} on {on or 'no file system'}, not {wanted}")
         return values, mismatches
 
-    def clear_up(self) -> None:
+    def clean_up(self) -> None:
         if self._lab.unmade_osds():
             self._lab.remake_osds({})
 
@@ -147,7 +147,7 @@ class LabStores:
         return wanted
 
     def _daemon(self, osd: int) -> Daemon:
-        """The OSD as in the CRUSH map, known also while it is down."""
+        """Return the OSD as in the CRUSH map, known also while it is down."""
         host, device_class = self._lab.spec.osds[osd]
         return Daemon("osd", str(osd), device_class, {"host": f"host{host}", "root": "default"})
 
@@ -252,7 +252,7 @@ def _cluster_adapters(
         restarts=_LabRestarts(lab),
         devices=None if librbd else ImageDevices(path),
         full_speed=lab.full_speed,
-        require_room=partial(require_disk_capacity, lab.folder),
+        require_capacity=partial(require_disk_capacity, lab.folder),
         pool_defaults={"crush_rule": "hdd", "pg_num": lab.spec.pg_num},
         patience_seconds=_HEALTHY_SECONDS,
         remedy=f"see `cephfit lab status --name {lab.name}`, and the logs in the lab's folder",

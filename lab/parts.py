@@ -10,13 +10,13 @@ from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import CephAdmin
 from cephfit.core.waiting import wait_until_clear
-from cephfit.lab.client_network import ClientNetwork
 from cephfit.lab.daemons.ceph_daemons import MGR, MON, Daemons, osd_name
 from cephfit.lab.daemons.ceph_programs import CephPrograms, root_of
 from cephfit.lab.daemons.osd_creation import OsdDisks
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_backend import LabBackends
 from cephfit.lab.lab_status import active_checks
+from cephfit.lab.network.client_network import ClientNetwork
 from cephfit.lab.registry import Record
 
 _POLL_SECONDS = 0.2

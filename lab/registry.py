@@ -54,7 +54,7 @@ class Record:
     unmade: tuple[int, ...] = ()
 
     def store(self, osd: int) -> OsdStore:
-        """The object store of an OSD, also of one that is not created yet."""
+        """Return the object store of an OSD, also of one that is not created yet."""
         return self.stores.get(osd, self.spec.store(osd))
 
     def write(self, folder: Path) -> None:
@@ -68,7 +68,7 @@ class Record:
 
     @classmethod
     def read(cls, folder: Path) -> "Record | None":
-        """The journal of a lab; None if there is none.
+        """Return the journal of a lab; None if there is none.
 
         Raises:
             InputError: it cannot be read.

@@ -228,7 +228,7 @@ class _Session:
         self._number = number
         self._image: Any = None
 
-    def obey(self, command: Mapping[str, Any]) -> dict[str, Any]:
+    def execute(self, command: Mapping[str, Any]) -> dict[str, Any]:
         if "fill" in command:
             self._fill(command["fill"])
         elif "open" in command:
@@ -244,7 +244,7 @@ class _Session:
 
     def close(self) -> None:
         with suppress(self._rbd.Error):
-            self.obey({"close": True})
+            self.execute({"close": True})
         self._locks.close()
         self._ioctx.close()
         self._cluster.shutdown()
@@ -291,7 +291,7 @@ def main() -> None:
         for line in sys.stdin:
             try:
                 session = session or _Session(conf, client_id, keyring, pool, int(number))
-                answer = session.obey(json.loads(line))
+                answer = session.execute(json.loads(line))
             except Exception as error:  # the parent reports it; a traceback here would be lost
                 answer = {"error": f"{type(error).__name__}: {error}"}
             print(json.dumps(answer), flush=True)

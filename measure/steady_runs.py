@@ -36,7 +36,7 @@ class Halves:
         return (self.first + 0.5) / (self.second + 0.5)
 
     def fell(self, limit: float = MOST_FALL) -> bool:
-        """Whether the rate fell by more than a factor, and not by chance."""
+        """Return whether the rate fell by more than a factor, and not by chance."""
         error = math.sqrt(1 / (self.first + 0.5) + 1 / (self.second + 0.5))
         return self.fell_by > limit and math.log(self.fell_by) > _Z * error
 
@@ -139,7 +139,7 @@ def run_until_steady(engine: Engine, run: CellRun) -> SteadyOutcome:
 
 
 def _fell(outcome: CellOutcome, limit: float) -> bool:
-    """Whether any client's rate fell by more than a factor. A failed client is judged elsewhere."""
+    """Return whether any client's rate fell by more than a factor. A failed client is judged elsewhere."""
     found = [given.evidence.get(HALVES) for given in outcome.clients.values() if given.metrics is not None]
     return any(Halves(*halves["ios"]).fell(limit) for halves in found if halves is not None)
 

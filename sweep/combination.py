@@ -128,7 +128,7 @@ def _conflict(mine: Setting, theirs: Setting) -> str:
 
 
 def _sections_meet(one: str, other: str) -> bool:
-    """Whether two sections of Ceph's configuration may apply to the same daemon or client."""
+    """Return whether two sections of Ceph's configuration may apply to the same daemon or client."""
     kinds = [section.partition("/")[0].partition(".")[0] for section in (one, other)]
     if "global" in kinds or kinds[0] != kinds[1]:
         return "global" in kinds
@@ -176,7 +176,6 @@ def sweep_of(
     *,
     name: str,
     description: str,
-    comments: Sequence[str] = (),
 ) -> Sweep:
     """Return a sweep of chosen configurations; its ``text`` is the sweep file.
 
@@ -186,7 +185,6 @@ def sweep_of(
         measurement: without a mix and rates under further loads.
         name: of the sweep; cut if it is too long.
         description: for people.
-        comments: lines at the top of the file.
 
     Raises:
         InputError: the file would not be valid.
@@ -200,8 +198,7 @@ def sweep_of(
         head["accept_risk"] = list(base.accept_risk)
     if base.omits_gone_options:
         head["gone_options"] = "leave-out"
-    text = "".join(f"# {line}\n" for line in comments) + _dumped(head)
-    text += _dumped({"configurations": bodies}) + as_yaml(measurement)
+    text = _dumped(head) + _dumped({"configurations": bodies}) + as_yaml(measurement)
     found = parse_sweep(text, file=name)
     wanted = {c.name: set(c.settings) for c in chosen.values()}
     read = {c.name: set(c.settings) for c in found.configurations if c.name != DEFAULT_CONFIGURATION}

@@ -65,7 +65,7 @@ class Lockstep:
             return
         wait(barrier)
         with self._lock:
-            _let_end_arrive()
+            _raise_if_ended()
             if not self._within:
                 self._entered.enter_context(self._shared())
             self._within += 1
@@ -74,7 +74,7 @@ class Lockstep:
             yield
         finally:
             with self._lock:
-                _let_end_arrive()
+                _raise_if_ended()
                 self._within -= 1
                 if not self._within:
                     self._entered.close()
@@ -101,7 +101,7 @@ class _EndedError(BaseException):
     """Ends the thread of a client when the program is interrupted."""
 
 
-def _let_end_arrive() -> None:
+def _raise_if_ended() -> None:
     """Raise ``_EndedError`` here if it is due in this thread: the interpreter looks for it at calls and loops."""
     for _ in range(2):
         pass

@@ -109,7 +109,7 @@ def propose(profile: Profile, base: Measurement, *, covered: float = COVERED) ->
     while ordered and sum(kind.weight for kind in kinds) < covered - 1e-9:
         kinds.append(Kind(*ordered.pop(0)))
     measurement = _loads_for([kind.cell for kind in kinds], base)
-    measurement, notes = _with_room(measurement, base)
+    measurement, notes = _with_capacity(measurement, base)
     left_out = tuple(Kind(cell, weight) for cell, weight in ordered if weight > 0)
     return Proposal(profile.name, weighed_by, tuple(kinds), left_out, measurement, notes)
 
@@ -287,7 +287,7 @@ def _load(shape: _Shape, own: _Shape, cells: tuple[Cell, ...]) -> Load:
     )
 
 
-def _with_room(measurement: Measurement, base: Measurement) -> tuple[Measurement, tuple[str, ...]]:
+def _with_capacity(measurement: Measurement, base: Measurement) -> tuple[Measurement, tuple[str, ...]]:
     """Return the measurement with volumes and an engine that its cells need, and what that changed."""
     notes = []
     if base.engine != FIO:

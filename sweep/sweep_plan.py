@@ -117,7 +117,7 @@ class Sweep:
         return plan_of(self).steps
 
     def changed_to(self, configurations: tuple[Configuration, ...], measurement: Measurement) -> "Sweep":
-        """The same sweep with other configurations and another measurement."""
+        """Return the same sweep with other configurations and another measurement."""
         return replace(self, configurations=configurations, measurement=measurement)
 
 

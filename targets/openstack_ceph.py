@@ -12,10 +12,10 @@ from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.environment.scopes import CLIENT_DISK, CLIENT_NETWORK, OSD_STORE, base_scope
 from cephfit.ceph.options import option_catalogue as options
 from cephfit.ceph.pools.pool_plan import POOL_PREFIX
-from cephfit.cloud import cinder_volumes
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.free_capacity import CinderPool
 from cephfit.cloud.stacks import Node
+from cephfit.cloud.volumes import cinder_volumes
 from cephfit.core.errors import ClusterError
 from cephfit.core.optional_modules import optional_module
 from cephfit.core.protocols import Applied, Health, Progress

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from cephfit.cloud import cinder_volumes, cloud_preflight, volume_types
+from cephfit.cloud import cloud_preflight
 from cephfit.cloud.cloud_choice import CloudChoice, require_whole, state_folder
 from cephfit.cloud.cloud_cleanup import CreatedResources
 from cephfit.cloud.cloud_connection import connect
@@ -17,9 +17,10 @@ from cephfit.cloud.guests.guest_jobs import Answers
 from cephfit.cloud.guests.guest_transport import SERVER, GuestTransport, reached_from
 from cephfit.cloud.guests.guests import KnowsPlaces, Place, PlacedEngine, ServerDiagnostics, places_of
 from cephfit.cloud.ownership import stack_name
-from cephfit.cloud.shared_attachments import attach_to_all, require_multiattach
 from cephfit.cloud.stacks import Node, Stacks
-from cephfit.cloud.volume_types import VolumeKind, volumes_found
+from cephfit.cloud.volumes import cinder_volumes, volume_types
+from cephfit.cloud.volumes.shared_attachments import attach_to_all, require_multiattach
+from cephfit.cloud.volumes.volume_types import VolumeKind, volumes_found
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal, TargetLock
 from cephfit.core.protocols import Applied, Client, Health, NullProgress, Progress, Target

@@ -83,7 +83,7 @@ class Simulation:
         text = "/".join(map(str, (self.seed, *words)))
         return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big"))
 
-    def luck(self, configuration: str, client: Client, n_resets: int) -> float:
+    def placement_factor(self, configuration: str, client: Client, n_resets: int) -> float:
         """Return the factor of all rates of a client's volume after some resets; 1 if volumes do not differ."""
         after = (n_resets,) if n_resets else ()
         dice = self.dice("volume", configuration, client.name, client.nbytes, *after)
@@ -306,7 +306,9 @@ class SimulatedEngine(Engine):
         self, run: CellRun, client: Client, dice: np.random.Generator, *, miscounts: bool
     ) -> ClientOutcome:
         measurement = run.measurement
-        truth = self._truth(run) * self._target.simulation.luck(run.configuration, client, self._target.n_resets)
+        truth = self._truth(run) * self._target.simulation.placement_factor(
+            run.configuration, client, self._target.n_resets
+        )
         measured = truth * float(dice.lognormal(0.0, self._target.simulation.noise))
         block = run.cell.size.benchmark_nbytes
         # As in fio, a run of a slow cell lasts until its first I/O completes.

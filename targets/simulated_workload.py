@@ -135,8 +135,8 @@ class SimulatedWorkload(Workload, WarmsCaches):
         n_clients = len(self._target.clients()) or 1
         truth = self._profile.n_accesses / seconds_of(self._profile, configuration, n_clients=n_clients)
         dice = simulation.dice("workload", self.name, configuration.name, seed)
-        luck = simulation.luck(configuration.name, client, self._target.n_resets)
-        return truth * luck * float(dice.lognormal(0.0, simulation.noise)), {
+        placement = simulation.placement_factor(configuration.name, client, self._target.n_resets)
+        return truth * placement * float(dice.lognormal(0.0, simulation.noise)), {
             "simulated": True,
             "true_rate": truth,
             "seed": seed,

@@ -10,7 +10,7 @@ from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.crush import live_map, map_text
 from cephfit.ceph.crush.live_map import LiveMap
 from cephfit.ceph.crush.map_parts import render_parts
-from cephfit.ceph.crush.proposal import Proposal, Wish, buckets_of, propose, without_rule
+from cephfit.ceph.crush.map_proposal import Proposal, Wish, buckets_of, propose, without_rule
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import CephAdmin

@@ -117,12 +117,12 @@ def added_lines(before: str, after: str) -> Sequence[str] | None:
     return added if expected is None else None
 
 
-def says_ruleset(text: str) -> bool:
+def has_ruleset(text: str) -> bool:
     """Return whether the text's rules have a ``ruleset`` (before Luminous) instead of an ``id``."""
     return bool(re.search(r"^\s+ruleset\s+\d+", text, re.MULTILINE))
 
 
-def says_sizes(text: str) -> bool:
+def has_sizes(text: str) -> bool:
     """Return whether its rules have ``min_size`` and ``max_size`` (before Quincy), or it has no rules yet."""
     return "\nrule " not in text or bool(re.search(r"^\s+min_size\s+\d+", text, re.MULTILINE))
 

@@ -247,17 +247,17 @@ def live_sockets(folder: Path) -> Sequence[Path]:
     Raises:
         ClusterError: a client runs and does not answer.
     """
-    return [path for path in sorted(folder.glob("*.asok")) if _lives(path)]
+    return [path for path in sorted(folder.glob("*.asok")) if _is_alive(path)]
 
 
 def remove_dead_sockets(folder: Path) -> None:
     """Remove the admin sockets of killed clients; those of running clients stay, whether they answer or not."""
     for path in sorted(folder.glob("*.asok")):
         with suppress(ClusterError):
-            _lives(path)
+            _is_alive(path)
 
 
-def _lives(path: Path) -> bool:
+def _is_alive(path: Path) -> bool:
     """Return whether a client runs. Only an ended one refuses connections; one that hangs still has a cache.
 
     Raises:

@@ -219,7 +219,7 @@ class InjectedSettings:
         self._journal = journal
         self._progress = progress
         self._required: dict[Place, str] = {}
-        self._born: dict[str, int] = {}
+        self._up_epochs: dict[str, int] = {}
 
     def inject(self, required: Mapping[Place, str]) -> None:
         """Inject these values, in addition to those that were injected before and not reverted.
@@ -229,7 +229,7 @@ class InjectedSettings:
         """
         self._required |= required
         # Read first: an OSD that restarts from now on has a later epoch.
-        self._born |= _born(self._admin.command("osd dump")) if required else {}
+        self._up_epochs |= _up_epochs(self._admin.command("osd dump")) if required else {}
         for name in dict.fromkeys(name for name, _ in required):
             self._bring(name)
 
@@ -241,15 +241,15 @@ class InjectedSettings:
         """
         if not self._required:
             return ()
-        born = _born(osd_map())
+        born = _up_epochs(osd_map())
         lost = []
         for name in dict.fromkeys(name for name, _ in self._required):
-            if name.startswith("osd.") and (name not in born or born[name] == self._born.get(name)):
+            if name.startswith("osd.") and (name not in born or born[name] == self._up_epochs.get(name)):
                 continue  # it did not restart, or is down
             for key in self._bring(name):
                 value = self._required[name, key]
                 lost.append(f"{name} lost {key} = {value} by a restart; it was injected again")
-            self._born |= {name: born[name]} if name in born else {}
+            self._up_epochs |= {name: born[name]} if name in born else {}
         return tuple(lost)
 
     def take_back(self, *, but: Mapping[Place, str]) -> None:
@@ -337,7 +337,7 @@ def fault_of_injection(value: str) -> str:
     return "has white space, at which injectargs splits" if value.split() != [value] and value else ""
 
 
-def _born(osd_map: Mapping[str, Any]) -> dict[str, int]:
+def _up_epochs(osd_map: Mapping[str, Any]) -> dict[str, int]:
     """Return the OSDs that are up, each with the epoch in which it came up."""
     return {f"osd.{osd['osd']}": int(osd["up_from"]) for osd in osd_map["osds"] if osd["up"]}
 

@@ -138,7 +138,6 @@ def commands_for(
     acts_at_runtime: Callable[[str], bool],
     pool: str = "POOL",
     present: Present | None = None,
-    restart: str = "",
 ) -> tuple[Command, ...]:
     """Return the commands for a configuration, in order. They are undone in reverse order.
 
@@ -148,7 +147,6 @@ def commands_for(
         pool: name of the pool for its pool settings.
         present: values before the change; None if unknown. Where a value is unknown, ``undo`` has a placeholder
             ``OLD`` and ``look`` shows it.
-        restart: shell line that restarts one OSD, with ``$osd`` for its number; empty for the orchestrator's.
     """
     parts, known = parts_of(configuration), present or Present()
     found = [*_pool_commands(parts.pool, pool, known)]
@@ -156,16 +154,15 @@ def commands_for(
     found += _host_commands(parts.hosts)
     found += _commands_by_hand([s for s, _ in parts.by_hand], pool)
     if any(not acts_at_runtime(s.key) and _reaches_osds(s.scope) for s in parts.options.settings):
-        found.append(restart_of_osds(restart))
+        found.append(_restart_of_osds())
     return tuple(found)
 
 
-def restart_of_osds(restart: str = "") -> Command:
+def _restart_of_osds() -> Command:
     """Return the restart of all OSDs, one after the other, each when the monitors permit it."""
-    line = restart or "ceph orch daemon restart osd.$osd"
     loop = (
-        f"for osd in $(ceph osd ls); do until ceph osd ok-to-stop $osd; do sleep 5; done; {line}; "
-        f"sleep {_RESTART_SECONDS}; done"
+        "for osd in $(ceph osd ls); do until ceph osd ok-to-stop $osd; do sleep 5; done; "
+        f"ceph orch daemon restart osd.$osd; sleep {_RESTART_SECONDS}; done"
     )
     return Command((), loop, loop)
 

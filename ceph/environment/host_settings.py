@@ -29,8 +29,8 @@ from cephfit.ceph.environment.scopes import (
     OSD_HOST,
     OSD_STORE,
     PROTOCOL_OPTIONS,
+    applies_to,
     base_scope,
-    speaks_to,
     strongest_for,
 )
 from cephfit.ceph.host import checked
@@ -174,7 +174,7 @@ class HostSettings:
             if self._stores is None:
                 return "a different layout requires new OSDs; only the OSDs of a lab are recreated"
             return ""  # combinations are checked for all such settings together
-        concerned = [osd for osd in self._osds() if speaks_to(setting.scope, osd.daemon)]
+        concerned = [osd for osd in self._osds() if applies_to(setting.scope, osd.daemon)]
         if not concerned:
             return f"no running OSD is within {setting.scope}"
         try:

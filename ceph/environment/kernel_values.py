@@ -100,7 +100,7 @@ class HostFiles:
         for entry in self._journal.entries(_FILE):
             changed[_group(HostFile.of_place(entry.place))].append(entry)
         now = self.values([*required, *(HostFile.of_place(e.place) for group in changed.values() for e in group)])
-        moved = [g for g in {**changed, **groups} if not _stands(groups.get(g, {}), changed.get(g, []), now)]
+        moved = [g for g in {**changed, **groups} if not _is_in_effect(groups.get(g, {}), changed.get(g, []), now)]
         self._put_back([entry for group in moved for entry in changed.get(group, [])], now)
         self._set({file: value for group in moved for file, value in groups.get(group, {}).items()})
 
@@ -207,7 +207,7 @@ def choices(text: str) -> tuple[str, ...]:
     return tuple(word.strip("[]") for word in text.split()) if "[" in text else ()
 
 
-def _stands(required: Mapping[HostFile, str], changed: Sequence[Entry], now: Mapping[HostFile, str]) -> bool:
+def _is_in_effect(required: Mapping[HostFile, str], changed: Sequence[Entry], now: Mapping[HostFile, str]) -> bool:
     """Return whether a group has the required values and no other change; schedulers are not compared."""
     places = {file.place for file in required}
     if any(_companions(file) for file in [*required, *(HostFile.of_place(e.place) for e in changed)]):
@@ -259,8 +259,7 @@ class KernelLocks:
             HostLockedError: another target has one of them.
             HostRefusedError: the host creates no lock.
             HostError: the host is unreachable; a lock without an answer to its creation may exist, and stays in
-            the
-                journal.
+                the journal.
         """
         for name in dict.fromkeys([*names, *self.hosts()]):
             self.take_again(name)

@@ -294,7 +294,7 @@ def fault_of_value(scope: str, key: str, value: Value) -> str:
     return ""
 
 
-def speaks_to(scope: str, daemon: Daemon) -> bool:
+def applies_to(scope: str, daemon: Daemon) -> bool:
     """Return whether a scope, with or without a mask, applies to an OSD."""
     return rank(_section(scope), daemon) is not None
 

@@ -78,7 +78,7 @@ class Option:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Option":
-        """The inverse of ``to_json``."""
+        """Return the inverse of ``to_json``."""
         lists = ("flags", "services", "choices", "see_also")
         fields: dict[str, Any] = {key: tuple(value) if key in lists else value for key, value in document.items()}
         return cls(**fields)

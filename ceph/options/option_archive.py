@@ -51,7 +51,7 @@ def archive_folder() -> Path:
 
 
 def shipped_folder() -> Path:
-    """The files that come with cephfit."""
+    """Return the files that come with cephfit."""
     return Path(str(resources.files(__package__))) / "releases"
 
 

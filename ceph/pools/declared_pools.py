@@ -12,7 +12,7 @@ from typing import Any
 from cephfit.ceph.admin.answers import RefusedError, listed_pgs, stored_nbytes
 from cephfit.ceph.admin.daemons import running_daemons
 from cephfit.ceph.crush import live_map
-from cephfit.ceph.crush.proposal import Movement, Proposal, movement
+from cephfit.ceph.crush.map_proposal import Movement, Proposal, movement
 from cephfit.ceph.options.option import same_value
 from cephfit.ceph.pools.osd_capacity import few_pgs_of, pool_defaults
 from cephfit.ceph.pools.own_pools import PoolDeletion, Pools
@@ -169,7 +169,7 @@ class DeclaredPools:
         Raises:
             ClusterError: the plan has faults; nothing was changed.
         """
-        self._clear_up()
+        self._clean_up()
         plan = self.plan(declared, adopt=adopt)
         if plan.faults:
             raise ClusterError(
@@ -200,7 +200,7 @@ class DeclaredPools:
         Raises:
             ClusterError: a pool holds data; nothing was changed.
         """
-        self._clear_up()
+        self._clean_up()
         plans = self._plans(declared)
         made = [pool for pool in self._pools.created() if any(pool == p.name for g in plans.values() for p in g)]
         holding = {pool: n for pool in made if (n := self._stored_nbytes(pool))}
@@ -244,7 +244,7 @@ class DeclaredPools:
         for pool in dict.fromkeys(e.place.rpartition(" ")[0] for e in self._journal.entries(_VALUE)):
             self._give_back(pool, (but or {}).get(pool, ()))
 
-    def _clear_up(self) -> None:
+    def _clean_up(self) -> None:
         """Clean up after a process that was killed while it deleted pools."""
         self._deletion.take_over(self._journal)
         self._deletion.take_back()

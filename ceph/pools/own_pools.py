@@ -10,7 +10,7 @@ from typing import Any
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.crush.map_change import CrushChanges, FaultyMapError
-from cephfit.ceph.crush.proposal import Wish
+from cephfit.ceph.crush.map_proposal import Wish
 from cephfit.ceph.delivery.central_config import CONFIG
 from cephfit.ceph.delivery.daemon_options import DaemonOptions
 from cephfit.ceph.options.option import as_ceph_writes, same_value

@@ -41,7 +41,7 @@ class PoolPlan:
         erasure: the erasure code profile; empty for a replicated pool.
         mode: of a cache tier; empty for others.
         rule: name of the CRUSH rule for its placement; empty without one.
-        said: source of this pool's values: declaration's key to value's key.
+        declared_as: source of this pool's values: declaration's key to value's key.
     """
 
     name: str
@@ -51,7 +51,7 @@ class PoolPlan:
     erasure: Mapping[str, str] = field(default_factory=dict)
     mode: str = ""
     rule: str = ""
-    said: Mapping[str, str] = field(default_factory=dict)
+    declared_as: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -114,7 +114,7 @@ def plan_pools(
         placement = placement_of(own, erasure=True, where=where)
         values = _with_defaults(plain, defaults, placement)
         plans.append(
-            PoolPlan(data_pool_of(name), Role.DATA, values, placement, erasure, said={k: k for k in plain})
+            PoolPlan(data_pool_of(name), Role.DATA, values, placement, erasure, declared_as={k: k for k in plain})
         )
     else:
         if metadata:
@@ -125,7 +125,7 @@ def plan_pools(
             )
         placement = placement_of(own, where=where)
         values = _with_defaults(plain, defaults, placement)
-        plans.append(PoolPlan(name, Role.BASE, values, placement, said={k: k for k in plain}))
+        plans.append(PoolPlan(name, Role.BASE, values, placement, declared_as={k: k for k in plain}))
     if cache:
         plans.append(_cache_plan(name, {**cache, **shared}, defaults, where))
     return tuple(p if p.placement is None else replace(p, rule=rule_of(p.name, p.placement)) for p in plans)
@@ -156,7 +156,7 @@ def _metadata_plan(
         inherited = {k: v for k, v in own.items() if k.startswith(("devices.", "failure_domain", f"{CLASSES}."))}
         placement = placement_of(inherited, where=where) or Placement()
     values = {"size": str(int(erasure["m"]) + 1), **_with_defaults(plain, defaults, placement)}
-    return PoolPlan(name, Role.BASE, values, placement, said={f"metadata.{k}": k for k in plain})
+    return PoolPlan(name, Role.BASE, values, placement, declared_as={f"metadata.{k}": k for k in plain})
 
 
 def _cache_plan(name: str, cache: Mapping[str, str], defaults: Mapping[str, str], where: str) -> PoolPlan:
@@ -181,9 +181,9 @@ def _cache_plan(name: str, cache: Mapping[str, str], defaults: Mapping[str, str]
     tier = {**_HIT_SETS, **{k: v for k, v in cache.items() if k in TIER_KEYS}}
     if "target_max_bytes" in tier:
         tier["target_max_bytes"] = str(parse_nbytes(tier["target_max_bytes"], where=where))
-    said = {f"cache.{k}": k for k in (*plain, *tier) if k in cache}
+    declared_as = {f"cache.{k}": k for k in (*plain, *tier) if k in cache}
     values = {**_with_defaults(plain, defaults, placement), **tier}
-    return PoolPlan(cache_pool_of(name), Role.CACHE, values, placement, mode=mode, said=said)
+    return PoolPlan(cache_pool_of(name), Role.CACHE, values, placement, mode=mode, declared_as=declared_as)
 
 
 def _with_defaults(

@@ -29,14 +29,14 @@ Allowed = Mapping[str, Sequence[Mapping[int, int]]]
 def pool_value(admin: CephAdmin, pool: str, key: str) -> Any:
     """Read a pool's value; None if it was never set, or this release does not report it."""
     try:
-        said = admin.command("osd pool get", pool=pool, var=key)
+        answer = admin.command("osd pool get", pool=pool, var=key)
     except RefusedError as error:
         # The errors for a value that was never set on an existing pool, and for one that cannot be read: before
         # Nautilus `allow_ec_overwrites`.
         if error.code in (errno.ENOENT, errno.EINVAL):
             return None
         raise
-    return said.get(key) if isinstance(said, dict) else None
+    return answer.get(key) if isinstance(answer, dict) else None
 
 
 def read_back_pools(
@@ -56,7 +56,7 @@ def read_back_pools(
     base = ""
     for plan in plans:
         base = base if plan.role is Role.CACHE else plan.name
-        for key, name in plan.said.items():
+        for key, name in plan.declared_as.items():
             required, got = plan.values[name], pool_value(admin, plan.name, name)
             values.setdefault(text_of[key], {})[plan.name] = got
             if got is None or not same_value(VALUE_TYPES.get(name, "str"), required, got):
@@ -230,7 +230,7 @@ def await_placed(admin: CephAdmin, name: str, epoch: int, *, patience_seconds: f
 
 
 def await_counted(admin: CephAdmin) -> None:
-    """Until the manager's PG count is that of the pools there are; it hears of deleted ones a little later."""
+    """Wait until the manager counts the PGs of the existing pools; it learns of deleted pools a little later."""
 
     def look() -> str:
         expected = sum(int(pool["pg_num"]) for pool in admin.command("osd dump")["pools"])
@@ -263,7 +263,7 @@ def _outlook(admin: CephAdmin, name: str, epoch: int) -> _Outlook:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolPortrait:
+class PoolDescription:
     """One pool.
 
     Attributes:
@@ -299,7 +299,7 @@ class PoolPortrait:
         return asdict(self)
 
 
-def survey(admin: CephAdmin) -> tuple[PoolPortrait, ...]:
+def survey(admin: CephAdmin) -> tuple[PoolDescription, ...]:
     """List all pools of a cluster, with a few commands and offline computation; changes nothing."""
     live = LiveMap(admin.exchange("osd getcrushmap"))
     osd_map = admin.exchange("osd getmap")
@@ -307,10 +307,10 @@ def survey(admin: CephAdmin) -> tuple[PoolPortrait, ...]:
     stored = {p["name"]: stored_nbytes(p["stats"]) for p in admin.command("df")["pools"]}
     names = {p["pool"]: p["pool_name"] for p in pools}
     places = mapped_pgs(admin, osd_map, list(names.values()))
-    return tuple(_portrait(admin, pool, live, osd_map, places, names, stored) for pool in pools)
+    return tuple(_description(admin, pool, live, osd_map, places, names, stored) for pool in pools)
 
 
-def _portrait(
+def _description(
     admin: CephAdmin,
     pool: Mapping[str, Any],
     live: LiveMap,
@@ -318,7 +318,7 @@ def _portrait(
     places: Mapping[str, tuple[int, ...]],
     names: Mapping[int, str],
     stored: Mapping[str, int],
-) -> PoolPortrait:
+) -> PoolDescription:
     name = pool["pool_name"]
     mine = [osds for pg, osds in places.items() if pg.startswith(f"{pool['pool']}.")]
     found = [[osd for osd in osds if osd != live_map.NOWHERE] for osds in mine]
@@ -327,7 +327,7 @@ def _portrait(
     total = sum(weights.get(osd, 0) for osd in counts)
     copies = sum(counts.values())
     loads = [n * total / (copies * weights[osd]) for osd, n in counts.items() if weights.get(osd)]
-    return PoolPortrait(
+    return PoolDescription(
         name=name,
         kind=_kind(admin, pool),
         rule=next((rule for rule, number in live.rules.items() if number == pool["crush_rule"]), "?"),

@@ -61,7 +61,7 @@ class AccuracySummary(TabularSequence[ModelAccuracy]):
         self._notes = tuple(notes)
 
     def of(self, model: str) -> ModelAccuracy:
-        """The accuracy of one model.
+        """Return the accuracy of one model.
 
         Raises:
             KeyError: it was not assessed.
@@ -118,11 +118,11 @@ class Accuracy(Tabular):
         return tuple(dict.fromkeys(v.model for v in self.verified))
 
     def of(self, model: str) -> Accuracy:
-        """The part of one model; empty if it was not assessed."""
+        """Return the part of one model; empty if it was not assessed."""
         return Accuracy(tuple(v for v in self.verified if v.model == model), self.notes)
 
     def summary(self) -> AccuracySummary:
-        """The summary figures of each model."""
+        """Return the summary figures of each model."""
         return AccuracySummary(accuracy_by_model(self.verified), self.notes)
 
     def _table(self) -> Table:

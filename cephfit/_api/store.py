@@ -161,7 +161,7 @@ class Store(Tabular):
         return WorkloadRuns(self._results.workload_samples(found.run_id), run=found)
 
     def baselines(self, run: str | Run | None = None, *, load: str = OWN_LOAD) -> Baselines:
-        """The rates of a run: as ``cephfit.read_baselines``.
+        """Return the rates of a run: as ``cephfit.read_baselines``.
 
         Raises:
             InputError: the run has no such load.
@@ -171,7 +171,7 @@ class Store(Tabular):
         return read_baselines(self, run, load=load)
 
     def profile(self, run: str | Run | None = None, *, load: str = OWN_LOAD) -> Profile | None:
-        """The profile that ``cephfit map`` or ``cephfit verify`` stored with a run; None if there is none.
+        """Return the profile that ``cephfit map`` or ``cephfit verify`` stored with a run; None if there is none.
 
         Raises:
             InputError: the stored profile cannot be read.

@@ -247,9 +247,9 @@ def _complete(arguments: Sequence[str] | None) -> None:
     Raises:
         SystemExit: always.
     """
-    from cephfit.cli.options.completers import teach
+    from cephfit.cli.options.completers import register_bash_completion
 
-    teach()
+    register_bash_completion()
     try:
         cephfit.main(args=arguments, prog_name="cephfit")
     except Exception:

@@ -150,7 +150,7 @@ class Target(Protocol):
 
     @abstractmethod
     def clients(self) -> Sequence[Client]:
-        """The clients of the last applied configuration."""
+        """Return the clients of the last applied configuration."""
 
     @abstractmethod
     def drop_caches(self) -> None:

@@ -47,7 +47,7 @@ class Table:
     shown: tuple[str, ...] = ()
 
     def as_shown(self) -> Table:
-        """The table with only its ``shown`` columns."""
+        """Return the table with only its ``shown`` columns."""
         if not self.shown:
             return self
         places = [self.columns.index(name) for name in self.shown]
@@ -62,7 +62,7 @@ class Tabular:
 
     @abstractmethod
     def _table(self) -> Table:
-        """The table: all rows, unrounded."""
+        """Return the table: all rows, unrounded."""
 
     def to_frame(self) -> pandas.DataFrame:
         """All rows as a pandas data frame, unrounded. Unknown values are missing values.

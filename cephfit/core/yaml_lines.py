@@ -62,7 +62,7 @@ class Located:
         raise InputError(wrong, where=self.where, remedy=remedy)
 
     def mapping(self, allowed: Iterable[str] | None = None, required: Iterable[str] = ()) -> "dict[str, Located]":
-        """The entries of a mapping; an empty value counts as an empty mapping.
+        """Return the entries of a mapping; an empty value counts as an empty mapping.
 
         Raises:
             InputError: not a mapping, a key that is not among ``allowed``, or one of ``required`` is missing.

@@ -116,7 +116,7 @@ class ModelAssessment:
         return min(offered or figures, key=lambda a: (a.median_error_pct is None, a.median_error_pct or 0.0))
 
     def of(self, model: str) -> tuple[VerifiedPrediction, ...]:
-        """The predictions of one model."""
+        """Return the predictions of one model."""
         return tuple(v for v in self.verified if v.model == model)
 
     def largest_errors(self, model: str) -> list[tuple[float, VerifiedPrediction, AssessmentRow]]:

@@ -92,7 +92,7 @@ class Answers:
         return (self.judged[0].predictions.best,) if self.judged else (by_throughput,)
 
     def to_json(self) -> dict[str, Any]:
-        """The answers as JSON values; nothing without objectives."""
+        """Return the answers as JSON values; nothing without objectives."""
         if not self.judged:
             return {}
         return {
@@ -233,7 +233,7 @@ class PredictionForClients:
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The prediction as JSON values, with the scaling law where it was used."""
+        """Return the prediction as JSON values, with the scaling law where it was used."""
         own = {} if self.scaled is None else {"scaling_law": self.scaled.to_json()}
         return {**self.predictions.to_json(), **own}
 

@@ -71,8 +71,8 @@ def handles(cloud: Connection, stack: str) -> Mapping[str, Handle]:
         if resource["resource_type"] != _HANDLE or _stack_of(resource) not in servers:
             continue
         path = f"{_stack_of(resource)}/resources/{resource['resource_name']}"
-        said = _asked(cloud, path, params={"with_attr": ["endpoint", "token"]}).get("resource", {})
-        attributes = said.get("attributes") or {}
+        shown = _asked(cloud, path, params={"with_attr": ["endpoint", "token"]}).get("resource", {})
+        attributes = shown.get("attributes") or {}
         if attributes.get("endpoint") and attributes.get("token"):
             handle = Handle(path, str(attributes["endpoint"]), str(attributes["token"]))
             made[servers[_stack_of(resource)]] = handle
@@ -121,7 +121,7 @@ guest continues late (1.15 s in one case)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class JobResult:
     """Result of a guest's job.
 
     Attributes:
@@ -146,19 +146,19 @@ class Answers:
     """Results of all guests.
 
     Attributes:
-        said: client name to result.
+        results: client name to result.
         start: requested start, for each guest by its own clock.
         offsets: client name to the offset of its clock; None where a guest printed no clock.
     """
 
-    said: Mapping[str, Said]
+    results: Mapping[str, JobResult]
     start: float
     offsets: Mapping[str, Offset | None]
 
     def together(self) -> dict[str, Any]:
         """Return the skew of begins and ends; see ``fio_servers.together``."""
-        began = {name: said.began for name, said in self.said.items()}
-        ended = {name: said.ended for name, said in self.said.items()}
+        began = {name: result.began for name, result in self.results.items()}
+        ended = {name: result.ended for name, result in self.results.items()}
         return fio_servers.together(began, ended, self.offsets, unknown=CLOCK_SECONDS)
 
 
@@ -170,7 +170,7 @@ class _Waiting:
     server: str
     handle: Handle | None
     clock: ClockWatch = field(default_factory=ClockWatch)
-    said: Said | None = None
+    result: JobResult | None = None
 
 
 class GuestJobs:
@@ -223,12 +223,12 @@ class GuestJobs:
             waiting.append(_Waiting(client, node.server, handle))
         self._watch_clocks(waiting, key, until=start)
         self._collect(waiting, key, until=start + seconds + _GRACE_SECONDS)
-        said = {one.client.name: one.said for one in waiting if one.said is not None}
+        results = {one.client.name: one.result for one in waiting if one.result is not None}
         offsets = {one.client.name: one.clock.offset for one in waiting}
         # The next jobs get 1.5 times the boot time of the slowest guest.
-        first = max(one.clock.first or said[one.client.name].began for one in waiting)
+        first = max(one.clock.first or results[one.client.name].began for one in waiting)
         self._boot_seconds = max(_LEAST_BOOT_SECONDS, 1.5 * (first - asked))
-        return Answers(said, start, offsets)
+        return Answers(results, start, offsets)
 
     def _rebuild(self, server: str, image_id: str, script: str) -> None:
         body = {"imageRef": image_id, "user_data": base64.b64encode(script.encode()).decode()}
@@ -263,13 +263,13 @@ class GuestJobs:
             time.sleep(_LOOKING_SECONDS)
 
     def _collect(self, waiting: Sequence[_Waiting], key: str, *, until: float) -> None:
-        while missing := [one for one in waiting if one.said is None]:
+        while missing := [one for one in waiting if one.result is None]:
             for one in missing:
                 if one.handle is not None and (data := received(self._cloud, one.handle, key)) is not None:
-                    one.said = from_signal(data)
+                    one.result = from_signal(data)
                 else:
-                    one.said = unpacked(self._shown(one.server) or "", key)
-            still = [one for one in missing if one.said is None]
+                    one.result = unpacked(self._shown(one.server) or "", key)
+            still = [one for one in missing if one.result is None]
             if still and time.time() > until:
                 lost = still[0]
                 words = guests.last_words(self._cloud, lost.server)
@@ -323,11 +323,11 @@ def readings_of(console: str, key: str) -> list[float]:
     return [float(found) for found in re.findall(rf"CEPHFIT-CLOCK {key} (\d+\.\d+)\s", console)]
 
 
-def from_signal(data: str) -> Said:
+def from_signal(data: str) -> JobResult:
     """Parse the result in a signal: exit code, begin, end, packed output, standard error."""
     words = data.split(" ", 4)
     if len(words) < 4:
-        return Said("", f"the signal's text is damaged: {data[:100]!r}", 0.0, 0.0, by=SIGNAL)
+        return JobResult("", f"the signal's text is damaged: {data[:100]!r}", 0.0, 0.0, by=SIGNAL)
     code, began, ended, packed = words[:4]
     output, errors = "", words[4].strip() if len(words) > 4 else ""
     try:
@@ -335,10 +335,10 @@ def from_signal(data: str) -> Said:
     except _DAMAGED as error:
         errors = f"the text of its signal is damaged ({error}); {errors}"
     moments = [float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else 0.0 for text in (began, ended)]
-    return Said(output, errors, moments[0], moments[1], int(code) if code.isdigit() else -1, SIGNAL)
+    return JobResult(output, errors, moments[0], moments[1], int(code) if code.isdigit() else -1, SIGNAL)
 
 
-def unpacked(console: str, key: str) -> Said | None:
+def unpacked(console: str, key: str) -> JobResult | None:
     """Return the result that a guest printed for the job ``key``; None while it is incomplete.
 
     Nova reads the guest's terminal while the hypervisor writes the same to a file, and appends what it has read to
@@ -356,10 +356,10 @@ def unpacked(console: str, key: str) -> Said | None:
             with suppress(*_DAMAGED):
                 head, _, output = _unzipped("".join(chosen)).partition("\n")
                 code, began, ended, errors = head.split(" ", 3)
-                return Said(output, errors.strip(), float(began), float(ended), int(code), CONSOLE)
+                return JobResult(output, errors.strip(), float(began), float(ended), int(code), CONSOLE)
     if f"CEPHFIT-RESULT-END {key}" not in console:
         return None
-    return Said("", "the text on its console is damaged", 0.0, 0.0, -1, CONSOLE)
+    return JobResult("", "the text on its console is damaged", 0.0, 0.0, -1, CONSOLE)
 
 
 def _unzipped(packed: str) -> str:

@@ -71,7 +71,7 @@ class GuestJobEngine(Engine):
         outcomes = {}
         documents = []
         for client in run.clients:
-            answer = answers.said[client.name]
+            answer = answers.results[client.name]
             try:
                 documents.append(document := read_output(answer.output))
                 job = jobs_by_client(document, [client.name])[client.name]
@@ -113,13 +113,15 @@ class GuestJobEngine(Engine):
         answers = self._send(clients, jobs, seconds=seconds, together=False)
         found = {}
         for client in clients:
-            said = answers.said[client.name]
+            result = answers.results[client.name]
             try:
-                job = jobs_by_client(read_output(said.output), [client.name])[client.name]
+                job = jobs_by_client(read_output(result.output), [client.name])[client.name]
                 found[client.name] = 0 if error_of(job) else int(job[side]["io_bytes"])
             except (UnusableOutputError, KeyError) as error:
                 raise ClusterError(
-                    f"{error}; fio's messages: {said.errors}", where=f"client {client.name}", remedy=CHECK_STORAGE
+                    f"{error}; fio's messages: {result.errors}",
+                    where=f"client {client.name}",
+                    remedy=CHECK_STORAGE,
                 ) from None
         return found
 

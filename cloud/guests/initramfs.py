@@ -109,7 +109,7 @@ class Kernel:
         return self.root / "boot" / f"vmlinuz-{self.release}"
 
     def modules(self, names: tuple[str, ...]) -> list[Path]:
-        """The files of modules and of all that they need, in the order in which they load."""
+        """Return the files of modules and of all that they need, in the order in which they load."""
         found: dict[Path, None] = {}
         at = ("-S", self.release, "-d", str(self.root))
         for name in names:

@@ -51,7 +51,7 @@ def _send(admin: RadosAdmin, prefix: str, payload: bytes, **arguments: Any) -> b
 
 
 def crush_map_text(spec: LabSpec) -> str:
-    """The lab's CRUSH map as text: hosts, classes, and the rules any, hdd, ssd and hybrid."""
+    """Return the lab's CRUSH map as text: hosts, classes, and the rules any, hdd, ssd and hybrid."""
     osds = [
         {"id": osd, "host": host, "device_class": device_class}
         for osd, (host, device_class) in enumerate(spec.osds)

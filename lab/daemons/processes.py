@@ -48,7 +48,7 @@ def command_line(pid: int) -> tuple[str, ...]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether any thread of the process still runs.
+    """Return whether any thread of the process still runs.
 
     A leader that exited while other threads still run is shown as a zombie, yet its files are still open.
     """
@@ -61,7 +61,7 @@ def is_alive(pid: int) -> bool:
 
 
 def mentions(argv: Sequence[str], folder: Path) -> bool:
-    """Whether an argument names ``folder`` or a path below it."""
+    """Return whether an argument names ``folder`` or a path below it."""
     # Within an argument (`--pidfile=/a/b`, JSON) the match ends at a path boundary, so that /a/lab is not /a/lab2
     # or /x/a/lab.
     bounded = re.compile(rf"(?<![^\s=:,\"']){re.escape(str(folder))}(?=[/\s,\"']|$)")
@@ -69,13 +69,13 @@ def mentions(argv: Sequence[str], folder: Path) -> bool:
 
 
 def owned(pid: int, folder: Path) -> bool:
-    """Whether the process is one of the programs a lab starts and was started for this folder."""
+    """Return whether the process is one of the programs a lab starts and was started for this folder."""
     argv = command_line(pid)
     return (bool(argv) and Path(argv[0]).name in _PROGRAMS and mentions(argv, folder)) or is_marked(pid, folder)
 
 
 def is_marked(pid: int, folder: Path) -> bool:
-    """Whether the process has, or inherited, the mark of ``folder`` or of a path below it."""
+    """Return whether the process has, or inherited, the mark of ``folder`` or of a path below it."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

@@ -48,7 +48,7 @@ def _backing_file(name: str) -> str | None:
 
 
 def _is_abandoned(name: str) -> bool:
-    """Whether a device's file is deleted and the device detaches at its last close; see ``abandon``."""
+    """Return whether a device's file is deleted and the device detaches at its last close; see ``abandon``."""
     loop = _SYS_BLOCK / name / "loop"
     try:
         deleted = (loop / "backing_file").read_text().rstrip("\n").endswith(" (deleted)")
@@ -68,7 +68,7 @@ def loops_of(place: Path) -> dict[Path, Path]:
 
 
 def is_attached(device: Path) -> bool:
-    """Whether a loop device has a backing file."""
+    """Return whether a loop device has a backing file."""
     return _backing_file(device.name) is not None
 
 
@@ -159,7 +159,7 @@ def set_rotational(device: Path, rotational: bool) -> None:
 
 
 def is_rotational(device: Path) -> bool:
-    """Whether the kernel treats a block device as a spinning disk."""
+    """Return whether the kernel treats a block device as a spinning disk."""
     return (_SYS_BLOCK / device.name / "queue" / "rotational").read_text().strip() == "1"
 
 
@@ -202,7 +202,7 @@ def mounts(process: int | str = "self") -> Iterator[Mount]:
 
 
 def is_mounted_elsewhere(device: Path) -> bool:
-    """Whether another mount namespace, created while a block device was mounted here, has it mounted.
+    """Return whether another mount namespace, created while a block device was mounted here, has it mounted.
 
     Such a mount cannot be undone from here; it ends with the namespace's last process.
     """

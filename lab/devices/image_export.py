@@ -1,8 +1,7 @@
 """RBD images as block devices of this machine, so that file systems, workloads and fio access them alike.
 
 There are three paths: the kernel's rbd client, librbd behind the kernel's nbd client (rbd-nbd), and librbd behind
-    FUSE
-and a loop device where the kernel has neither rbd nor nbd.
+FUSE and a loop device where the kernel has neither rbd nor nbd.
 
 ``rbd device list`` shows all mappings of the machine without their cluster, and two clusters may have pools and
 images of the same names. So a device counts as an image's only if its mapping is of this cluster. It is changed
@@ -15,10 +14,8 @@ config store has ``rbd_cache = false`` for clients, loop device and export work 
 write has reached the OSDs when it returns. QEMU sets ``rbd_cache`` itself after reading the conf: on without
 ``cache.direct``, off with it. Therefore the value from the client's conf and the config store is queried first,
 and ``cache.direct`` is set to keep it: with ``rbd_cache = true`` the device behaves as in a virtual machine with
-``cache=writeback``. All
-    other
-client options reach librbd unchanged. They are read when a device is attached: after a change, detach and attach
-again.
+``cache=writeback``. All other client options reach librbd unchanged. They are read when a device is attached:
+after a change, detach and attach again.
 """
 
 import hashlib
@@ -36,11 +33,11 @@ from urllib.parse import quote
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.volumes import Volume
 from cephfit.core.errors import CephfitError, ClusterError, HostError
-from cephfit.lab.client_network import ClientNetwork
 from cephfit.lab.daemons import processes
 from cephfit.lab.devices.disks import device_nbytes
 from cephfit.lab.devices.fuse_devices import NODE, QemuExport
 from cephfit.lab.machine import find_program, require_root, run
+from cephfit.lab.network.client_network import ClientNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +85,11 @@ class ExportPath(ABC):
     @classmethod
     @abstractmethod
     def usable(cls) -> bool:
-        """Whether this machine's kernel allows it."""
+        """Return whether this machine's kernel allows it."""
 
     @abstractmethod
     def device(self) -> Path | None:
-        """The block device if the image is attached and all parts of its export are alive; else None."""
+        """Return the block device if the image is attached and all parts of its export are alive; else None."""
 
     @abstractmethod
     def attach(self) -> Path:
@@ -130,7 +127,7 @@ class FuseExport(ExportPath):
         return self._export.device()
 
     def _rbd_cache(self) -> bool:
-        """The value in the client's conf and the config store, before QEMU overrides it."""
+        """Return the value in the client's conf and the config store, before QEMU overrides it."""
         admin = RadosAdmin(self._address.conf, client_id=self._address.client_id)
         try:
             return str(admin.cluster.conf_get("rbd_cache")) == "true"
@@ -180,10 +177,10 @@ class _MappedExport(ExportPath):
 
     @abstractmethod
     def _is_of_this_cluster(self, mapping: Mapping[str, Any]) -> bool:
-        """Whether a mapping with this image's names is of the cluster of ``conf``."""
+        """Return whether a mapping with this image's names is of the cluster of ``conf``."""
 
     def _mapped(self) -> list[Path]:
-        """The devices of this image of this cluster."""
+        """Return the devices of this image of this cluster."""
         listing = self._rbd("list", "--device-type", self._device_type, "--format", "json")
         return [Path(m["device"]) for m in mappings_of(listing, self._address) if self._is_of_this_cluster(m)]
 
@@ -228,8 +225,8 @@ class KrbdExport(_MappedExport):
         """Compare the cluster's identifier in the kernel's mapping with that in the client's conf."""
         with suppress(OSError):
             mapped = (_RBD_BUS / str(mapping["id"]) / "cluster_fsid").read_text().strip()
-            said = re.search(r"^\s*fsid\s*=\s*(\S+)", self._address.conf.read_text(errors="replace"), re.MULTILINE)
-            return said is not None and said[1] == mapped
+            fsid = re.search(r"^\s*fsid\s*=\s*(\S+)", self._address.conf.read_text(errors="replace"), re.MULTILINE)
+            return fsid is not None and fsid[1] == mapped
         return False
 
 

@@ -12,7 +12,7 @@ from openstack.connection import Connection
 
 from cephfit.cloud.guests.guest_image import GuestImage
 from cephfit.cloud.guests.image_upload import upload
-from cephfit.cloud.shared_attachments import MULTIATTACH
+from cephfit.cloud.volumes.shared_attachments import MULTIATTACH
 from cephfit.core.errors import ClusterError
 from cephfit.lab.openstack import infrastructure
 from cephfit.lab.openstack.layout import Layout
@@ -230,13 +230,13 @@ def wait_ready(
     layout: Layout,
     *,
     alive: Callable[[], None] = lambda: None,
-    heard: Callable[[str], None] = lambda name: None,
+    on_ready: Callable[[str], None] = lambda name: None,
 ) -> None:
     """Wait until every component is ready.
 
     Args:
         alive: called between polls; raises if a daemon died.
-        heard: called once with the name of each component that became ready.
+        on_ready: called once with the name of each component that became ready.
 
     Raises:
         ClusterError: it takes too long; states the remaining reasons.
@@ -249,7 +249,7 @@ def wait_ready(
         reasons = why_not_ready(cloud, layout)
         cloud.close()
         for name in sorted(waiting - set(reasons)):
-            heard(name)
+            on_ready(name)
         waiting = set(reasons)
         if not reasons:
             return

@@ -24,7 +24,7 @@ MARIADB, RABBITMQ, MEMCACHED, LIBVIRTD = "mariadb", "rabbitmq", "memcached", "li
 
 
 def services(layout: Layout) -> tuple[Service, ...]:
-    """The four daemons."""
+    """Return the four daemons."""
     return (_mariadb(layout), _rabbitmq(layout), _memcached(layout), _libvirtd(layout))
 
 
@@ -167,7 +167,7 @@ def keep_ceph_key(layout: Layout, namespace: MountNamespace) -> None:
 
 
 def ceph_key_file(layout: Layout) -> Path:
-    """The bare key of ``client.cinder``."""
+    """Return the bare key of ``client.cinder``."""
     return layout.home("ceph") / "client.cinder.key"
 
 

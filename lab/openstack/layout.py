@@ -184,7 +184,7 @@ class Layout:
 
     @classmethod
     def read(cls, lab_folder: Path) -> "Layout | None":
-        """The journal of a lab's OpenStack; None if the lab has none.
+        """Return the journal of a lab's OpenStack; None if the lab has none.
 
         Raises:
             InputError: it cannot be read.

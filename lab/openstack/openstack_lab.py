@@ -27,7 +27,7 @@ PG_NUM = 16
 
 
 def pool_name(device_class: str) -> str:
-    """The Ceph pool of a device class's volumes."""
+    """Return the Ceph pool of a device class's volumes."""
     return f"volumes-{device_class}"
 
 
@@ -129,7 +129,7 @@ class LabCloud:
 
     @classmethod
     def open(cls, lab_folder: Path) -> "LabCloud | None":
-        """The OpenStack of a lab; None if the lab has none.
+        """Return the OpenStack of a lab; None if the lab has none.
 
         Raises:
             InputError: its journal cannot be read.
@@ -161,7 +161,7 @@ class LabCloud:
         cloud_resources.wait_ready(
             self.layout,
             alive=self.require_alive,
-            heard=lambda name: progress.advance(detail=f"{name} is ready"),
+            on_ready=lambda name: progress.advance(detail=f"{name} is ready"),
         )
         cloud_resources.create(self.layout, guest_image)
         shutil.rmtree(guest_image.folder)
@@ -224,7 +224,7 @@ class LabCloud:
         holder = self._running.start(Service(_HOLDER, MountNamespace.holder_argv()), None)
         namespace = MountNamespace(self.layout, holder)
         namespace.wait_separate()
-        namespace.furnish()
+        namespace.mount_folders()
         return namespace
 
     # Starting and stopping.

@@ -94,7 +94,7 @@ class MountNamespace:
                 )
             time.sleep(0.01)
 
-    def furnish(self) -> None:
+    def mount_folders(self) -> None:
         """Mount the lab's folders over those of the machine; unmount disks that labs have mounted."""
         for mount in mounts():
             if mount.kind in FILE_SYSTEMS and mount.point.name.startswith("osd."):
@@ -238,7 +238,7 @@ class Services:
 
 
 def listens(port: int) -> bool:
-    """Whether a process accepts connections on this port of 127.0.0.1."""
+    """Return whether a process accepts connections on this port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0

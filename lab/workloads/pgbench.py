@@ -78,7 +78,7 @@ class PgBenchSpec:
         """Required space on the volume."""
         return self.scale * _NBYTES_PER_SCALE + self.max_wal_nbytes + _OVERHEAD_NBYTES
 
-    def require_room(self, client: Client) -> None:
+    def require_capacity(self, client: Client) -> None:
         """Check the size of the client's volume.
 
         Raises:
@@ -137,8 +137,8 @@ class PgBench(Workload):
     """pgbench on this machine.
 
     Every run has the same steps: start the server (with empty buffers), checkpoint so that all data is on disk,
-        drop
-    the database from the page cache, warm up, then measure. Between runs no process runs and nothing is mounted.
+    drop the database from the page cache, warm up, then measure. Between runs no process runs and nothing is
+    mounted.
 
     Args:
         spec: how it runs.
@@ -166,7 +166,7 @@ class PgBench(Workload):
 
     def prepare(self, client: Client) -> None:
         spec, server = self.spec, PostgresServer(_device(client))
-        spec.require_room(client)
+        spec.require_capacity(client)
         server.remove()
         with self._unmeasured():
             server.format()
@@ -312,10 +312,10 @@ class GuestPgBench(Workload, WarmsCaches, RunsTogether):
         self._to_be_warmed.add(client.name)
 
     def prepare(self, client: Client) -> None:
-        self.spec.require_room(client)
+        self.spec.require_capacity(client)
         seconds = _PREPARING_SECONDS + self.spec.database_nbytes / _SLOWEST_LOADING_NBYTES_PER_S
         script = script_of(self.spec, client, "prepare", run_seconds=0, seed=0)
-        output = self._answers([client], {client.name: script}, seconds=seconds).said[client.name].output
+        output = self._answers([client], {client.name: script}, seconds=seconds).results[client.name].output
         if "CEPHFIT-PREPARED" not in output:
             raise ClusterError(f"the database was not created: {_end_of(output)}", where=f"client {client.name}")
 
@@ -338,13 +338,13 @@ class GuestPgBench(Workload, WarmsCaches, RunsTogether):
         return [self._result(client, answers, seed=seed) for client, seed in zip(clients, seeds, strict=True)]
 
     def _result(self, client: Client, answers: Answers, *, seed: int) -> tuple[float, Mapping[str, Any]]:
-        said, clock = answers.said[client.name], answers.offsets[client.name]
-        output = said.output
+        result, clock = answers.results[client.name], answers.offsets[client.name]
+        output = result.output
         if self._collect is not None:
             output, trace = guest_tracing.taken_apart(output)
             self._collect(trace)
         return parse_tps(measured_part(output)), {
-            "results_by": said.by,
+            "results_by": result.by,
             "clock": clock.to_json() if clock is not None else None,
             "spec": {**asdict(self.spec), "settings": self.spec.server_settings()},
             "server_version": _marked(output, "SERVER"),
@@ -371,17 +371,17 @@ class GuestPgBench(Workload, WarmsCaches, RunsTogether):
         texts = {name: before + script for name, script in scripts.items()}
         answers = self._guests.run_guest_jobs(clients, texts, seconds=seconds)
         for client in clients:
-            said = answers.said[client.name]
-            self._results_by = said.by
-            if said.code == _WITHOUT_POSTGRESQL:
+            result = answers.results[client.name]
+            self._results_by = result.by
+            if result.code == _WITHOUT_POSTGRESQL:
                 raise LackingError(
                     "the guests' image has no PostgreSQL",
                     where=f"client {client.name}",
                     remedy="build an image with it: cephfit image build --with postgresql",
                 )
-            if said.code != 0:
+            if result.code != 0:
                 raise ClusterError(
-                    f"pgbench ended with {said.code}: {said.errors or _end_of(said.output)}",
+                    f"pgbench ended with {result.code}: {result.errors or _end_of(result.output)}",
                     where=f"client {client.name}",
                 )
         return answers

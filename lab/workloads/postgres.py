@@ -33,11 +33,11 @@ class MemoryGroup:
 
     @classmethod
     def of_device(cls, device: Path) -> "MemoryGroup":
-        """The group of the workload on a block device."""
+        """Return the group of the workload on a block device."""
         return cls(f"{GROUPS_PREFIX}{device.name}")
 
     def _place(self) -> tuple[Path, int] | None:
-        """The group's folder and the hierarchy's version; None if no memory controller is mounted."""
+        """Return the group's folder and the hierarchy's version; None if no memory controller is mounted."""
         for mount in mounts():
             if mount.kind == "cgroup" and "memory" in mount.options:
                 return mount.point / self._name, 1

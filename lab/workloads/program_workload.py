@@ -160,11 +160,11 @@ class ProgramWorkload(Workload):
     def _describe(self) -> dict[str, Any]:
         where = f"{self._program} describe"
         try:
-            said = self._step("describe", {}, seconds=_DESCRIBE_SECONDS)
+            answer = self._step("describe", {}, seconds=_DESCRIBE_SECONDS)
         except (ClusterError, LackingError) as error:
             raise InputError(error.what, where=where, remedy=f"it must print JSON such as {_EXAMPLE}") from None
         try:
-            described = json.loads(said, parse_constant=_no_number)
+            described = json.loads(answer, parse_constant=_no_number)
         except ValueError as error:
             raise InputError(
                 f"what it prints is no JSON: {error}", where=where, remedy=f"print such as {_EXAMPLE}"

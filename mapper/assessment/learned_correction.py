@@ -13,8 +13,7 @@ The order of configurations never changes.
 A correction is used only if it is closer than the model without it on workloads left out, by more than the
 standard error of that difference, and no worse on configurations left out. Large effects are of few
 configurations: where one of them has all of the difference, it cannot exceed its standard error, so that this is
-no condition there.
-docs/evidence.md has what the correction gives on real workloads.
+no condition there. docs/evidence.md has what the correction gives on real workloads.
 """
 
 import math

@@ -112,7 +112,7 @@ def next_measurement(
         margin: differences that do not matter, as a part of the performance.
     """
     logs, total = joint.logs(), joint.total()
-    beliefs = _Beliefs.of(joint, _contenders(logs, total), margin)
+    beliefs = _Posterior.of(joint, _contenders(logs, total), margin)
     found = [beliefs.after_round(*asked) for asked in _asked(joint, beliefs.order)]
     if with_probe and len(beliefs.order) > 1:
         found.append(beliefs.after_probe(clone_error))
@@ -189,7 +189,7 @@ def _asked(joint: JointPrediction, order: Sequence[int]) -> list[tuple[Kind, int
 
 
 @dataclass(frozen=True, slots=True)
-class _Beliefs:
+class _Posterior:
     """What is known of the true logs of K configurations.
 
     Attributes:
@@ -209,7 +209,7 @@ class _Beliefs:
     margin: float
 
     @classmethod
-    def of(cls, joint: JointPrediction, order: list[int], margin: float) -> "_Beliefs":
+    def of(cls, joint: JointPrediction, order: list[int], margin: float) -> "_Posterior":
         total = joint.total()[np.ix_(order, order)]
         scatter = total - np.diag(joint.model_variances()[order])
         return cls(joint, order, joint.logs()[order], total, scatter, margin)

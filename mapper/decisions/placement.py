@@ -83,7 +83,7 @@ class PoolChoice:
                     "low": c.low if math.isfinite(c.low) else None,
                     "high": c.high if math.isfinite(c.high) else None,
                     "cost": c.cost,
-                    "standing": c.status.value,
+                    "status": c.status.value,
                 }
                 for c in self.candidates
             ],

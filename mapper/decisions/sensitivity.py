@@ -92,7 +92,7 @@ class Sensitivity:
         return "; ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """The variations as JSON values; null where there is no prediction."""
+        """Return the variations as JSON values; null where there is no prediction."""
         return {
             "answer": self.answer(),
             "variations": [

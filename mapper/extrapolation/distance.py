@@ -18,7 +18,6 @@ docs/distance.md derives the other terms: bandwidth, windows, flushes and lost p
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
@@ -176,22 +175,6 @@ class Distance:
 
 def _refused(what: str) -> InputError:
     return InputError(what, where="network", remedy="correct this option; docs/distance.md describes the model")
-
-
-def access_seconds(
-    disk: float, one_way: float, protocol: float, *, masked: bool = False, acknowledged: float = 0.0
-) -> float:
-    """Return the time of one access by equation 1; all times in seconds (or all in ms).
-
-    Args:
-        disk: T_disk.
-        one_way: T_net.
-        protocol: T_protocol.
-        masked: the storage acknowledges the write before it is on the disk.
-        acknowledged: time after which it does; the paper's equation has 0.
-    """
-    away = 2 * one_way
-    return (max(disk, acknowledged + away) if masked else disk + away) + protocol
 
 
 def write_cache_nbytes(nbytes_per_s: float, rtt_seconds: float) -> float:
@@ -363,26 +346,3 @@ def _notes(baselines: Baselines, distance: Distance, *, is_unknown: bool) -> tup
             f"of {baselines.default} (bandwidth x delay)"
         )
     return tuple(notes)
-
-
-def congested_delays(figures: Mapping[str, Sequence[float]]) -> Mapping[str, Any]:
-    """Fit the time of a transaction over a congested link: time = constant + round trips x RTT + k x loss.
-
-    Args:
-        figures: ``seconds`` of a transaction, ``rtt`` in seconds and ``loss`` as a share; R rows.
-
-    Returns:
-        ``constant`` (s), ``round_trips``, ``seconds_per_loss`` (s), each at least 0, and ``fitted``, shape (R,).
-        Relative errors are minimised, so that slow and fast rows count alike.
-    """
-    from scipy.optimize import nnls
-
-    seconds = np.asarray(figures["seconds"], dtype=np.float64)
-    terms = np.column_stack([np.ones_like(seconds), figures["rtt"], figures["loss"]])
-    found, _ = nnls(terms / seconds[:, None], np.ones_like(seconds))
-    return {
-        "constant": float(found[0]),
-        "round_trips": float(found[1]),
-        "seconds_per_loss": float(found[2]),
-        "fitted": terms @ found,
-    }

@@ -62,7 +62,7 @@ class DistantPrediction:
         return f"{text}; {best} is at {self.of_here(best):.3g} % of the speed of {default} here"
 
     def to_json(self) -> dict[str, Any]:
-        """The prediction as JSON values, with the distance."""
+        """Return the prediction as JSON values, with the distance."""
         its = self.distant.distance
         return {
             **self.predictions.to_json(),

@@ -173,7 +173,7 @@ class ScaledBaselines:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The law of each configuration and cell, and its error, as JSON values."""
+        """Return the law of each configuration and cell, and its error, as JSON values."""
         return {
             "clients": self.n_clients,
             "measured_clients": list(self.counts),

@@ -3,7 +3,7 @@
 Where clients reached the load's own limit, rates are lower bounds, and so are predictions (``LimitBounds``).
 
 Demands (``core/values/demand.py``) add up as idle time + foreground + the rest of the background. On the default A
-the trace tells the waiting time of every demand. Under configuration X it is waiting x (time per access under X) /
+the trace has the waiting time of every demand. Under configuration X it is waiting x (time per access under X) /
 (time per access under A). Accesses that were outstanding together waited for each other, so their waiting time is
 first divided by what each of them takes (``queues_of``). Writes that the application does not wait for run in the
 background, next to the application. The run ends when both are done: the application with its own time, and the

@@ -259,8 +259,8 @@ def _in_version_3(side: Any, options: Mapping[str, str], hints: FileHints) -> di
         raise UnusableError("fio reports no figures of this direction")
     found = {"short_ios": 0, "drop_ios": 0, **side}
     if "total_ios" not in found and isinstance(found.get("io_bytes"), int):
-        said = _first(options, "bs", "blocksize")
-        nbytes = block_nbytes(said) if said is not None else hints.nbytes
+        block = _first(options, "bs", "blocksize")
+        nbytes = block_nbytes(block) if block is not None else hints.nbytes
         if not nbytes:
             raise UnusableError("this version of fio does not state the block size: add `size` to a mapping")
         found["total_ios"] = found["io_bytes"] * (1 if _counts_bytes(side) else 1024) // nbytes
@@ -319,12 +319,12 @@ def _block(options: Mapping[str, str], side: Mapping[str, Any], hints: FileHints
     Raises:
         UnusableError: the options have several sizes, or the I/Os had another one.
     """
-    said = _first(options, "bs", "blocksize")
+    block = _first(options, "bs", "blocksize")
     if "bssplit" in options or _first(options, "bsrange", "blocksize_range") is not None:
         raise UnusableError("the blocks have several sizes (bssplit or bsrange)")
     mean = side["io_bytes"] / side["total_ios"]
-    if said is not None:
-        nbytes = block_nbytes(said)
+    if block is not None:
+        nbytes = block_nbytes(block)
     elif options:
         nbytes = 4096  # fio's default
     else:
@@ -365,14 +365,14 @@ def _per_second(limit: tuple[str, str], nbytes: int) -> int:
 
 
 def _alignment(options: Mapping[str, str], nbytes: int) -> int:
-    said = _first(options, "ba", "blockalign")
-    return 0 if said is None or block_nbytes(said) >= nbytes else block_nbytes(said)
+    block = _first(options, "ba", "blockalign")
+    return 0 if block is None or block_nbytes(block) >= nbytes else block_nbytes(block)
 
 
 def _sync(options: Mapping[str, str]) -> str:
     """Return how writes are made durable, as ``LoadedCell.sync``."""
-    said = str(options.get("sync", "0")).lower()
-    if said not in ("", "0", "none"):
+    block = str(options.get("sync", "0")).lower()
+    if block not in ("", "0", "none"):
         return DSYNC
     every = max(int(_digits(options.get(key)) or 0) for key in ("fsync", "fdatasync"))
     return "" if not every else FSYNC if every == 1 else f"every {every}"

@@ -101,7 +101,7 @@ class OutputReader(Protocol):
     title: str
 
     def sniff(self, text: str) -> bool:
-        """Whether the text is of this format; never raises."""
+        """Return whether the text is of this format; never raises."""
 
     def read(self, text: str, hints: FileHints) -> OutputContent:
         """Return what the text contains; what cannot be used is in ``not_understood``. Never raises."""

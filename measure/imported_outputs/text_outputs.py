@@ -354,12 +354,12 @@ def _document(text: str) -> tuple[dict[str, str], int]:
         UnusableError: a figure is missing.
         ValueError: the JSON is damaged.
     """
-    said = _MAINTAINING.search(text)
+    maintaining = _MAINTAINING.search(text)
     if "total_time_run" in text:
         document = rados_bench.parse(text)
         seconds = document.get("datas") or []
         current = [int(row["cur_ops"]) for row in seconds if isinstance(row, dict) and "cur_ops" in row]
-        return document, int(said["n"]) if said else max(current, default=0)
+        return document, int(maintaining["n"]) if maintaining else max(current, default=0)
     total = _TOTAL.search(text)
     found = {key: expression.search(text) for key, expression in _FIELDS.items()}
     missing = [key for key, match in found.items() if match is None]
@@ -374,7 +374,7 @@ def _document(text: str) -> tuple[dict[str, str], int]:
         "average_latency": latency["n"],
     }
     current = [int(match["now"]) for match in _EACH_SECOND.finditer(text)]
-    return document, int(said["n"]) if said else max(current, default=0)
+    return document, int(maintaining["n"]) if maintaining else max(current, default=0)
 
 
 _PATTERNS = {

@@ -76,9 +76,9 @@ class FileRequest:
 
     @classmethod
     def of_text(cls, text: str) -> "FileRequest":
-        said = json.loads(text)
-        place = FilePlace(**{**said["place"], "enter": tuple(said["place"]["enter"])})
-        return cls(**{**said, "place": place, "files": FileSet(**said["files"])})
+        document = json.loads(text)
+        place = FilePlace(**{**document["place"], "enter": tuple(document["place"]["enter"])})
+        return cls(**{**document, "place": place, "files": FileSet(**document["files"])})
 
     def work(self, thread: int) -> Work:
         """What one thread does."""
@@ -189,7 +189,7 @@ def _run(request: FileRequest, access: FileAccess) -> dict[str, Any]:
             threads.append((process, ours))
         with suppress(BrokenBarrierError):  # a thread has failed, and says why
             barrier.wait(_OPENING_SECONDS)
-            _say(READY)
+            _print_document(READY)
             if not sys.stdin.readline():
                 raise OSError("the run was cancelled")
             before = _of_volume(request.place)
@@ -256,7 +256,7 @@ def figures(done: Sequence[Done]) -> dict[str, Any]:
     }
 
 
-def _say(document: dict[str, Any]) -> None:
+def _print_document(document: dict[str, Any]) -> None:
     print(json.dumps(document), flush=True)
 
 
@@ -268,15 +268,15 @@ def main() -> None:
         with mounted(request):
             access = access_of(request.place)
             if request.step == PREPARE:
-                _say({"result": {"written": ensure(access, request.files)}})
+                _print_document({"result": {"written": ensure(access, request.files)}})
             elif request.step == WARM:
                 walk(access, request.files)
-                _say({"result": {}})
+                _print_document({"result": {}})
             else:
-                _say({"result": _run(request, access)})
+                _print_document({"result": _run(request, access)})
                 sys.stdin.readline()  # counters are read before the volume is unmounted
     except OSError as error:
-        _say({"failure": str(error)})
+        _print_document({"failure": str(error)})
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from cephfit.results.statistics.operation_figures import (
     OperationFigures,
     OperationRow,
     contenders_of,
-    load_words_of,
+    load_descriptions,
     operation_figures,
     rows_of,
     window_of,
@@ -105,7 +105,7 @@ def operations_page(
     """
     figures = tuple(f for run, samples in measured for f in operation_figures(run, samples))
     contenders = contenders_of(figures)
-    rows = rows_of(figures, contenders, load_words_of(s for _, samples in measured for s in samples))
+    rows = rows_of(figures, contenders, load_descriptions(s for _, samples in measured for s in samples))
     return OperationsPage(
         title=formatting.names(list(dict.fromkeys(run.sweep_name for run, _ in measured))),
         headline=_headline(rows, contenders),

@@ -42,7 +42,7 @@ class LoadShape:
     nbytes: int = 0
 
     def loaded(self, cell: Cell) -> LoadedCell:
-        """The cell under this load, measured with the load's own size or with that of the cell's bin."""
+        """Return the cell under this load, measured with the load's own size or with that of the cell's bin."""
         return LoadedCell.measured(
             self.nbytes or cell.size.benchmark_nbytes,
             cell.pattern,
@@ -90,17 +90,17 @@ def shapes_of(samples: Iterable[Sample]) -> dict[str, LoadShape]:
     shapes: dict[str, LoadShape] = {}
     for code in in_order(columns.load):
         name = columns.loads[code]
-        said = _shape(columns, np.flatnonzero(columns.load == code))
-        if said:
+        facts = _shape(columns, np.flatnonzero(columns.load == code))
+        if facts:
             shapes[name] = LoadShape(
                 name,
-                int(said["iodepth"]),
-                int(said["clients"]),
-                _rest(said),
-                int(said.get("align_nbytes") or 0),
-                str(said.get("sync") or ""),
-                all(said.get(key) is None for key in ("read_pct", "rate_iops", "rate_nbytes_per_s")),
-                int(said.get("nbytes") or 0),
+                int(facts["iodepth"]),
+                int(facts["clients"]),
+                _rest(facts),
+                int(facts.get("align_nbytes") or 0),
+                str(facts.get("sync") or ""),
+                all(facts.get(key) is None for key in ("read_pct", "rate_iops", "rate_nbytes_per_s")),
+                int(facts.get("nbytes") or 0),
             )
     return shapes
 
@@ -108,7 +108,7 @@ def shapes_of(samples: Iterable[Sample]) -> dict[str, LoadShape]:
 def _shape(samples: SampleColumns, rows: Rows) -> Mapping[str, Any]:
     """Return the load as the first of these samples recorded it; empty where none did."""
     recorded = (evidence["load"] for _, evidence in samples.evidence_with("load", rows=rows))
-    return next((said for said in recorded if isinstance(said, Mapping) and said), {})
+    return next((facts for facts in recorded if isinstance(facts, Mapping) and facts), {})
 
 
 def loads_by_clients(samples: Iterable[Sample], load: str = OWN_LOAD) -> dict[int, str]:
@@ -149,20 +149,20 @@ def title_of(load: str) -> str:
     return f"load {load}" if load else "the measurement's own load"
 
 
-def _rest(said: Mapping[str, Any]) -> str:
+def _rest(facts: Mapping[str, Any]) -> str:
     words = []
-    if said.get("nbytes"):
-        words.append(f"blocks of {format_nbytes(int(said['nbytes']))}")
-    if said.get("read_pct") is not None:
-        words.append(f"{said['read_pct']} % reads mixed in")
-    if said.get("rate_iops") is not None:
-        words.append(f"at most {said['rate_iops']} IOPS per client")
-    if said.get("rate_nbytes_per_s") is not None:
-        words.append(f"at most {said['rate_nbytes_per_s']} bytes/s per client")
-    if said.get("align_nbytes"):
-        words.append(f"aligned to {format_nbytes(int(said['align_nbytes']))}")
-    if said.get("sync"):
-        words.append(sync_in_words(str(said["sync"])))
+    if facts.get("nbytes"):
+        words.append(f"blocks of {format_nbytes(int(facts['nbytes']))}")
+    if facts.get("read_pct") is not None:
+        words.append(f"{facts['read_pct']} % reads mixed in")
+    if facts.get("rate_iops") is not None:
+        words.append(f"at most {facts['rate_iops']} IOPS per client")
+    if facts.get("rate_nbytes_per_s") is not None:
+        words.append(f"at most {facts['rate_nbytes_per_s']} bytes/s per client")
+    if facts.get("align_nbytes"):
+        words.append(f"aligned to {format_nbytes(int(facts['align_nbytes']))}")
+    if facts.get("sync"):
+        words.append(sync_in_words(str(facts["sync"])))
     return ", ".join(words)
 
 
@@ -323,7 +323,9 @@ def measured_load_of(repeats: Mapping[Place, Repeats]) -> MeasuredLoad:
     Args:
         repeats: that count, by (configuration, cell); of one load.
     """
-    shape = next((said for whole in repeats.values() if (said := _shape(whole.samples, whole.rows.ravel()))), None)
+    shape = next(
+        (facts for whole in repeats.values() if (facts := _shape(whole.samples, whole.rows.ravel()))), None
+    )
     if shape is None:
         return MeasuredLoad()
     limit = _limit_in_words(shape)

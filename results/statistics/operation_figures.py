@@ -133,8 +133,8 @@ def _amplification(rounds: Sequence[list[Sample]], *, per_byte: bool) -> dict[st
 
 
 def _number(sample: Sample, group: str, key: str) -> float | None:
-    said = sample.evidence.get(group)
-    value = said.get(key) if isinstance(said, Mapping) else None
+    figures = sample.evidence.get(group)
+    value = figures.get(key) if isinstance(figures, Mapping) else None
     return float(value) if isinstance(value, int | float) else None
 
 
@@ -235,16 +235,16 @@ def rows_of(
     )
 
 
-def load_words_of(samples: Iterable[Sample]) -> Callable[[str], str]:
-    """Return a function that says what a load is: threads, clients, and flushes after how many operations."""
+def load_descriptions(samples: Iterable[Sample]) -> Callable[[str], str]:
+    """Return a function that describes a load: threads, clients, and flushes after how many operations."""
     words: dict[str, str] = {}
     for sample in samples:
-        said = sample.evidence.get("load")
-        if sample.key.load in words or not isinstance(said, Mapping):
+        load = sample.evidence.get("load")
+        if sample.key.load in words or not isinstance(load, Mapping):
             continue
-        parts = [f"{said['clients']} clients"] if said["clients"] > 1 else []
-        parts += [f"{said['iodepth']} threads"] if said["iodepth"] > 1 else []
-        sync = str(said.get("sync") or "")
+        parts = [f"{load['clients']} clients"] if load["clients"] > 1 else []
+        parts += [f"{load['iodepth']} threads"] if load["iodepth"] > 1 else []
+        sync = str(load.get("sync") or "")
         words[sample.key.load] = ", ".join(
             [*parts, sync_in_words(sync).replace("write", "operation") or "no flushes"]
         )

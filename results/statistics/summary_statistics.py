@@ -57,7 +57,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two middle ones (n >= 1)."""
+    """Return the middle value, or the mean of the two middle ones (n >= 1)."""
     _must_have(values, 1)
     return stdlib.median(values)
 
@@ -128,26 +128,6 @@ def pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
 def ratio(values: Sequence[float], reference: Sequence[float]) -> float:
     """x̄ / ȳ of positive values."""
     return mean(values) / mean(reference)
-
-
-def ratio_interval(
-    values: Sequence[float], reference: Sequence[float], spread: Spread | None, *, confidence: float = CONFIDENCE
-) -> Interval | None:
-    """Interval of the ratio of two means of positive values, with a pooled scatter.
-
-    (x̄ / ȳ) · exp(∓ t(1/2 + confidence/2; degrees) · σ · √(1/n + 1/m)): the variance of ln(x̄ / ȳ) to first order.
-
-    Returns:
-        None where the scatter is not known.
-    """
-    if spread is None:
-        return None
-    _must_have(values, 1)
-    _must_have(reference, 1)
-    t = _t_quantile(confidence, spread.degrees)
-    factor = math.exp(min(t * spread.log_deviation * math.sqrt(1 / len(values) + 1 / len(reference)), LARGEST_LOG))
-    centre = ratio(values, reference)
-    return Interval(centre / factor, centre * factor, confidence, "pooled")
 
 
 def welch_ratio_interval(

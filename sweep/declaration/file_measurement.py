@@ -317,7 +317,7 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
     for name in measurement.load_names:
         place: Mapping[str, Located] = parts["loads"].mapping()[name].mapping() if name else parts
         _refuse_what_the_engine_lacks(measurement.under(name), place)
-        _require_room_for_alignment(measurement.under(name), parts["volume_size"])
+        _require_capacity_for_alignment(measurement.under(name), parts["volume_size"])
     return measurement
 
 
@@ -358,7 +358,7 @@ def _ioengine(parts: Mapping[str, Located], engine: str) -> str:
     return _LIBRBD
 
 
-def _require_room_for_alignment(measurement: Measurement, volume_size: Located) -> None:
+def _require_capacity_for_alignment(measurement: Measurement, volume_size: Located) -> None:
     """Refuse volumes in which an access that is not aligned to its own size has only one place."""
     block = max((c.size.benchmark_nbytes for c in measurement.cells), default=0)
     if measurement.align_nbytes and measurement.align_nbytes < block and measurement.volume_nbytes < 2 * block:

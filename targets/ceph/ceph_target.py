@@ -23,7 +23,7 @@ from cephfit.ceph.options import option_catalogue as options
 from cephfit.ceph.pools.declared_pools import DeclaredPools
 from cephfit.ceph.pools.osd_capacity import MCLOCK, MEMORY_TARGET, mclock_facts, memory_targets
 from cephfit.ceph.pools.pool_plan import POOL_PREFIX
-from cephfit.ceph.pools.pool_readback import PoolPortrait, survey
+from cephfit.ceph.pools.pool_readback import PoolDescription, survey
 from cephfit.ceph.volumes import Volume, Volumes, image_name
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import ClusterError, InputError
@@ -187,7 +187,9 @@ class CephTarget(
                 adapters=adapters,
                 progress=self._progress,
             )
-        self.capacity = FreeCapacity(name, health=self._health, changes=self._changes, below=adapters.require_room)
+        self.capacity = FreeCapacity(
+            name, health=self._health, changes=self._changes, below=adapters.require_capacity
+        )
         self._map_watch = MapWatch(
             admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX), foreign_io=foreign_io
         )
@@ -240,7 +242,7 @@ class CephTarget(
         """Accept a change of the number of PGs at the next check of the health."""
         self._health.expect_new_pools()
 
-    def pool_portraits(self) -> tuple[PoolPortrait, ...]:
+    def pool_descriptions(self) -> tuple[PoolDescription, ...]:
         """Return all pools of the cluster with the placement of their data."""
         return survey(self._admin)
 
@@ -299,7 +301,7 @@ class CephTarget(
 
         if against := self.unsupported([configuration]).get(configuration.name):
             return outcome(against, {})
-        self._clear_up()
+        self._clean_up()
         self._await_health(f"before configuration {configuration.name} is applied")
         self._clients.detach()
         self._recreate_osds(configuration)
@@ -335,10 +337,10 @@ class CephTarget(
             values.update(found)
         return outcome([sentence for _, sentences in parts for sentence in sentences], values, change.restarted)
 
-    def _clear_up(self) -> None:
+    def _clean_up(self) -> None:
         if self._around.stores is not None:
-            self._around.stores.clear_up()
-        self._changes.clear_up()
+            self._around.stores.clean_up()
+        self._changes.clean_up()
 
     def _recreate_osds(self, configuration: Configuration) -> None:
         """Recreate OSDs that need another store. Their data is lost; volumes are created again when needed."""
@@ -380,7 +382,7 @@ class CephTarget(
         tried = ErrorCollector()
         is_free = tried.make(self._clients.detach)
         tried.make(self._around.greater.restore)
-        tried.make(self._clear_up)
+        tried.make(self._clean_up)
         are_back = tried.make(partial(self._changes.take_back, pools=is_free))
         if is_free and are_back and self._around.stores is not None:  # remaining pools need their OSDs
             tried.make(self._around.stores.restore)

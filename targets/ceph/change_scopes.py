@@ -98,7 +98,7 @@ class WholeCluster:
     def declared_pools(self, journal: Journal) -> DeclaredPools:
         return DeclaredPools(self._admin, journal, self.deletion)
 
-    def clear_up(self) -> None:
+    def clean_up(self) -> None:
         NooutFlags(self._admin, self._journal).take_back()
 
     def delete_pools(self) -> None:
@@ -283,7 +283,7 @@ class OnlyPool:
             remedy="remove this option",
         )
 
-    def clear_up(self) -> None:
+    def clean_up(self) -> None:
         """Do nothing: this target leaves nothing that affects the cluster's health."""
 
     def delete_pools(self) -> None:

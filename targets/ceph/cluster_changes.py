@@ -69,7 +69,7 @@ class ClusterChanges(Protocol):
             InputError: this target may not create pools.
         """
 
-    def clear_up(self) -> None:
+    def clean_up(self) -> None:
         """Remove remains of a killed process that affect the cluster's health; may be called at any time."""
 
     def delete_pools(self) -> None:

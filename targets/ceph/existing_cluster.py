@@ -124,7 +124,7 @@ class ExistingClusterTarget(CephTarget):
                 opened.append(admin)
             self._open(name, choice, admin, images, devices, for_change=for_change, progress=progress)
         except BaseException:
-            self._let_go()
+            self._release()
             for connection in opened:
                 connection.close()
             raise
@@ -192,7 +192,7 @@ class ExistingClusterTarget(CephTarget):
             only_pool=choice.only_pool,
         )
         if for_change:
-            self._changes.clear_up()  # a flag of a killed process would look like an unhealthy cluster
+            self._changes.clean_up()  # a flag of a killed process would look like an unhealthy cluster
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
@@ -211,7 +211,7 @@ class ExistingClusterTarget(CephTarget):
 
     def close(self) -> None:
         try:
-            self._let_go()
+            self._release()
         finally:
             super().close()
 
@@ -219,7 +219,7 @@ class ExistingClusterTarget(CephTarget):
         if self._cluster_lock is not None:
             self._cluster_lock.renew(at_once=True)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Release the locks, the cluster's lock first.
 
         Otherwise the next owner of this machine's lock would find the cluster locked by a running process.

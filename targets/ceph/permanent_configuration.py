@@ -106,7 +106,7 @@ class PermanentPlan:
 
 
 def problems(health: Health, *, moving: bool = False) -> tuple[str, ...]:
-    """Return the reasons of a health report that speak against a change; scrubs and snapshot trims do not.
+    """Return the reasons of a health report that forbid a change; scrubs and snapshot trims do not.
 
     Args:
         health: of the cluster.

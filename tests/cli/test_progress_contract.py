@@ -193,7 +193,7 @@ def test_tasks_are_nested(opened: Opened) -> None:
         progress.advance(2.5, "half of it")
         assert display.shows("half of it") == has_bars
         progress.done()
-        assert "the inner work" not in display.closed().partition("half of it")[2], "it would stand below"
+        assert "the inner work" not in display.closed().partition("half of it")[2], "it would appear below"
 
 
 def test_texts_are_shown_without_markup(opened: Opened) -> None:

@@ -21,9 +21,10 @@ from live_cloud import set_volume_status
 from openstack.connection import Connection
 from recorded_cloud import FOLDER, recorded, usual_addresses
 
-from cephfit.cloud import cloud_cleanup, volume_types
+from cephfit.cloud import cloud_cleanup
 from cephfit.cloud.ownership import NAME_PREFIX, RUN_KEY
 from cephfit.cloud.stacks import template_path
+from cephfit.cloud.volumes import volume_types
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress
 from cephfit.lab.cluster import Lab

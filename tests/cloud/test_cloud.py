@@ -14,13 +14,13 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 
 from cephfit.ceph.options.option_catalogue import unsupported
 from cephfit.cloud import owned_resources
-from cephfit.cloud.cinder_volumes import size_gib
 from cephfit.cloud.cloud_choice import CloudChoice, parse_choice, require_whole
 from cephfit.cloud.guests import guests
 from cephfit.cloud.guests.guest_jobs import SIGNAL, Handle, from_signal, readings_of, unpacked, user_data
 from cephfit.cloud.guests.guests import moved_of
 from cephfit.cloud.ownership import is_run_id, stack_name
 from cephfit.cloud.stacks import Node, innermost, template_path
+from cephfit.cloud.volumes.cinder_volumes import size_gib
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.units import GIB
 from cephfit.core.values.cells import Op

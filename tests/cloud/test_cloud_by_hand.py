@@ -32,7 +32,7 @@ MORE = {
     "benchmark": {"fio_port": "8765", "reached_from": "192.0.2.7/32"},
     "verification": {"steps": "", "count": "1"},
 }
-"""As heat/README.md has it: who drives fio says from where, who only wants results lets nobody in."""
+"""As heat/README.md has it: whoever drives fio gives an address; for results alone all ports stay closed."""
 
 
 @pytest.fixture

@@ -42,9 +42,9 @@ def test_a_guests_trace_has_each_access_that_fio_counted(target: OpenStackTarget
     target.apply(Configuration("A"), n_clients=1, volume_nbytes=64 * MIB, fill=False)
     (client,) = target.clients()
     answers = target.run_guest_jobs([client], {client.name: functions("signal") + FIO}, seconds=60)
-    said = answers.said[client.name]
-    assert (said.code, said.by) == (0, "signal"), said.errors
-    output, trace = taken_apart(said.output)
+    result = answers.results[client.name]
+    assert (result.code, result.by) == (0, "signal"), result.errors
+    output, trace = taken_apart(result.output)
     (job,) = json.loads(output)["jobs"]
     assert trace.lost_events == 0
     queued = [line.split() for line in trace.text.splitlines() if "block_bio_queue" in line]

@@ -15,11 +15,12 @@ from recorded_cloud import played, player
 from scripted_services import Services
 
 from cephfit.cli.cluster import cloud_command as cloud_command
-from cephfit.cloud import cloud_preflight, volume_types
+from cephfit.cloud import cloud_preflight
 from cephfit.cloud.cloud_choice import parse_choice
 from cephfit.cloud.cloud_preflight import Findings
 from cephfit.cloud.free_capacity import Wanted, asked_of
-from cephfit.cloud.volume_types import TypeQos
+from cephfit.cloud.volumes import volume_types
+from cephfit.cloud.volumes.volume_types import TypeQos
 from cephfit.core.errors import ClusterError
 
 TARGET = "openstack:flavor=cephfit.tiny,volume_type=hdd,network=lab"

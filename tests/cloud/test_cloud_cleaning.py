@@ -74,7 +74,7 @@ def test_a_stuck_volume_is_listed_with_the_command_that_frees_it(
     volume = stuck_volume(cloud_user, openstack_lab, own_run, status)
     gone, left = clean(cloud_user, own_run, NullProgress())
     assert gone == ()
-    assert [one.thing.id for one in left] == [volume]
+    assert [one.resource.id for one in left] == [volume]
     assert left[0].why.startswith(f"it stays {status}, and only an administrator can free it")
     assert left[0].why.endswith(f"openstack volume set --state error --detached {volume}")
     cloud_admin.block_storage.reset_volume_status(volume, status="error", attach_status="detached")

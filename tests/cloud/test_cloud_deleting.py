@@ -42,7 +42,7 @@ def test_a_volume_that_is_being_deleted_gets_minutes_from_when_that_began(
     assert services.n_asked(reset) == 0
     services.say(volume, a_volume("deleting", ago=timedelta(minutes=20)))
     assert cloud_cleanup.free(scripted_cloud, "v", NullProgress()) == ""
-    assert services.n_asked(reset) == 2, "nobody has worked on it for longer than anything takes"
+    assert services.n_asked(reset) == 2, "no request has changed it for longer than anything takes"
 
 
 @pytest.mark.parametrize("ahead", [timedelta(hours=-1), timedelta(hours=1)], ids=["behind", "ahead"])

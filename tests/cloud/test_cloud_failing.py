@@ -67,7 +67,7 @@ def test_a_sweep_loses_no_cell_and_makes_nothing_twice(
     assert [(s.state, s.key.attempt) for s in samples] == [(State.OK, 0)] * 2, "none was taken again"
     for sample in samples:
         assert "hypervisor" in sample.evidence["independent_count"]["source"]
-    # One that nobody heard of, and one whose answer was lost: what that made was found.
+    # One whose request did not arrive, and one whose answer was lost: what that made was found.
     for what in ("/qos-specs", "/types volume_type"):
         assert n_asked(services["block_storage"], f"POST /v3/ID{what}") == 2
     for what in ("metadata", "action addProjectAccess"):

@@ -9,13 +9,14 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from openstack.connection import Connection
 from scripted_services import BUSY, GATEWAY, GONE, Answer, Services
 
-from cephfit.cloud import cinder_volumes, stacks, volume_types
+from cephfit.cloud import stacks
 from cephfit.cloud.guests import guest_jobs
 from cephfit.cloud.guests.guest_jobs import GuestJobs, Handle
 from cephfit.cloud.guests.guests import ServerDiagnostics
 from cephfit.cloud.ownership import own_name
 from cephfit.cloud.stacks import Node
-from cephfit.cloud.volume_types import Qos
+from cephfit.cloud.volumes import cinder_volumes, volume_types
+from cephfit.cloud.volumes.volume_types import Qos
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client
 

@@ -178,7 +178,7 @@ def test_room_in_pools(played_cloud: Connection) -> None:
 
 
 def test_what_a_run_would_make(played_cloud: Connection) -> None:
-    """QoS types stand in the preview, and whether what is written fits."""
+    """The preview shows QoS types, and whether the written data fits."""
     differences, notes = what_a_run_would_make(played_cloud)
     assert [(d.configuration, d.key, d.then) for d in differences] == [
         ("capped", "qos.total_iops_sec", "60"),
@@ -277,7 +277,7 @@ def test_each_host_is_looked_at_by_itself(
 
 
 class Named:
-    """A cloud of which nobody asks more than its name."""
+    """A cloud of which only the name is used."""
 
     name = "work"
 

@@ -14,10 +14,10 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from live_cloud import MARKS, cephfit, everything, target_text, until
 from openstack.connection import Connection
 
-from cephfit.cloud import volume_types
 from cephfit.cloud.cloud_cleanup import clean
 from cephfit.cloud.owned_resources import owned, runs
-from cephfit.cloud.volume_types import Qos
+from cephfit.cloud.volumes import volume_types
+from cephfit.cloud.volumes.volume_types import Qos
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.sample import State
 from cephfit.results.store.sample_store import Store

@@ -13,13 +13,13 @@ from openstack.connection import Connection
 from recorded_cloud import FOLDER, PASSWORD, TOKEN, played, player
 
 from cephfit.cloud import cloud_cleanup
-from cephfit.cloud.cinder_volumes import unfilled
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.cloud_connection import connect, persistently
 from cephfit.cloud.guests import guests
 from cephfit.cloud.guests.guests import ServerDiagnostics, places_of
 from cephfit.cloud.owned_resources import owned
-from cephfit.cloud.volume_types import qos_of_types
+from cephfit.cloud.volumes.cinder_volumes import unfilled
+from cephfit.cloud.volumes.volume_types import qos_of_types
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import NullProgress
 

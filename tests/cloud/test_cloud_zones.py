@@ -24,7 +24,7 @@ HOSTS: dict[str, dict[str, tuple[str, ...]] | None] = {
     "rack-2": {"compute7": ("nova-compute",)},
     "closed": None,
 }
-"""As Nova tells them to administrators; of a zone that is not available it tells no hosts."""
+"""As Nova shows them to administrators; of a zone that is not available it shows no hosts."""
 
 
 def zone(name: str, hosts: dict[str, tuple[str, ...]] | None) -> dict[str, Any]:

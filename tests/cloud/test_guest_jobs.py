@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from cephfit.cloud.guests.guest_jobs import CONSOLE, SIGNAL, Answers, Said
+from cephfit.cloud.guests.guest_jobs import CONSOLE, SIGNAL, Answers, JobResult
 from cephfit.cloud.guests.guest_transport import GuestJobEngine, script_of
 from cephfit.core.protocols import Client
 from cephfit.core.values.cells import Cell
@@ -24,7 +24,7 @@ KNOWN = Offset(-0.05, 0.05)
 class Guests:
     """Guest jobs whose guests say what a test gives them."""
 
-    def __init__(self, said: Mapping[str, Said]) -> None:
+    def __init__(self, said: Mapping[str, JobResult]) -> None:
         self.answers = Answers(said, 100.0, dict.fromkeys(said, KNOWN))
         self.jobs: Mapping[str, str] = {}
         self.together: bool | None = None
@@ -36,8 +36,8 @@ class Guests:
         return self.answers
 
 
-def said(began: float, *, output: str = "{}", errors: str = "", by: str = SIGNAL) -> Said:
-    return Said(output, errors, began, began + 10, 0, by)
+def said(began: float, *, output: str = "{}", errors: str = "", by: str = SIGNAL) -> JobResult:
+    return JobResult(output, errors, began, began + 10, 0, by)
 
 
 def a_run(sweep: Sweep) -> CellRun:

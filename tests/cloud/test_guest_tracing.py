@@ -16,7 +16,7 @@ from cephfit.traces.profiling import profile_files
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, Said
+from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, JobResult
 
 # From a guest of the lab, whose volume is 254:16.
 EVENTS = """\
@@ -47,7 +47,7 @@ class Guests:
     def run_guest_jobs(self, clients: Sequence[Client], scripts: Mapping[str, str], *, seconds: float) -> Answers:
         (client,) = clients
         self.scripts.append(scripts[client.name])
-        return Answers({client.name: Said(self.output, "", 0.0, 1.0, 0, SIGNAL)}, 0.0, {client.name: None})
+        return Answers({client.name: JobResult(self.output, "", 0.0, 1.0, 0, SIGNAL)}, 0.0, {client.name: None})
 
 
 def test_a_job_that_is_traced_has_the_functions_before_it_and_its_trace_apart() -> None:

@@ -17,7 +17,7 @@ from cephfit.measure.fio.fio_servers import DEFAULT_PORT
 FOLDER = resources.files("cephfit.heat_templates")
 NAMES = ("benchmark", "client", "verification")
 OLD = "5.0.0"
-"""Heat 5.0.0 is Liberty, the first whose versions count like this; what is as old or older stands for that."""
+"""Heat 5.0.0 is Liberty, the first whose versions count like this; as old or older counts as that version."""
 NEEDS: Mapping[str, Mapping[str, str]] = {
     "OS::Nova::Server": {
         **dict.fromkeys(("name", "image", "flavor", "key_name", "availability_zone", "scheduler_hints"), OLD),
@@ -157,7 +157,7 @@ def test_what_each_property_needs_is_as_the_installed_heat_says() -> None:
 
 @pytest.mark.parametrize("name", ["benchmark", "verification"])
 def test_nobody_is_let_in_to_guests_unless_somebody_is_named(name: str) -> None:
-    """fio's server asks nobody who they are; and nobody on a network has an address of the loopback."""
+    """fio's server has no authentication; and no host on a network has an address of the loopback."""
     said = template(name)["parameters"]["reached_from"]
     assert ipaddress.ip_network(said["default"]).is_loopback
     assert "The default 127.0.0.1/32 admits no address of a network" in " ".join(said["description"].split())
@@ -173,7 +173,7 @@ def test_the_commands_of_the_folders_description_say_all_that_has_to_be_said(nam
     assert given <= parameters.keys()
     assert {key for key, said in parameters.items() if "default" not in said} <= given
     if name == "benchmark":
-        assert "reached_from" in given, "without it nobody could drive fio"
+        assert "reached_from" in given, "without it no machine could drive fio"
 
 
 def test_fio_listens_in_guests_where_it_is_looked_for() -> None:

@@ -28,7 +28,7 @@ class Glance(JsonServer):
     """As much of one as images of a project need.
 
     Attributes:
-        images: by id, as it tells them.
+        images: by id, as it reports them.
         lost: for a question such as ``PUT file``, whether the next ones fail after they were obeyed or before.
     """
 
@@ -41,17 +41,17 @@ class Glance(JsonServer):
         """Have an image; its id."""
         made = str(len(self.images) + 1)
         since = (datetime.now(UTC) - timedelta(minutes=minutes_old)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        told = {"id": made, "name": name, "owner": PROJECT, "status": "queued", "visibility": "private"}
-        self.images[made] = {**told, "updated_at": since, **more}
+        reported = {"id": made, "name": name, "owner": PROJECT, "status": "queued", "visibility": "private"}
+        self.images[made] = {**reported, "updated_at": since, **more}
         return made
 
     def gone(self) -> set[str]:
-        return {one for one, told in self.images.items() if told["status"] == "deleted"}
+        return {one for one, reported in self.images.items() if reported["status"] == "deleted"}
 
     def there(self) -> list[tuple[str, str]]:
         """Name and status of each image that is not deleted."""
-        told = [(one["name"], one["status"]) for one in self.images.values()]
-        return sorted(one for one in told if one[1] != "deleted")
+        reported = [(one["name"], one["status"]) for one in self.images.values()]
+        return sorted(one for one in reported if one[1] != "deleted")
 
     def answer(self, method: str, path: str, body: bytes) -> Answer:
         """See JsonServer."""
@@ -65,8 +65,8 @@ class Glance(JsonServer):
         if is_lost and not is_lost[0]:
             is_lost.pop(0)
             return 502, {}
-        told = self._done(question, found[1], path, body)
-        return (502, {}) if is_lost and is_lost.pop(0) else told
+        reported = self._done(question, found[1], path, body)
+        return (502, {}) if is_lost and is_lost.pop(0) else reported
 
     def _done(self, question: str, image: str | None, path: str, body: bytes) -> Answer:
         if question == "POST":
@@ -106,7 +106,7 @@ def cloud(glance: Glance, no_waiting: None, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def build(folder: Path, content: str = "one") -> GuestImage:
-    """Files of an image that nobody boots."""
+    """Files of an image that is never booted."""
     image = GuestImage(folder, "6.1.0-1", "fio-3.33")
     for file in (image.kernel, image.ramdisk, image.disk):
         file.write_text(f"{file.name} {content}")
@@ -234,9 +234,9 @@ def test_what_a_newer_version_says_of_the_same_build_is_said_to_glance(
     del glance.images[first.id]["hw_rng_model"]
     glance.images[first.id].update(os_shutdown_timeout="60", min_ram=64)
     assert put(cloud, tmp_path) == Uploaded(first.id, (NAME,))
-    told = glance.images[first.id]
-    assert {key: told[key] for key in PROPERTIES} == PROPERTIES
-    assert told["min_ram"] == 256
+    reported = glance.images[first.id]
+    assert {key: reported[key] for key in PROPERTIES} == PROPERTIES
+    assert reported["min_ram"] == 256
     assert put(cloud, tmp_path).changed == ()
 
 

@@ -20,7 +20,7 @@ from test_image_upload import PROJECT, Glance
 
 from cephfit.cli.cluster import cloud_command
 from cephfit.cli.cluster.cloud_command import command
-from cephfit.cloud import placed_images
+from cephfit.cloud.volumes import placed_images
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.values.configuration import IMAGE_PROPERTY, ImageChange, ImageRule

@@ -13,8 +13,8 @@ from scripted_services import Services
 from cephfit.cloud.cloud_choice import parse_choice
 from cephfit.cloud.cloud_preflight import Findings
 from cephfit.cloud.free_capacity import Wanted
-from cephfit.cloud.shared_attachments import attach_to_all, require_multiattach
 from cephfit.cloud.stacks import Stacks
+from cephfit.cloud.volumes.shared_attachments import attach_to_all, require_multiattach
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.values.configuration import Configuration
 from cephfit.targets import openstack_target

@@ -16,11 +16,12 @@ from openstack.connection import Connection
 from recorded_cloud import played, player
 from scripted_services import Services
 
-from cephfit.cloud import cloud_cleanup, volume_types
+from cephfit.cloud import cloud_cleanup
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.cloud_facts import CloudForecast
-from cephfit.cloud.owned_resources import Thing, owned
-from cephfit.cloud.volume_types import Qos, VolumeKind, kind_of, read_back
+from cephfit.cloud.owned_resources import OwnedResource, owned
+from cephfit.cloud.volumes import volume_types
+from cephfit.cloud.volumes.volume_types import Qos, VolumeKind, kind_of, read_back
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import SCOPE, Configuration, Partition, Setting
@@ -154,17 +155,19 @@ def made_and_gone(cloud: Connection) -> dict[str, Any]:
     }
 
 
-def kinds_of(gone: tuple[Thing, ...], left: tuple[cloud_cleanup.Left, ...]) -> tuple[list[str], dict[str, str]]:
-    return [thing.kind for thing in gone], {one.thing.kind: one.why for one in left}
+def kinds_of(
+    gone: tuple[OwnedResource, ...], left: tuple[cloud_cleanup.Left, ...]
+) -> tuple[list[str], dict[str, str]]:
+    return [one.kind for one in gone], {one.resource.kind: one.why for one in left}
 
 
-def why_not_for_a_user(cloud: Connection) -> tuple[str, tuple[Thing, ...]]:
+def why_not_for_a_user(cloud: Connection) -> tuple[str, tuple[OwnedResource, ...]]:
     return volume_types.why_not_made(cloud, "hdd"), owned(cloud, RUN)
 
 
 @pytest.mark.usefixtures("no_waiting")
 def test_a_type_with_volumes_keeps_its_qos_and_goes_before_its_spec() -> None:
-    """There are types and specs of runs with similar ids beside them, which stay."""
+    """There are types and specs of runs with similar ids, which stay."""
     with played("own_types"):
         found = made_and_gone(player())
     assert found["why_not"] == ""

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, Said
+from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, JobResult
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client
 from cephfit.core.units import MIB
@@ -39,7 +39,7 @@ class Guests:
     """Guests with the output that a test defines."""
 
     def __init__(self, output: str, *, code: int = 0) -> None:
-        self.said = Said(output, "", 1795287020.5, 1795287071.0, code, SIGNAL)
+        self.said = JobResult(output, "", 1795287020.5, 1795287071.0, code, SIGNAL)
         self.scripts: list[str] = []
         self.n_sent: list[int] = []
 

@@ -23,7 +23,7 @@ from openstack.exceptions import BadRequestException
 
 from cephfit.cloud.guests import guest_jobs, guests
 from cephfit.cloud.guests.image_upload import DEFAULT_NAME
-from cephfit.cloud.shared_attachments import attach_to_all
+from cephfit.cloud.volumes.shared_attachments import attach_to_all
 from cephfit.lab.cluster import Lab
 from cephfit.lab.daemons import processes
 from cephfit.lab.openstack import cloud_resources

@@ -120,14 +120,14 @@ class Guests:
         self.n_guest_jobs = 0
 
     def run_guest_jobs(self, clients: Sequence[Client], scripts: Mapping[str, str], *, seconds: float) -> Any:
-        from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, Said
+        from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, JobResult
         from cephfit.measure.fio.fio_servers import Offset
 
         self.n_guest_jobs += 1
         (client,) = clients
         wanted = dict(re.findall(r"^export CEPHFIT_(\w+)='?([^'\n]*)'?$", scripts[client.name], re.M))
         output, errors, code = self._done(wanted)
-        said = Said(output, errors, 1795287020.5, 1795287071.0, code, SIGNAL)
+        said = JobResult(output, errors, 1795287020.5, 1795287071.0, code, SIGNAL)
         return Answers({client.name: said}, 1795287020.0, {client.name: Offset(0.1, 0.3)})
 
     def _done(self, wanted: Mapping[str, str]) -> tuple[str, str, int]:

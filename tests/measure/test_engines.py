@@ -180,7 +180,7 @@ class HereForThere:
     def send(
         self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float, together: bool = True
     ) -> Any:
-        from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, Said
+        from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, JobResult
         from cephfit.measure.fio.fio_servers import Offset
 
         start = time.time()
@@ -192,7 +192,7 @@ class HereForThere:
         said = {}
         for name, process in running.items():
             output, errors = process.communicate(timeout=60)
-            said[name] = Said(output, errors, start, start + 0.1, process.returncode, SIGNAL)
+            said[name] = JobResult(output, errors, start, start + 0.1, process.returncode, SIGNAL)
         return Answers(said, start, dict.fromkeys(said, Offset(-0.01, 0.01)))
 
 

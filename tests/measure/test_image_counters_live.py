@@ -130,7 +130,7 @@ def test_where_osds_see_other_bytes_than_fio_nothing_is_held_against_it(
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", ["4K-randwrite", "4K-randread", "1M-write"])
 def test_runs_long_enough_are_held_against_their_images(images: Images, cell: str) -> None:
-    """Ten reports of a lab; what happened in the ramp is told from the measured time to within two of them."""
+    """Ten reports of a lab; the ramp is separated from the measured time to within two of them."""
     clients = images("one", "other")
     run = measure(clients, cell, ramp=2, seconds=10)
     samples = judge(run, outcome := FioEngine().run(run), Circumstances(1, 2, (1, 2), (), 1))

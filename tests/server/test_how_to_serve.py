@@ -1,4 +1,4 @@
-"""The commands of docs/how-to-serve.md run as they are written, apart from the port."""
+"""The commands of docs/how-to-serve.md run as they are written, except for the port."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The ceph.conf of a site, and settings that are to stand in it."""
+"""The ceph.conf of a site, and settings that it must contain."""
 
 from cephfit.core.values.configuration import Partition, Setting
 

@@ -1,4 +1,4 @@
-"""Configurations of the surroundings of Ceph, and OSDs whose surroundings they are."""
+"""Configurations of the scope around Ceph, and the OSDs on whose hosts they apply."""
 
 import socket
 

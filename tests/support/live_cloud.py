@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from openstack.connection import Connection
 
-from cephfit.cloud import volume_types
 from cephfit.cloud.guests import guests
 from cephfit.cloud.ownership import stack_name
 from cephfit.cloud.stacks import Node, Stacks
+from cephfit.cloud.volumes import volume_types
 from cephfit.core.errors import StoreError
 from cephfit.core.protocols import NullProgress
 from cephfit.lab.cluster import Lab

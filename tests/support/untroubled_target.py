@@ -1,4 +1,4 @@
-"""A target on which nothing goes wrong: what tests of workloads need besides its clients."""
+"""A target on which nothing goes wrong: what tests of workloads need in addition to its clients."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -288,7 +288,7 @@ def test_the_same_command_repeats_a_run_that_failed_three_times(store: Store) ->
     work.fails_on = {"slow": ClusterError("the disk is gone")}
     samples = run(bench, work, store, repeats=1)
     assert [s.state for s in samples if s.configuration == "slow"] == [State.FAILED] * 3
-    again = Work(bench)  # somebody has put the disk back
+    again = Work(bench)  # the disk is back
     samples = run(bench, again, store, repeats=1)
     assert [(s.attempt, s.state) for s in samples if s.configuration == "slow"][2:] == [
         (2, State.FAILED),

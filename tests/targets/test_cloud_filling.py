@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("openstack", reason="needs the extra openstack")
 pytest.importorskip("rbd", reason="needs Ceph's Python bindings")
 
-from cephfit.cloud import cinder_volumes
 from cephfit.cloud.stacks import Node
+from cephfit.cloud.volumes import cinder_volumes
 from cephfit.core.errors import ClusterError
 from cephfit.core.units import GIB, MIB
 from cephfit.targets.openstack_ceph import CinderImages, require_capacity_to_fill
@@ -70,7 +70,7 @@ class Pool:
         """It is there."""
 
 
-def require_room(
+def require_capacity(
     monkeypatch: pytest.MonkeyPatch,
     pool: SmallPool,
     notes: dict[str, dict[str, str]],
@@ -89,14 +89,14 @@ def test_overwriting_under_other_options_needs_no_capacity(monkeypatch: pytest.M
     """The data of the first configuration almost fills the pool."""
     pool = SmallPool(free=0)
     filled = {cinder_volumes.FILLED: str(GIB), cinder_volumes.WRITTEN_UNDER: "before"}
-    require_room(monkeypatch, pool, {"v0": filled, "v1": filled})
+    require_capacity(monkeypatch, pool, {"v0": filled, "v1": filled})
     assert pool.asked == []
 
 
 def test_only_unfilled_volumes_need_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = SmallPool(free=2 * GIB)
     half = {cinder_volumes.FILLED: str(GIB // 2)}
-    require_room(monkeypatch, pool, {"v0": half})
+    require_capacity(monkeypatch, pool, {"v0": half})
     assert pool.asked == [GIB + GIB // 2]
 
 
@@ -104,15 +104,15 @@ def test_after_a_killed_filling_only_the_rest_needs_capacity(monkeypatch: pytest
     """No note has the progress of the filling; the images show it."""
     pool = SmallPool(free=GIB // 2)
     there = {"volume-v0": 256, "volume-v1": 192}
-    require_room(monkeypatch, pool, {}, there)
+    require_capacity(monkeypatch, pool, {}, there)
     assert pool.asked == [2 * GIB, GIB // 4]
 
 
 def test_data_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = SmallPool(free=GIB // 2)
     with pytest.raises(ClusterError, match="too little capacity"):
-        require_room(monkeypatch, pool, {})
+        require_capacity(monkeypatch, pool, {})
     half = {cinder_volumes.FILLED: str(GIB // 2)}
     there = {"volume-v0": 128, "volume-v1": 128}
     with pytest.raises(ClusterError, match="too little capacity"):
-        require_room(monkeypatch, pool, {"v0": half, "v1": half}, there)
+        require_capacity(monkeypatch, pool, {"v0": half, "v1": half}, there)

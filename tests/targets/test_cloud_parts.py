@@ -14,13 +14,14 @@ import keystoneauth1.exceptions as keystone
 from openstack.connection import Connection
 from scripted_services import Services
 
-from cephfit.cloud import cinder_volumes, cloud_connection, cloud_preflight, stacks
+from cephfit.cloud import cloud_connection, cloud_preflight, stacks
 from cephfit.cloud.cloud_choice import parse_choice
 from cephfit.cloud.cloud_connection import connect
 from cephfit.cloud.guests import guest_jobs
 from cephfit.cloud.guests.guests import Place, PlacedEngine, places_of
 from cephfit.cloud.stacks import Node
-from cephfit.cloud.volume_types import Qos, volumes_found
+from cephfit.cloud.volumes import cinder_volumes
+from cephfit.cloud.volumes.volume_types import Qos, volumes_found
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Client
 from cephfit.core.values.cells import Cell

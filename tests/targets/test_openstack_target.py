@@ -122,7 +122,7 @@ def test_clean_deletes_only_the_resources_of_a_run(cloud_user: Connection) -> No
         target = OpenStackTarget(parse_choice(target_text(cloud_user)))
         target.begin("lost")
         target.apply(Configuration("A"), n_clients=1, volume_nbytes=32 * MIB)
-        target.close()  # as after a kill: nobody resets it
+        target.close()  # as after a kill: nothing resets it
         cloud_user.block_storage.create_volume(
             size=1, name="stray", volume_type="ssd", metadata={"cephfit_run": "lost"}
         )  # what a stack lost sight of

@@ -64,8 +64,8 @@ def ns(seconds: str) -> int:
 def test_numbers_sizes_and_times_are_those_of_btt(recording: Path) -> None:
     average = (recording / "btt.avg").read_text()
     n_queued, n_issued, smallest, mean, largest, total = map(int, _MERGED.search(average).groups())  # type: ignore[union-attr]
-    told = {m["what"]: (*map(ns, m.groups()[1:4]), int(m["n"])) for m in _SECONDS.finditer(average)}
-    assert set(told) == {"Q2Q", "Q2C", "D2C"}
+    reported = {m["what"]: (*map(ns, m.groups()[1:4]), int(m["n"])) for m in _SECONDS.finditer(average)}
+    assert set(reported) == {"Q2Q", "Q2C", "D2C"}
     queued, issued = read(recording, Action.QUEUE), read(recording, Action.ISSUE)
     n_blocks = column(issued, "nbytes") // 512
     assert (len(column(queued, "lbn")), len(n_blocks)) == (n_queued, n_issued)
@@ -76,8 +76,8 @@ def test_numbers_sizes_and_times_are_those_of_btt(recording: Path) -> None:
         ("Q2C", column(queued, "latency_ns")),
         ("D2C", column(issued, "latency_ns")),
     ):
-        assert (found.min(), found.max(), len(found)) == (told[what][0], told[what][2], told[what][3])
-        assert found.mean() == pytest.approx(told[what][1], abs=1)
+        assert (found.min(), found.max(), len(found)) == (reported[what][0], reported[what][2], reported[what][3])
+        assert found.mean() == pytest.approx(reported[what][1], abs=1)
 
 
 @pytest.mark.parametrize(("action", "name"), [(Action.QUEUE, "q2c"), (Action.ISSUE, "d2c")])

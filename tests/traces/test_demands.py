@@ -16,7 +16,7 @@ import pytest
 import trace_maker as made
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_parts import comparable, cut, rows
+from test_parts import comparable, cut
 from trace_maker import Event, batch, write
 
 from cephfit.core.values.cells import SIZE_BIN_EDGES, Op, Pattern
@@ -414,22 +414,6 @@ def test_too_many_disks_have_no_demands_and_the_profile_says_so(tmp_path: Path) 
 
 def with_demands(files: list[Path], **options: Any) -> dict[str, Any]:
     return comparable(profile_files(files, demands=True, **options))
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 1 << 30), n=st.integers(2, 60), n_cuts=st.integers(1, 8), full=st.booleans())
-def test_any_cut_of_a_text_with_latencies_gives_the_identical_demands(
-    seed: int, n: int, n_cuts: int, full: bool
-) -> None:
-    rng = random.Random(seed)
-    content = "".join(rows(rng, n)).encode()
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "whole").write_bytes(content)
-        whole = with_demands([folder / "whole"], full=full)
-        assert whole["demands"]["rows"]
-        files = cut(folder, content, [rng.randrange(len(content)) for _ in range(n_cuts)])
-        assert with_demands(files, parts=True, full=full) == whole
 
 
 @settings(max_examples=20, deadline=None)

@@ -58,10 +58,16 @@ def rows(rng: random.Random, n: int) -> list[str]:
     return lines
 
 
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 1 << 30), n=st.integers(2, 60), n_cuts=st.integers(1, 8), full=st.booleans())
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 1 << 30),
+    n=st.integers(2, 60),
+    n_cuts=st.integers(1, 8),
+    full=st.booleans(),
+    demands=st.booleans(),
+)
 def test_any_cut_of_a_text_with_latencies_gives_the_identical_profile(
-    seed: int, n: int, n_cuts: int, full: bool
+    seed: int, n: int, n_cuts: int, full: bool, demands: bool
 ) -> None:
     """Accesses stay in flight across the cuts, which may be within a line."""
     rng = random.Random(seed)
@@ -69,9 +75,11 @@ def test_any_cut_of_a_text_with_latencies_gives_the_identical_profile(
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "whole").write_bytes(content)
-        whole = profile_files([folder / "whole"], full=full)
+        whole = profile_files([folder / "whole"], full=full, demands=demands)
+        assert (whole.demands is not None) is demands
         files = cut(folder, content, [rng.randrange(len(content)) for _ in range(n_cuts)])
-        assert comparable(profile_files(files, parts=True, full=full)) == comparable(whole)
+        found = profile_files(files, parts=True, full=full, demands=demands)
+        assert comparable(found) == comparable(whole)
 
 
 @settings(max_examples=25, deadline=None)

@@ -197,7 +197,7 @@ def _print(
 
 
 def _best(predictions: PredictionSet) -> str:
-    """The best configuration, and those that may be as good."""
+    """Return the best configuration, and those that may be as good."""
     if predictions.as_good:
         return f"{predictions.best} (not distinguishable from it: {', '.join(predictions.as_good)})"
     return predictions.best

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from openstack.connection import Connection
 
-    from cephfit.cloud.placed_images import ImageStep
+    from cephfit.cloud.volumes.placed_images import ImageStep
     from cephfit.core.journal import Journal
     from cephfit.core.values.configuration import ImageChange
 
@@ -49,7 +49,7 @@ def place(layout: Path, cloud: str, apply: bool, as_json: bool) -> None:
     """
     changes = _read_layout(layout)
     with _journal_of(cloud, for_change=apply) as (connection, journal):
-        from cephfit.cloud import placed_images
+        from cephfit.cloud.volumes import placed_images
 
         steps = placed_images.plan(connection, changes)
         if apply:
@@ -73,7 +73,7 @@ def unplace(cloud: str, apply: bool, as_json: bool) -> None:
     Images whose type was changed since are left as they are; they are listed, and the exit code is 2.
     """
     with _journal_of(cloud, for_change=apply) as (connection, journal):
-        from cephfit.cloud import placed_images
+        from cephfit.cloud.volumes import placed_images
 
         steps = placed_images.undo_plan(connection, journal)
         if apply:
@@ -95,7 +95,7 @@ def unplace(cloud: str, apply: bool, as_json: bool) -> None:
 def _journal_of(cloud: str, *, for_change: bool) -> Iterator[tuple[Connection, Journal]]:
     """Connect to a cloud and open the journal of its images; both are closed at the end."""
     with closing(connected(cloud)) as connection:
-        from cephfit.cloud.placed_images import open_journal
+        from cephfit.cloud.volumes.placed_images import open_journal
 
         with open_journal(connection, for_change=for_change) as journal:
             yield connection, journal
@@ -161,11 +161,11 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
             f"{target} is not a cloud", remedy="write openstack:CLOUD,flavor=NAME,volume_type=NAME,..."
         )
     require_openstack(target)
-    from cephfit.cloud.cinder_volumes import size_gib
     from cephfit.cloud.cloud_choice import parse_choice, require_whole
     from cephfit.cloud.cloud_preflight import require
     from cephfit.cloud.free_capacity import Wanted, cinder_pools
-    from cephfit.cloud.volume_types import qos_of_types
+    from cephfit.cloud.volumes.cinder_volumes import size_gib
+    from cephfit.cloud.volumes.volume_types import qos_of_types
     from cephfit.core.units import parse_nbytes
 
     choice = parse_choice(target)
@@ -185,7 +185,7 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
             "needs": [asdict(need) for need in found.needs],
             "guests_that_fit": found.n_fitting,
             "qos": qos.to_json(),
-            "room": [asdict(fit) for fit in found.room],
+            "capacity": [asdict(fit) for fit in found.capacity],
             "scarce": list(found.scarce),
             "unseen": list(found.unseen),
         }
@@ -195,7 +195,7 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
     print_table(("quota", "needed", "used", "limit"), rows, right=(1, 2, 3))
     if found.n_fitting is not None:
         click.echo(f"guests for which the compute hosts have unallocated vCPUs: {found.n_fitting}")
-    for fit in found.room:
+    for fit in found.capacity:
         click.echo(fit.sentence)
     if qos.unseen:
         click.echo(f"QoS of volume type {choice.volume_type}: this user is not allowed to see it")
@@ -271,7 +271,9 @@ def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
     else:
         click.echo(f"{len(gone)} resources of run {run_id} deleted")
     if left:
-        reasons = "; ".join(f"{one.thing.kind} {one.thing.name} ({one.thing.id}): {one.why}" for one in left)
+        reasons = "; ".join(
+            f"{one.resource.kind} {one.resource.name} ({one.resource.id}): {one.why}" for one in left
+        )
         raise ClusterError(
             f"not deleted: {reasons}",
             where=f"run {run_id}",

@@ -59,11 +59,11 @@ def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
     """Show each pool: replicas or erasure code, devices, balance of its PGs, cache tiers; changes nothing."""
     target = _open(target_text, cluster, for_change=False)
     try:
-        portraits = target.pool_portraits()
+        descriptions = target.pool_descriptions()
     finally:
         target.close()
     if as_json:
-        print_json([p.as_json() for p in portraits])
+        print_json([p.as_json() for p in descriptions])
         return
     rows = [
         (
@@ -79,7 +79,7 @@ def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
             _about(p.stored_nbytes),
             "; ".join(filter(None, (p.tier, p.compression))),
         )
-        for p in portraits
+        for p in descriptions
     ]
     headers = (
         "pool",
@@ -98,7 +98,7 @@ def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
     click.echo(
         "\nbusiest: PGs on the fullest OSD relative to its fair share; moves: upmaps that would balance them"
     )
-    if any(p.balancing_moves is None for p in portraits):
+    if any(p.balancing_moves is None for p in descriptions):
         click.echo(
             "Note: the moves are unknown: this machine's osdmaptool cannot read the cluster's OSD map; install "
             "ceph-base of the cluster's release. The balance is that of the PGs as the manager reports them."

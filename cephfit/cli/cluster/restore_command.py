@@ -63,7 +63,7 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, applied: boo
         target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
         try:
             if isinstance(target, SimulatedTarget):
-                _say_nothing_to_do(target.name, as_json=as_json)
+                _print_nothing_to_do(target.name, as_json=as_json)
                 return
             is_unknown = isinstance(target, LocalTarget | BackendTarget) and not target.is_changed()
             if applied:
@@ -72,7 +72,7 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, applied: boo
                 target.reset()
             kept = "" if applied else _kept(target)
             if is_unknown:
-                _say_nothing_known(target.name, as_json=as_json)
+                _print_nothing_known(target.name, as_json=as_json)
                 return
             name, health = target.name, target.health()
         finally:
@@ -139,14 +139,14 @@ def _hint_kept(kept: str) -> None:
         click.echo(f"{kept}, which `cephfit apply` applied, stays; add --applied to undo it too")
 
 
-def _say_nothing_to_do(name: str, *, as_json: bool) -> None:
+def _print_nothing_to_do(name: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"target": name, "restored": False, "undoings": []})
     else:
         click.echo(f"{name} is a simulation: it changes nothing, so there is nothing to restore")
 
 
-def _say_nothing_known(name: str, *, as_json: bool) -> None:
+def _print_nothing_known(name: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"target": name, "restored": False, "undoings": []})
     else:

@@ -180,7 +180,7 @@ def options_of_ceph(_context: click.Context, _incomplete: str) -> Iterator[str]:
 
 @_silently
 def components(_context: click.Context, _incomplete: str) -> Iterator[str]:
-    """The components of options in `params tree`."""
+    """Return the components of options in `params tree`."""
     from cephfit.ceph.options.option_catalogue import COMPONENTS
 
     return iter(COMPONENTS)
@@ -188,7 +188,7 @@ def components(_context: click.Context, _incomplete: str) -> Iterator[str]:
 
 @_silently
 def releases(_context: click.Context, _incomplete: str) -> Iterator[str]:
-    """The releases whose options are known without a cluster."""
+    """Return the releases whose options are known without a cluster."""
     from cephfit.ceph.options.option_archive import known_versions
 
     return iter(known_versions())
@@ -196,7 +196,7 @@ def releases(_context: click.Context, _incomplete: str) -> Iterator[str]:
 
 @_silently
 def trace_formats(_context: click.Context, _incomplete: str) -> Iterator[str]:
-    """The names of the trace formats."""
+    """Return the names of the trace formats."""
     return iter(TRACE_FORMATS)
 
 
@@ -287,8 +287,8 @@ class _Bash(BashComplete):
         return f"{item.type},{value}"
 
 
-def teach() -> None:
-    """Make click answer bash in this way."""
+def register_bash_completion() -> None:
+    """Register this completion of bash with click."""
     add_completion_class(_Bash, "bash")
 
 
@@ -305,7 +305,7 @@ def command(shell: str) -> None:
     """
     from cephfit.cli.main import cephfit
 
-    teach()
+    register_bash_completion()
     completion_class = get_completion_class(shell)
     assert completion_class is not None, "the choice lists only shells that click knows"
     click.echo(completion_class(cephfit, {}, "cephfit", VARIABLE).source())

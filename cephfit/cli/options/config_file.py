@@ -73,7 +73,7 @@ def choose(context: click.Context, path: Path | None) -> None:
 
 
 def config_file() -> ConfigFile:
-    """The configuration file of the running command; an empty one if the default file does not exist.
+    """Return the configuration file of the running command; an empty one if the default file does not exist.
 
     Raises:
         InputError: it cannot be read or is wrong; or a named file does not exist.
@@ -88,7 +88,7 @@ def config_file() -> ConfigFile:
 
 
 def configured_store() -> str:
-    """The default store of commands."""
+    """Return the default store of commands."""
     context = click.get_current_context(silent=True)
     try:
         found = config_file().store

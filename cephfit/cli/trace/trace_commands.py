@@ -123,11 +123,9 @@ def profile_command(
 
     Formats, detected from the content: blktrace (raw files, blkparse -d dumps), blkparse (default text),
     block-events (perf script, trace-cmd), biosnoop, iosnoop, vscsi-csv and vscsi-binary (vscsiStats command
-    traces),
-    vscsi-histogram (vscsiStats -p all -c), fio-iolog, strace, qemu, rbd-replay, xperf, and those of published
-    traces: msr, spc, alibaba, tencent, systor17, fiu, mqsim, disksim, disksim-validate, blkreplay,
-    oracle-general; and parquet, as
-    `trace convert` writes it. The profile lists what its format does not contain.
+    traces), vscsi-histogram (vscsiStats -p all -c), fio-iolog, strace, qemu, rbd-replay, xperf, and those of
+    published traces: msr, spc, alibaba, tencent, systor17, fiu, mqsim, disksim, disksim-validate, blkreplay,
+    oracle-general; and parquet, as `trace convert` writes it. The profile lists what its format does not contain.
 
     Read a file with another layout with --columns, and the output of blkparse -f with --blkparse-format.
     """

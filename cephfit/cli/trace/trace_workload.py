@@ -258,7 +258,7 @@ def _print_several(
 ) -> None:
     from cephfit.sweep.trial import CLIENTS, TOGETHER, client_rates_of
 
-    values = {client: said["value"] for client, said in sample.evidence[CLIENTS].items()}
+    values = {client: figures["value"] for client, figures in sample.evidence[CLIENTS].items()}
     if as_json:
         traces = [report.to_json() for report in captured]
         of_clients = {"clients": values, TOGETHER: sample.evidence[TOGETHER], "traces": traces}

@@ -182,7 +182,7 @@ class Blocks:
         return int(self.present.sum()) - int(self.present.any(axis=0).sum()) - rank
 
     def contrast(self, one: int, other: int) -> Floats | None:
-        """The weights, shape (J, R), whose sum with the log values is the log of ``one`` over ``other``.
+        """Return the weights, shape (J, R), whose sum with the log values is the log of ``one`` over ``other``.
 
         The sum of their squares is the variance of that for a noise variance of 1. Where nothing is missing they
         are 1 / R for the one and -1 / R for the other. None where no chain of common rounds connects the two.

@@ -122,7 +122,7 @@ class Assessment:
     ties: tuple[tuple[str, str], ...] | None = None
 
     def of(self, configuration: str) -> AssessmentRow | None:
-        """The row of ``configuration``; None if it was not run."""
+        """Return the row of ``configuration``; None if it was not run."""
         return next((row for row in self.rows if row.configuration == configuration), None)
 
     @property
@@ -136,7 +136,7 @@ class Assessment:
         return any(high is not None and high < low for (low, _), (_, high) in itertools.permutations(ends, 2))
 
     def regret_text(self) -> str:
-        """The regret and its interval as text; empty if there is none."""
+        """Return the regret and its interval as text; empty if there is none."""
         if self.regret_pct is None:
             return ""
         if self.regret_low_pct is None or self.regret_high_pct is None:
@@ -157,7 +157,7 @@ class Assessment:
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
-        """The store's "verification" document."""
+        """Return the store's "verification" document."""
         return {
             "schema_version": ASSESSMENT_SCHEMA_VERSION,
             "workload": self.workload,

@@ -223,7 +223,7 @@ class OmittedCells:
         )
 
     def _with(self, relative: float, ratio: float) -> float:
-        """The relative performance if that in the omitted cells is ``ratio``."""
+        """Return the relative performance if that in the omitted cells is ``ratio``."""
         if self.adds_time:
             return (1 + self.weight) / (1 / relative + self.weight / (100 * ratio))
         return (relative + self.weight * 100 * ratio) / (1 + self.weight)
@@ -266,7 +266,7 @@ def omitted_cells(counts: Mapping[Cell, float], baselines: Baselines, model: str
 
 
 def _seconds(cell: Cell, baselines: Baselines) -> float:
-    """The time of an access under the default: as measured, else an upper limit; infinite if unknown."""
+    """Return the time of an access under the default: as measured, else an upper limit; infinite if unknown."""
     own = baselines.cells.get((baselines.default, cell))
     if own is not None:
         return len(own.iops) / math.fsum(own.iops)

@@ -76,7 +76,7 @@ side="left")``."""
 
 
 def size_bin(name: str, *, where: str = "") -> SizeBin:
-    """The bin called ``name``.
+    """Return the bin called ``name``.
 
     Raises:
         InputError: there is no such bin.
@@ -162,7 +162,7 @@ class LoadedCell:
     def measured(
         cls, nbytes: int, pattern: Pattern, *, iodepth: int = 1, align_nbytes: int = 0, sync: str = ""
     ) -> "LoadedCell":
-        """The cell of a measurement, so that measurements that do the same have the same cell.
+        """Return the cell of a measurement, so that measurements that do the same have the same cell.
 
         An alignment of the block size or more counts as the own size. Reads have no ``sync``: there is nothing to
         make durable.

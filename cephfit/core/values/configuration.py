@@ -80,7 +80,7 @@ class Configuration:
             raise ValueError(f"configuration {self.name!r} sets a key twice")
 
     def within(self, partition: Partition) -> Iterator[Setting]:
-        """The settings of one partition."""
+        """Return the settings of one partition."""
         return (s for s in self.settings if s.partition is partition)
 
 

@@ -71,7 +71,7 @@ _COLUMNS = tuple(f.name for f in fields(Demand))
 
 
 def demands_to_json(demands: Sequence[Demand]) -> dict[str, Any]:
-    """The demands as a table with named columns."""
+    """Return the demands as a table with named columns."""
     rows = [[d.pattern.value, *(getattr(d, name) for name in _COLUMNS[1:])] for d in demands]
     return {"columns": list(_COLUMNS), "rows": rows}
 

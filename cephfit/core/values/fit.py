@@ -111,7 +111,7 @@ def verdict_of(demand: WorkloadDemand | None, supply: Supply | None) -> Verdict:
 
 
 def _is_slow_at_own_depth(demand: WorkloadDemand, supply: Supply) -> bool:
-    """Whether less than the mean is served with as many outstanding as the workload had.
+    """Return whether less than the mean is served with as many outstanding as the workload had.
 
     Several clients have more outstanding together than the workload alone. A profile without depths does not tell
     how many those were: it is compared with the best depth alone.

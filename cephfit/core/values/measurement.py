@@ -184,7 +184,7 @@ class Measurement:
         )
 
     def changes(self, other: "Measurement", cell: Cell) -> bool:
-        """Whether a cell is run otherwise than under another measurement."""
+        """Return whether a cell is run otherwise than under another measurement."""
         mine, others = self.shape(), other.shape()
         concerned = {"align_nbytes", "sync"}
         if any(mine[key] != others[key] for key in mine.keys() & others.keys() - concerned):
@@ -192,7 +192,7 @@ class Measurement:
         return self.run_as(cell) != other.run_as(cell)
 
     def shape(self) -> dict[str, Any]:
-        """The load alone, for a sample's evidence. JSON values only."""
+        """Return the load alone, for a sample's evidence. JSON values only."""
         return {
             "iodepth": self.iodepth,
             "clients": self.n_clients,
@@ -282,7 +282,7 @@ class PlannedSweep(Protocol):
         """The planned runs, in order."""
 
     def changed_to(self, configurations: tuple[Configuration, ...], measurement: Measurement) -> "PlannedSweep":
-        """The same sweep with other configurations and another measurement."""
+        """Return the same sweep with other configurations and another measurement."""
 
 
 _ASSUMED_RATE = 100.0 * (1 << 20)

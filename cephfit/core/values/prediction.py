@@ -243,7 +243,7 @@ class PredictionSet(Tabular):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The predictions as JSON values. An infinite end of an interval is written as null."""
+        """Return the predictions as JSON values. An infinite end of an interval is written as null."""
         return {
             "schema_version": PREDICTIONS_SCHEMA_VERSION,
             "model": self.model,
@@ -313,7 +313,7 @@ def _finite(value: float) -> float | None:
 
 
 def _scatter(p: Prediction) -> dict[str, float | None]:
-    """The interval without the model's own error; nothing where it is unknown."""
+    """Return the interval without the model's own error; nothing where it is unknown."""
     if p.scatter_low is None or p.scatter_high is None:
         return {}
     return {"scatter_low": _finite(p.scatter_low), "scatter_high": _finite(p.scatter_high)}

@@ -108,7 +108,7 @@ class Profile(Tabular):
         return dict(zip(CELLS, self.counts(), strict=True))
 
     def counts(self) -> list[float]:
-        """The values of ``cell_counts``, in the order of ``CELLS``: without the keys, which take longer."""
+        """Return the values of ``cell_counts``, in the order of ``CELLS``: without the keys, which take longer."""
         of_ops = []
         for op in _OPS:
             counts, overall = self.accesses[op], self.random[op]
@@ -121,7 +121,7 @@ class Profile(Tabular):
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """The profile file's content."""
+        """Return the profile file's content."""
         document: dict[str, Any] = {
             "schema_version": PROFILE_SCHEMA_VERSION,
             "name": plain(self.name),

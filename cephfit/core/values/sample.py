@@ -120,7 +120,7 @@ CLUSTER = "fsid"
 
 
 def is_another_cluster(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether two sets of facts are of different clusters. A lab that was created again is another cluster.
+    """Return whether two sets of facts are of different clusters. A lab that was created again is another cluster.
 
     Targets without an identifier are compared by name.
     """

@@ -67,7 +67,7 @@ class WorkloadDemand:
 
     @classmethod
     def of(cls, profile: Profile) -> "WorkloadDemand | None":
-        """Return the demand of a profile; None if its source tells no length of time.
+        """Return the demand of a profile; None if its source has no length of time.
 
         A profile without a duration, but with busy and idle time, lasted as long as both.
         """
@@ -244,7 +244,7 @@ class SupplySet(Tabular):
         return serves, "" if headroom is None else f"{times_text(headroom.value)} x"
 
     def to_json(self) -> dict[str, Any]:
-        """The keys ``demand`` and ``supply`` of `cephfit map --json`."""
+        """Return the keys ``demand`` and ``supply`` of `cephfit map --json`."""
         return {
             "demand": None if self.demand is None else self.demand.to_json(),
             "supply": [supply.to_json(self.demand) for supply in self.supplies],

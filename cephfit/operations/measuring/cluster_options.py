@@ -7,7 +7,7 @@ from typing import Any
 
 
 def is_existing_cluster(text: str) -> bool:
-    """Whether a target is a cluster that cephfit did not create, so that changes to it need ``--apply``."""
+    """Return whether a target is a cluster that cephfit did not create, so that changes to it need ``--apply``."""
     kind, _, words = text.partition(":")
     return kind == "ceph" or (kind == "openstack" and any(word.startswith("ceph=") for word in words.split(",")))
 
@@ -74,7 +74,7 @@ class ClusterOptions:
         return tuple(option for option, _ in self._given())
 
     def words(self) -> tuple[str, ...]:
-        """The given options as command-line arguments, without passwords."""
+        """Return the given options as command-line arguments, without passwords."""
         from cephfit.ceph.admin.fallback_admins import shown
 
         words: list[str] = []

@@ -39,10 +39,9 @@ def open_target(
         text: ``lab`` (the lab called default), ``lab:NAME``, ``lab:/its/folder``, ``ceph`` (the cluster of
             /etc/ceph/ceph.conf), ``ceph:NAME`` (of /etc/ceph/NAME.conf), all of these also with
             ``,settings=store|conf|injectargs`` and those of ``ceph`` with ``,osd_conf=/path``; ``sim``,
-            ``sim:noise=0.05,...``,
-            ``local:/path/of/file``, ``iscsi://HOST:PORT/IQN/LUN``, ``nfs://HOST/EXPORT``, ``iscsi:lab`` or
-            ``nfs:lab:NAME`` (the server of a lab), ``swift://ACCOUNT:USER@HOST:PORT/CONTAINER``, ``swift:lab``,
-            ``openstack:CLOUD,flavor=NAME,volume_type=NAME,...``.
+            ``sim:noise=0.05,...``, ``local:/path/of/file``, ``iscsi://HOST:PORT/IQN/LUN``, ``nfs://HOST/EXPORT``,
+            ``iscsi:lab`` or ``nfs:lab:NAME`` (the server of a lab), ``swift://ACCOUNT:USER@HOST:PORT/CONTAINER``,
+            ``swift:lab``, ``openstack:CLOUD,flavor=NAME,volume_type=NAME,...``.
         for_change: whether the caller will apply configurations or reset; takes the target's lock.
         progress: shows long operations.
         ioengine: fio's engine, if fio will run: ``rbd`` opens images itself, all others need block devices.

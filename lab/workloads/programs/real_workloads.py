@@ -120,14 +120,14 @@ class PgBench(RealWorkload):
 
     def work(self, root: Path, seconds: float, choose: random.Random) -> float:
         with Server(root / "data", fsync="on") as server:
-            said = server.call(
+            output = server.call(
                 *("pgbench", "--no-vacuum", "--protocol", "prepared", *self._length(seconds)),
                 *("--client", str(self.clients), "--jobs", str(min(self.clients, 2))),
                 *("--random-seed", str(choose.randrange(1 << 30))),
             )
-        if done := re.search(r"^number of transactions actually processed: ([0-9]+)", said, re.M):
+        if done := re.search(r"^number of transactions actually processed: ([0-9]+)", output, re.M):
             print("operations", done[1])
-        found = re.search(r"^tps = ([0-9.]+)", said, re.M)
+        found = re.search(r"^tps = ([0-9.]+)", output, re.M)
         return float(found[1]) if found else 0.0
 
     def _length(self, seconds: float) -> tuple[str, str]:
@@ -229,8 +229,8 @@ class DBench(RealWorkload):
         (root / "dbench").mkdir()
 
     def work(self, root: Path, seconds: float, choose: random.Random) -> float:
-        said = called("dbench", "-D", str(root / "dbench"), "-t", str(round(seconds)), "2")
-        found = re.search(r"^Throughput ([0-9.]+) MB/sec", said, re.M)
+        output = called("dbench", "-D", str(root / "dbench"), "-t", str(round(seconds)), "2")
+        found = re.search(r"^Throughput ([0-9.]+) MB/sec", output, re.M)
         return float(found[1]) if found else 0.0
 
 

@@ -31,7 +31,7 @@ def opener(request: pytest.FixtureRequest) -> Iterator[Opener]:
     with ExitStack() as servers:
 
         def open_rest(conf: Path, *, timeout_seconds: float) -> CephAdmin:
-            # As its people run it: the server is up before anybody asks, and has more patience than they.
+            # As its people run it: the server is up before any request, and its time limits are longer.
             url = servers.enter_context(rest_api(conf, timeout_seconds=timeout_seconds + 2))
             return RestAdmin(url, timeout_seconds=timeout_seconds)
 

@@ -120,7 +120,7 @@ def test_a_list_of_pgs_is_just_that() -> None:
 
 def test_a_pool_on_a_code_is_read_back_without_asking_for_overwrites() -> None:
     code = {"k": "4", "m": "2"}
-    plan = PoolPlan("cephfit-ec", Role.DATA, {"pg_num": "2"}, erasure=code, said={"pg_num": "pg_num"})
+    plan = PoolPlan("cephfit-ec", Role.DATA, {"pg_num": "2"}, erasure=code, declared_as={"pg_num": "pg_num"})
     settings = [Setting(Partition.POOL, "pool", key, 2) for key in ("pg_num", "erasure.k", "erasure.m")]
     values, faults = read_back_pools(Luminous(), [plan], settings, {})
     assert faults == []

@@ -14,7 +14,7 @@ from cephfit.ceph.crush import map_text
 from cephfit.ceph.crush.data_placement import Devices, Placement
 from cephfit.ceph.crush.live_map import LiveMap
 from cephfit.ceph.crush.map_change import CrushChanges
-from cephfit.ceph.crush.proposal import Wish
+from cephfit.ceph.crush.map_proposal import Wish
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Journal
 

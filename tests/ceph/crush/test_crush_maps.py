@@ -16,7 +16,7 @@ from cephfit.ceph.crush import live_map, map_text
 from cephfit.ceph.crush.data_placement import Devices, Placement
 from cephfit.ceph.crush.live_map import LiveMap, MapRefusedError
 from cephfit.ceph.crush.map_parts import Parts, render_parts
-from cephfit.ceph.crush.proposal import appended, differences, try_parts, without_rule
+from cephfit.ceph.crush.map_proposal import appended, differences, try_parts, without_rule
 from cephfit.core.errors import InputError
 
 pytestmark = pytest.mark.skipif(shutil.which("crushtool") is None, reason="needs crushtool (package ceph-base)")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cephfit.ceph.crush import live_map
-from cephfit.ceph.crush.proposal import movement
+from cephfit.ceph.crush.map_proposal import movement
 
 needs_tools = pytest.mark.skipif(shutil.which("osdmaptool") is None, reason="needs osdmaptool (package ceph-base)")
 

@@ -196,7 +196,7 @@ def test_restore_heals_what_could_not_be_started_again(
     again = Journal(tmp_path / "journal.jsonl")  # another process
     whole(cluster, again, Daemons(cluster)).take_back(pools=False)
     assert all(osd["up"] for osd in cluster.osds)
-    whole(cluster, again, Daemons(cluster)).clear_up()
+    whole(cluster, again, Daemons(cluster)).clean_up()
     assert cluster.flagged() == []
     again.finish()
 
@@ -218,7 +218,7 @@ def test_a_restart_continues_after_a_kill(cluster: SmallCluster, journal: Journa
     again = Journal(tmp_path / "journal.jsonl")
     cluster.changes.clear()
     changes = whole(cluster, again, Daemons(cluster))
-    changes.clear_up()
+    changes.clean_up()
     assert cluster.flagged() == [1], "it is down still"
     changes.take_back(pools=False)
     assert cluster.changes[:2] == ["osd osd_op_num_shards gone", "restart osd.1"]

@@ -22,7 +22,7 @@ from cephfit.core.values.configuration import Partition, Setting, Value
 from cephfit.lab.devices import disks
 
 SYSCTL = "net.ipv4.tcp_notsent_lowat"
-"""Of no consequence for anybody while a test runs."""
+"""Without consequences while a test runs."""
 
 
 @pytest.fixture(scope="module")

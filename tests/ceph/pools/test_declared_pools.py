@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cephfit.ceph.admin.answers import RefusedError
-from cephfit.ceph.crush.proposal import Movement
+from cephfit.ceph.crush.map_proposal import Movement
 from cephfit.ceph.delivery.daemon_options import DaemonOptions
 from cephfit.ceph.delivery.option_delivery import OptionDelivery
 from cephfit.ceph.host_access import Hosts

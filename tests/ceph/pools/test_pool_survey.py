@@ -107,8 +107,8 @@ def test_show_names_the_cause_and_the_remedy_for_unknown_moves(
 ) -> None:
     def shown(sent: bytes) -> str:
         target = CephTarget.__new__(CephTarget)
-        portraits = survey(Cluster(osd_map, sent))
-        monkeypatch.setattr(CephTarget, "pool_portraits", lambda self: portraits)
+        descriptions = survey(Cluster(osd_map, sent))
+        monkeypatch.setattr(CephTarget, "pool_descriptions", lambda self: descriptions)
         monkeypatch.setattr(CephTarget, "close", lambda self: None)
         monkeypatch.setattr(target_choice, "open_target", lambda *_, **__: target)
         done = CliRunner().invoke(cephfit, ["pools", "show", "--target", "ceph"])

@@ -187,17 +187,17 @@ def test_the_list_of_pools_shows_where_the_rules_place_them(target: LabTarget, a
     apply(target, "ssd", SSD)
     live = LiveMap(admin.exchange("osd getcrushmap"))
     dumped = {p["pool_name"]: p for p in admin.command("osd dump")["pools"]}
-    portraits = {p.name: p for p in target.pool_portraits()}
-    assert portraits.keys() == dumped.keys()
-    assert len(portraits) >= 2
+    descriptions = {p.name: p for p in target.pool_descriptions()}
+    assert descriptions.keys() == dumped.keys()
+    assert len(descriptions) >= 2
     for name, pool_ in dumped.items():
         places, _ = try_rule(
             live.binary, pool_["crush_rule"], size=pool_["size"], n_inputs=pool_["pg_num"], pool=pool_["pool"]
         )
         classes = Counter(live.class_of[osd] for osds in places.values() for osd in osds)
-        assert portraits[name].classes == classes
-        assert portraits[name].primary_classes == Counter(live.class_of[osds[0]] for osds in places.values())
-        assert portraits[name].kind == "2 copies"
+        assert descriptions[name].classes == classes
+        assert descriptions[name].primary_classes == Counter(live.class_of[osds[0]] for osds in places.values())
+        assert descriptions[name].kind == "2 copies"
     target.reset()
 
 

@@ -1,4 +1,4 @@
-"""Objectives: reads and writes apart, weighted time, cost, and the Pareto front."""
+"""Objectives: reads and writes separately, weighted time, cost, and the Pareto front."""
 
 import math
 from dataclasses import replace

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import distance_check, ng_distance
-from benchmarks.ng_distance import congestion, errors
+from benchmarks.ng_distance import access_seconds, congested_delays, congestion, errors
 from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad
 from cephfit.core.values.cells import Cell, LoadedCell, Op, Pattern, size_bin
@@ -19,10 +19,8 @@ from cephfit.mapper import predictor
 from cephfit.mapper.extrapolation import distance
 from cephfit.mapper.extrapolation.distance import (
     Distance,
-    access_seconds,
     baselines_at_distance,
     closed_rate,
-    congested_delays,
     rates_by_outstanding,
     write_cache_nbytes,
 )

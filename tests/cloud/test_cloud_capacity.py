@@ -1,4 +1,4 @@
-"""Room, addresses and projects on the lab's real OpenStack: what is refused, and who gets in."""
+"""Capacity, addresses and projects on the lab's real OpenStack: what is refused, and who gets in."""
 
 import json
 import re
@@ -129,6 +129,6 @@ def test_rules_are_of_the_family_of_the_addresses(
         "files": files["files"],
         "parameters": parameters,
     }
-    told = heat.post("/stacks/preview", json=body).json()["stack"]["resources"]
-    (reach,) = (one for one in told if isinstance(one, dict) and one.get("resource_name") == "reach")
+    previewed = heat.post("/stacks/preview", json=body).json()["stack"]["resources"]
+    (reach,) = (one for one in previewed if isinstance(one, dict) and one.get("resource_name") == "reach")
     assert {rule["ethertype"] for rule in reach["properties"]["rules"]} == {family}

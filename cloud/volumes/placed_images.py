@@ -12,9 +12,9 @@ from openstack.connection import Connection
 from openstack.exceptions import NotFoundException, raise_from_response
 from platformdirs import user_state_path
 
-from cephfit.cloud.cinder_volumes import require_types
 from cephfit.cloud.cloud_connection import persistently
 from cephfit.cloud.guests.image_upload import property_of
+from cephfit.cloud.volumes.cinder_volumes import require_types
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal, TargetLock
 from cephfit.core.values.configuration import IMAGE_PROPERTY, ImageChange, ImageRule

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from openstack.connection import Connection
 
 from cephfit.cloud.cloud_connection import made_once, persistently
-from cephfit.cloud.volume_types import volume_types
+from cephfit.cloud.volumes.volume_types import volume_types
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.waiting import wait_until_clear
 

@@ -14,8 +14,8 @@ import pytest
 from cephfit.ceph.environment.network_emulation import Emulation
 from cephfit.core.errors import ClusterError
 from cephfit.core.units import KIB
-from cephfit.lab.client_network import ClientNetwork, addresses
-from cephfit.lab.packet_relay import Direction, PathValues, wire_nbytes
+from cephfit.lab.network.client_network import ClientNetwork, addresses
+from cephfit.lab.network.packet_relay import Direction, PathValues, wire_nbytes
 from cephfit.mapper.extrapolation.distance import Distance
 
 _WINDOW = 64 * KIB

@@ -9,7 +9,7 @@ The kernel may hand over packets of up to 64 KiB that it would cut into segments
 segmentation offload"): they pass as one, which keeps up with fast disks. With loss each segment must have its own
 chance, so that the offload is off then. Source: Linux, Documentation/networking/tuntap.rst and virtio_net.h.
 
-    python -m cephfit.lab.packet_relay FOLDER ADDRESS_HERE ADDRESS_THERE
+    python -m cephfit.lab.network.packet_relay FOLDER ADDRESS_HERE ADDRESS_THERE
 """
 
 import ctypes

@@ -20,8 +20,8 @@ from cephfit.ceph.environment.network_emulation import Emulation
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.lab.daemons import processes
 from cephfit.lab.machine import find_program, require_programs
-from cephfit.lab.packet_relay import APPLIED, PID, SETTINGS, PathValues
-from cephfit.lab.path_probe import PINGS, PathFigures, measured
+from cephfit.lab.network.packet_relay import APPLIED, PID, SETTINGS, PathValues
+from cephfit.lab.network.path_probe import PINGS, PathFigures, measured
 
 _START_SECONDS = 20.0
 _APPLY_SECONDS = 10.0
@@ -100,7 +100,7 @@ class ClientNetwork:
         argv = [
             sys.executable,
             "-m",
-            "cephfit.lab.packet_relay",
+            "cephfit.lab.network.packet_relay",
             str(self._home),
             *addresses(self._mon_port),
         ]

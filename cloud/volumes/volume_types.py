@@ -13,11 +13,11 @@ from typing import Any
 from openstack.connection import Connection
 from openstack.exceptions import ConflictException, NotFoundException, raise_from_response
 
-from cephfit.cloud import cinder_volumes
-from cephfit.cloud.cinder_volumes import require_types
 from cephfit.cloud.cloud_connection import HIDDEN, json_of, made_once, persistently
 from cephfit.cloud.ownership import own_name
 from cephfit.cloud.stacks import Node
+from cephfit.cloud.volumes import cinder_volumes
+from cephfit.cloud.volumes.cinder_volumes import require_types
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.units import KIB, MIB, format_nbytes
 from cephfit.core.values.configuration import (
