@@ -3,7 +3,7 @@
 On each target of the lab (RBD, then the other back ends in the lab's order) the sweep `back_ends.yaml` is
 measured, and the workloads run on the configurations that the target supports. The first run on RBD's default is
 recorded: all targets share the profiles. Each target gets an evaluation folder. After an interrupt, the same
-command continues. It needs root, and takes hours for three workloads and five targets; with `--brief` about 7
+command continues. It needs root, and takes hours for three workloads and five targets; with `--brief`
 minutes for each target. `--minutes` begins no target that would end too late.
 
     cephfit lab up --name back-ends --with swift,iscsi,nfs,local

@@ -3,7 +3,7 @@
 Both work on one file system, ext4, on the same files, in turn, and the order changes with each round. Rates are
 compared, flushes included; of operations on names the mean latency, because fio's clock of jobs counts whole
 milliseconds. A ratio of 1 means that both measure the same. Without a device, the file system is in a sparse file
-behind a loop device: no throttle hides the time of the programs. It needs root, and takes 3 minutes.
+behind a loop device: no throttle hides the time of the programs. It needs root, and takes some minutes.
 
     .venv/bin/python benchmarks/micro_against_fio.py [--device /dev/loopN] [--rounds 5]
 
