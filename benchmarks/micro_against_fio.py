@@ -91,7 +91,7 @@ class Case:
 
 
 _RANDOM = ("--norandommap", "--randrepeat=0")
-_NAMES = ("--nrfiles=2000", "--openfiles=1", "--filesize=4k")
+_NAMES = ("--nrfiles=400", "--openfiles=1", "--filesize=4k")
 CASES = (
     Case("random read, 4K", "keep-read", ("--rw=randread", *_RANDOM)),
     Case("random write, 4K", "keep-write", ("--rw=randwrite", *_RANDOM)),
@@ -102,12 +102,12 @@ CASES = (
         "create",
         "create",
         ("--ioengine=filecreate", "--rw=write", "--create_on_open=1", *_NAMES),
-        2000,
+        400,
         "4K",
         of_names=True,
     ),
-    Case("stat", "stat", ("--ioengine=filestat", "--rw=read", *_NAMES), 2000, "4K", of_names=True),
-    Case("delete", "delete", ("--ioengine=filedelete", "--rw=read", *_NAMES), 2000, "4K", of_names=True),
+    Case("stat", "stat", ("--ioengine=filestat", "--rw=read", *_NAMES), 400, "4K", of_names=True),
+    Case("delete", "delete", ("--ioengine=filedelete", "--rw=read", *_NAMES), 400, "4K", of_names=True),
 )
 
 
