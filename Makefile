@@ -35,8 +35,8 @@ demo: packages $(VENV)/ready ## the whole loop on this machine, from nothing to 
 evaluate: packages evaluation-packages $(VENV)/ready ## real workloads on every configuration of the sweep `evaluation`; about two hours
 	lab/evaluate.sh $(EVALUATION_FOLDER) $(BIN)/cephfit
 
-back-ends: packages packages-backends evaluation-packages $(VENV)/ready ## real workloads on all back ends of a lab, against the advice; hours
-	benchmarks/back_ends.sh $(BACK_ENDS_FOLDER) $(BIN)
+back-ends: packages packages-backends evaluation-packages $(VENV)/ready ## real workloads on all back ends of a lab, against the advice; hours (minutes with BACK_ENDS_OPTIONS=--brief)
+	benchmarks/back_ends.sh $(BACK_ENDS_FOLDER) $(BIN) $(BACK_ENDS_OPTIONS)
 
 evaluation-packages:
 	@lab/ensure_packages.sh $(EVALUATION_PACKAGES)

@@ -6,6 +6,7 @@ ratios are compared with the measured ones. Between targets, the first choice, t
 times are compared. Every miss is listed.
 
     .venv/bin/python benchmarks/back_end_advice.py [FOLDER]
+    .venv/bin/python benchmarks/back_end_advice.py --tables FOLDER    # what was measured, without advice
 """
 
 import argparse
@@ -17,7 +18,11 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
+from cephfit.core.statistics.absolute_spread import Absolute
+from cephfit.core.statistics.variance import Table
+from cephfit.core.units import format_nbytes
 from cephfit.core.values.assessment import AssessmentRow
+from cephfit.core.values.cells import LoadedCell, Pattern
 from cephfit.core.values.prediction import DEFAULT_CONFIDENCE
 from cephfit.core.values.supply import Estimate, busy_seconds
 from cephfit.mapper import MODELS, predictor
@@ -28,11 +33,15 @@ from cephfit.mapper.extrapolation.distance import Distance
 from cephfit.mapper.extrapolation.distant_workload import Advice, advised, fastest
 from cephfit.operations.evaluation_set import BASELINES_FILE, read_folder
 from cephfit.operations.model_assessment import FIGURES, figure_text
+from cephfit.results import open_baselines
 
 DATA = Path(__file__).resolve().parent / "data"
 KEPT = ("evaluation", "evaluation-kept-volumes")
 _REFERENCE = "rbd"
 """The target on which the workloads were recorded; without it, the first one."""
+_HEADS = {"rbd": "RBD, 2 copies", "iscsi": "iSCSI", "nfs": "NFS, `sync`", "swift": "Swift", "local": "local disk"}
+"""Of the columns of the measured rates, in this order."""
+_CONFIDENCE = 0.95
 _MISSED_PCT = 25.0
 """Errors above it are listed."""
 
@@ -253,6 +262,61 @@ def of_all(found: Sequence[Between]) -> Iterator[str]:
         )
 
 
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _rates(folder: Path) -> Mapping[LoadedCell, str]:
+    """Return the default's IOPS in each kind of access, with separate intervals, as text."""
+    baselines = open_baselines(folder / BASELINES_FILE)
+    table = Table.of_loaded(baselines, (baselines.default,))
+    absolute = Absolute.of_one_cell(table)
+    texts = {}
+    for c, cell in enumerate(table.cells):
+        assert isinstance(cell, LoadedCell), "the table is of loaded cells"
+        value = float(np.mean(baselines.loaded[baselines.default, cell].iops))
+        texts[cell] = _figure(value)
+        if absolute is not None:
+            weights = np.zeros(table.logs.shape)
+            weights[:, c] = table.mean_of(0, c)
+            factor = absolute.factor_of(weights, _CONFIDENCE)
+            texts[cell] += f" ({_figure(value / factor)} to {_figure(value * factor)})"
+    return texts
+
+
+def _words(cell: LoadedCell) -> str:
+    order = "random" if cell.pattern.is_random else "sequential"
+    text = f"{format_nbytes(cell.nbytes)} {order} {cell.pattern.op}"
+    text += f", aligned to {format_nbytes(cell.align_nbytes)}" if cell.align_nbytes else ""
+    text += {"": "", "fsync": ", flushed"}.get(cell.sync, f", {cell.sync}")
+    return text + (f", {cell.iodepth} outstanding" if cell.iodepth > 1 else "")
+
+
+def _place(cell: LoadedCell) -> tuple[object, ...]:
+    return cell.iodepth, cell.sync, cell.align_nbytes, cell.nbytes, list(Pattern).index(cell.pattern)
+
+
+def tables(folders: Mapping[str, Path]) -> Iterator[str]:
+    """Return the lines of two tables of what was measured on the defaults: IOPS, and values of the workloads."""
+    order = list(_HEADS)
+    names = sorted(folders, key=lambda name: order.index(name) if name in order else len(order))
+    heads = [_HEADS.get(name, name) for name in names]
+    rates = {name: _rates(folders[name]) for name in names}
+    cells = {cell for its in rates.values() for cell in its}
+    rows = [[_words(cell), *(rates[name].get(cell, "") for name in names)] for cell in sorted(cells, key=_place)]
+    yield from _table(("cell", *heads), rows)
+    yield ""
+    workloads: dict[str, dict[str, str]] = {}
+    for name in names:
+        for one in read_folder(folders[name]).workloads:
+            values = values_of(one.samples).get(one.baselines.default, {})
+            texts = (f"{value:.5g}" for value in values.values())
+            workloads.setdefault(one.workload, {})[name] = ", ".join(texts)
+    yield from _table(
+        ("workload", *heads), [[w, *(its.get(n, "") for n in names)] for w, its in workloads.items()]
+    )
+
+
 def folders_of(folder: Path) -> Mapping[str, Path]:
     """Return the evaluation folders in a folder, or the folder itself, by name."""
     if (folder / BASELINES_FILE).is_file():
@@ -273,15 +337,18 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("folder", type=Path, nargs="?", help="with an evaluation folder for each target")
     arguments.add_argument("--without", nargs="+", default=(), help="configurations to leave out")
+    arguments.add_argument("--tables", action="store_true", help="only the tables of what was measured")
     asked = arguments.parse_args()
     folder = asked.folder
+    if folder is None and asked.tables:
+        arguments.error("--tables needs a folder")
     if folder is None:
         for name in KEPT:
             print("\n".join(report({name: DATA / name}, asked.without)))
         return
     if not (folders := folders_of(folder)):
         arguments.error(f"{folder} has no evaluation folder: none has a {BASELINES_FILE}")
-    print("\n".join(report(folders, asked.without)))
+    print("\n".join(tables(folders) if asked.tables else report(folders, asked.without)))
 
 
 if __name__ == "__main__":

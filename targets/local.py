@@ -32,6 +32,7 @@ from cephfit.targets.abilities import CountsTraffic, JudgesConfigurations
 
 _SYSFS = "sysfs"
 _SYS_BLOCK = Path("/sys/block")
+_DEV = Path("/dev")
 
 
 class DiskQueues:
@@ -344,6 +345,10 @@ class LocalTarget(MachineTarget, CountsTraffic):
                     remedy="a sweep overwrites it: name a path that does not exist, or delete the file yourself",
                 )
         else:
+            if _DEV in self._path.parents:
+                raise InputError(
+                    f"there is no device {self._path}", where=self.name, remedy="`lsblk` lists the devices"
+                )
             if not self._path.parent.is_dir():
                 raise InputError(
                     f"the folder {self._path.parent} does not exist", where=self.name, remedy="create it first"

@@ -11,6 +11,7 @@ buffer of a first one that its block driver has not sent yet, which destroys dat
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -127,6 +128,10 @@ class QemuExport:
 
 _RECORD = "server.json"
 _START_SECONDS = 30.0
+_DRIVER = re.compile(r"Failed to blk_new_open 'json:.*?\}': ")
+"""In a message of QEMU: the description of a driver, which the user did not write."""
+_FOLLOWS = "nbd_connect"
+"""Begin of the message of libnbd on the end of the server."""
 
 
 class NbdExport(QemuExport):
@@ -168,9 +173,9 @@ class NbdExport(QemuExport):
         until = time.monotonic() + _START_SECONDS
         while self._pid() is None or not self._server_runs():
             if process.poll() is not None or time.monotonic() > until:
-                last = " / ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
+                why = reason_in(log.read_text(errors="replace"))
                 raise ClusterError(
-                    f"the volume cannot be attached: {last or 'the server does not start'}",
+                    f"the volume cannot be attached: {why or 'the server does not start'}",
                     where=where,
                     remedy=f"check that the storage answers this machine. If {server.argv[0]} lacks something, "
                     f"install {server.packages}",
@@ -180,6 +185,13 @@ class NbdExport(QemuExport):
         device = attach_loop(self._point)
         clear_forgotten_limit(device_number(device))
         return device
+
+
+def reason_in(log: str) -> str:
+    """Return the last lines of programs without the description of the block driver, and without what follows."""
+    lines = [_DRIVER.sub("", line).strip(" /") for line in log.strip().splitlines()]
+    own = [line for line in lines if line and not line.startswith(_FOLLOWS)]
+    return " / ".join((own or lines)[-3:])
 
 
 class NbdDevices:

@@ -6,7 +6,7 @@ flushes, and how many accesses it has outstanding.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from cephfit.core.values.demand import Demand
 from cephfit.core.values.fit import uncertain
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
-from cephfit.core.values.supply import Supply
+from cephfit.core.values.supply import Estimate, Supply, rate_text
 from cephfit.mapper.absolute_rates.supply import supply_or_reason
 from cephfit.mapper.decisions.contrasts import ranked
 from cephfit.mapper.decisions.sensitivity import sensitivity_of
@@ -157,6 +157,8 @@ SCANNED_MS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _REASONS = 3
 _POINTS = 0.5
 _NOTED_SHARE = 0.05
+_EACH = 1.05
+"""Fewer writes for each flush than this are one write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,9 @@ def _of_cells(predictions: PredictionSet) -> list[str]:
     best = _prediction_of(predictions, predictions.best)
     moving = [r for r in best.reasons if abs(r.points) >= _POINTS][:_REASONS]
     if best.verdict is Verdict.DEFAULT:
-        heaviest = sorted(best.reasons, key=lambda r: -r.weight)[:_REASONS]
+        heaviest = sorted((r for r in best.reasons if r.weight >= _NOTED_SHARE), key=lambda r: -r.weight)[
+            :_REASONS
+        ]
         return [f"{100 * r.weight:.0f} % of the workload is {r.cell}" for r in heaviest]
     return [
         f"{r.cell} is {100 * r.weight:.0f} % of the workload, and {best.configuration} serves it at "
@@ -267,7 +271,9 @@ def _of_workload(profile: Profile, distance: Distance) -> list[str]:
         reasons.append(text + cost)
     writes = math.fsum(d.accesses for d in demands if d.pattern.op is Op.WRITE)
     if profile.commits is not None and profile.commits.flushes and writes:
-        reasons.append(f"it flushes once per {max(1.0, writes / profile.commits.flushes):.3g} writes")
+        per_flush = writes / profile.commits.flushes
+        often = "after each write" if per_flush < _EACH else f"once per {per_flush:.3g} writes"
+        reasons.append(f"it flushes {often}")
     if distance.rtt_seconds and (depth := _mean_depth(demands)) is not None:
         reasons.append(
             f"the mean number of its accesses outstanding is {depth:.2g}: that many share each round trip of "
@@ -297,6 +303,8 @@ def _other_distances(
     model_predictor: Predictor, profile: Profile, baselines: Baselines, distance: Distance, best: str
 ) -> list[str]:
     """Return the nearest smaller and the nearest larger distance at which another configuration is the best."""
+    if len(baselines.configurations) == 1:
+        return []
     now = 1e3 * distance.one_way_seconds
 
     def best_at(ms: float) -> str:
@@ -333,11 +341,15 @@ def _as_good(predictions: PredictionSet) -> list[str]:
 def _certainty(predictions: PredictionSet) -> str:
     best = _prediction_of(predictions, predictions.best)
     level = f"{100 * predictions.confidence:g} %"
+    if len(predictions.predictions) == 1:
+        return "only the default was measured, so no configuration was compared with it"
     if best.verdict is Verdict.DEFAULT:
-        return (
-            "no configuration is distinguishably better than the default; differences below "
-            f"{predictions.noise_floor:.1f} points cannot be seen with these samples"
+        unseen = (
+            f"differences below {predictions.noise_floor:.1f} points cannot be seen with these samples"
+            if math.isfinite(predictions.noise_floor)
+            else "these samples show no difference, however large: measure more repeats"
         )
+        return f"no configuration is distinguishably better than the default; {unseen}"
     gain = f"{best.relative - 100:+,.1f} % ({best.low - 100:+,.1f} to {best.high - 100:+,.1f}, {level})"
     if best.verdict is Verdict.BETTER:
         return f"sure that it is better than the default: {gain}"
@@ -357,3 +369,73 @@ def fastest(advices: Sequence[Advice]) -> tuple[Advice, tuple[str, ...]]:
     low = first.supply.own_depth.low if first.supply else 0.0
     rivals = [a for a in advices if a is not first and (a.supply is None or a.supply.own_depth.high >= low)]
     return first, tuple(a.target for a in rivals)
+
+
+def of_targets(advices: Sequence[Advice]) -> list[str]:
+    """Return what each target serves of the mix, the most first, and why such a figure has no upper end.
+
+    Args:
+        advices: of one workload, one for each target.
+    """
+    known = sorted(
+        ((a.target, a.best, a.supply) for a in advices if a.supply is not None),
+        key=lambda one: -one[2].own_depth.value,
+    )
+    sentences = [
+        f"{target} serves {rate_text(supply.own_depth.value)} accesses of its mix per second with {best} "
+        f"({_ends(supply.own_depth)})"
+        for target, best, supply in known
+    ]
+    sentences += [f"what {a.target} serves of its mix is not known" for a in advices if a.supply is None]
+    if bound := [target for target, _, supply in known if supply.is_bound]:
+        sentences.append(
+            f"more accesses were outstanding than measured on {', '.join(bound)}, or a load had a rate limit: "
+            "these may serve more, and a load with a larger `iodepth` in the sweep decides"
+        )
+    return sentences
+
+
+def _ends(found: Estimate) -> str:
+    if not found.is_known:
+        return "measured once, so without an interval"
+    if math.isinf(found.high):
+        return f"{rate_text(found.low)} or more"
+    return f"{rate_text(found.low)} to {rate_text(found.high)}"
+
+
+def other_targets(
+    model_predictor: Predictor, profile: Profile, measured: Mapping[str, Baselines], distance: Distance, first: str
+) -> list[str]:
+    """Return the nearest smaller and larger distance at which another target serves most of the mix.
+
+    Args:
+        model_predictor: as in ``advised``.
+        profile: of the workload where the baselines were measured.
+        measured: baselines by target.
+        distance: that is added.
+        first: the target that serves most there.
+    """
+
+    def most_at(ms: float) -> str:
+        rates = {
+            target: _served_at(model_predictor, profile, its, replace(distance, one_way_seconds=ms / 1e3))
+            for target, its in measured.items()
+        }
+        most = max(rates, key=lambda target: rates[target])
+        return first if rates[most] <= rates[first] else most
+
+    now = 1e3 * distance.one_way_seconds
+    sentences = []
+    for scanned in ([ms for ms in reversed(SCANNED_MS) if ms < now], [ms for ms in SCANNED_MS if ms > now]):
+        found = next(((ms, other) for ms in scanned if (other := most_at(ms)) != first), None)
+        if found is not None:
+            sentences.append(f"at {found[0]:g} ms each way, {found[1]} would serve more than {first}")
+    return sentences or [f"no distance up to {SCANNED_MS[-1]:g} ms each way puts another target before {first}"]
+
+
+def _served_at(model_predictor: Predictor, profile: Profile, near: Baselines, distance: Distance) -> float:
+    """Return the accesses per second that the best configuration serves at a distance; 0 if unknown."""
+    found = predicted_at_distance(model_predictor, profile, near, distance)
+    supplies = supply_or_reason(found.profile, found.distant.baselines).supplies
+    best = found.predictions.best
+    return next((s.own_depth.value for s in supplies if s.configuration == best), 0.0)

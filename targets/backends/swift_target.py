@@ -15,6 +15,8 @@ from cephfit.targets.backends.backend_target import BackendTarget, ExportsVolume
 _URL = re.compile(
     r"(?://)?(?P<user>[^:@/\s]+:[^:@/\s]+)@(?P<host>\[[0-9a-fA-F:]+\]|[^/:@\s]+)(:(?P<port>\d+))?/(?P<container>[^/?\s]+)"
 )
+_UNREACHABLE = re.compile(r"NewConnectionError\(.*\[Errno -?\d+\] ([^')]+)")
+"""In what urllib3 reports."""
 _PORT = 8080
 _SECONDS = 60.0
 _DELETE_SECONDS = 3600.0
@@ -141,6 +143,12 @@ class SwiftAccount:
         if done.returncode == 127 or "failed to execute swift" in done.stderr:
             raise _lacking()
         if done.returncode:
+            if unreachable := _UNREACHABLE.search(done.stderr):
+                raise ClusterError(
+                    f"no server answers: {unreachable[1]}",
+                    where=where,
+                    remedy="check host and port, and that a proxy server of Swift listens there",
+                )
             lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
             raise ClusterError(
                 f"`swift {words[0]}` failed: {lines[-1].replace(self._key, '...')}",

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.back_end_advice import Between, cases_of, folders_of, report
+from benchmarks.back_end_advice import Between, cases_of, folders_of, report, tables
+from benchmarks.back_end_runs import brief_sweep, chosen, is_too_late
 from cephfit.core.values.cells import Op, Pattern
 from cephfit.core.values.demand import Demand
 from cephfit.core.values.profile import Profile
+from cephfit.sweep.declaration.sweep_file import read_sweep
 
 WOBBLE = (0.99, 1.0, 1.01)
 BUSY, IDLE = 8.0, 2.0
@@ -84,3 +86,42 @@ def test_one_target_says_that_the_order_cannot_be_checked(tmp_path: Path) -> Non
     left = "\n".join(report(folders_of(tmp_path), without=("B",)))
     assert "`B`" in text
     assert "`B`" not in left
+
+
+def test_the_tables_have_a_column_for_each_back_end_and_a_row_for_each_kind_of_access(tmp_path: Path) -> None:
+    for name, rate in (("swift", 20.0), ("rbd", 100.0)):
+        write(tmp_path / name, {"A": rate}, {"A": rate / 10})
+    more = tmp_path / "swift" / "baselines.csv"
+    deep_reads = "".join(f"A,32K,randread,all,{i},{1500 + i},deep,32,1,\n" for i in range(3))
+    more.write_text(more.read_text() + deep_reads)
+    rates, values = "\n".join(tables(folders_of(tmp_path))).split("\n\n")
+    assert rates.splitlines()[0] == "| cell | RBD, 2 copies | Swift |"
+    small, deep = rates.splitlines()[2:]
+    kind, rbd, swift, *_ = small.strip("| ").split(" | ")
+    assert (kind, rbd.split()[0], swift.split()[0]) == ("4K random write", "100", "20")
+    low, high = (float(word.strip("()")) for word in swift.split()[1::2])
+    assert 19 < low < 20 < high < 21, "three repeats within 1 %"
+    assert deep.startswith("| 32K random read, 32 outstanding |  | 1,501 ("), "not measured on RBD"
+    assert values.splitlines()[2] == "| w | 9.9, 10, 10.1 | 1.98, 2, 2.02 |"
+
+
+def test_a_brief_sweep_has_the_defaults_and_all_cells(tmp_path: Path) -> None:
+    sweep = read_sweep(brief_sweep(tmp_path))
+    assert [c.name for c in sweep.configurations] == ["A"]
+    assert (len(sweep.measurement.cells), sweep.measurement.repeats) == (20, 2)
+    assert {load.name for load in sweep.measurement.loads} == {"unaligned", "depth-32", "fsync"}
+
+
+def test_targets_are_chosen_by_name_or_given() -> None:
+    lab = {"rbd": "lab:x", "swift": "swift:lab:x", "nfs": "nfs:lab:x"}
+    assert list(chosen(lab, ["nfs", "rbd"])) == ["rbd", "nfs"], "in the lab's order, so that RBD is recorded first"
+    assert chosen(lab, []) == lab
+    assert chosen(lab, ["own=nfs://h/e"]) == {"own": "nfs://h/e"}
+    with pytest.raises(SystemExit, match="no gluster: it has rbd, swift, nfs"):
+        chosen(lab, ["gluster"])
+
+
+def test_a_target_that_would_end_too_late_is_not_begun() -> None:
+    assert not is_too_late([], 0.0, 60.0), "the first one is always measured"
+    assert not is_too_late([20.0, 30.0], 50.0, 80.0)
+    assert is_too_late([20.0, 30.0], 50.0, 79.0)

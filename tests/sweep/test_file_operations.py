@@ -4,7 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cephfit import run_sweep as run_simulated
+from cephfit.cli.main import cephfit
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import NullProgress
 from cephfit.core.units import KIB
@@ -126,6 +129,16 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Store, st
     target.reset()
     target.close()
     return store, run.run_id
+
+
+def test_advice_leaves_out_runs_of_operations_on_files(measured: tuple[Store, str], tmp_path: Path) -> None:
+    measured[0].close()
+    store = tmp_path / "results.sqlite"
+    run_simulated("quick", target="sim", store=store)
+    profile = Path(__file__).parents[2] / "docs" / "examples" / "profiles" / "pgbench.json"
+    answer = CliRunner().invoke(cephfit, ["advise", str(profile), "--baselines", str(store)])
+    assert answer.exit_code == 0, answer.output
+    assert answer.output.startswith("pgbench: use "), "the run on files is on another target, and newer or older"
 
 
 def test_samples_are_stored_and_kept_apart_from_the_cells(measured: tuple[Store, str]) -> None:

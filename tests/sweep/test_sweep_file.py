@@ -28,6 +28,16 @@ def test_the_bundled_sweeps_can_be_read_and_quick_holds_the_default_twice() -> N
     assert not quick.configuration("A-again").settings
 
 
+def test_the_brief_form_of_storage_nodes_measures_the_same_configurations() -> None:
+    """Both restart only the OSDs of the class that they measure."""
+    brief = read_sweep(Path(__file__).parents[2] / "benchmarks" / "storage_nodes_brief.yaml")
+    whole = {c.name: c.settings for c in read_sweep(bundled_sweep("storage-nodes")).configurations}
+    assert {c.name: c.settings for c in brief.configurations}.items() <= whole.items()
+    assert set(brief.measurement.cells) <= set(read_sweep(bundled_sweep("storage-nodes")).measurement.cells)
+    of_daemons = [s for settings in whole.values() for s in settings if s.partition is Partition.CEPH]
+    assert {s.scope for s in of_daemons} == {"osd/class:hdd"}
+
+
 def test_meyer2017_measures_as_the_thesis_did() -> None:
     sweep = read_sweep(find_sweep("meyer2017"))
     assert [c.name for c in sweep.configurations] == list("ABCDEFGHIJKLMNOPQRSTUVWX")

@@ -16,6 +16,7 @@ from cephfit.core.units import KIB, MIB
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.lab.daemons.processes import command_line, kill, of_folder
 from cephfit.lab.devices.disks import loops_of
+from cephfit.lab.devices.fuse_devices import reason_in
 from cephfit.lab.lab_server import LabServer
 from cephfit.targets.backends.backend_target import ExistingServer
 from cephfit.targets.backends.iscsi_target import parse_iscsi
@@ -298,6 +299,24 @@ class TestExistingSwift(_OnServer):
         assert "wrong-key" not in str(caught.value)
         with pytest.raises(ClusterError, match="not found"):
             _account(server).state("missing")
+
+
+def test_a_swift_server_that_does_not_answer_is_named_without_the_words_of_a_library() -> None:
+    account = SwiftAccount(parse_swift("//test:tester@127.0.0.1:1/volumes"), "a key")
+    with pytest.raises(ClusterError) as caught:
+        account.ask()
+    assert caught.value.what == "no server answers: Connection refused"
+    assert caught.value.where == "swift://127.0.0.1:1"
+
+
+def test_the_reason_of_a_volume_that_is_not_served_is_without_the_driver_of_qemu() -> None:
+    driver = 'json:{"driver": "raw", "file": {"driver": "iscsi"}}'
+    log = (
+        f"qemu-nbd: Failed to blk_new_open '{driver}': iSCSI: Failed to connect to LUN : iscsi_service failed\n\n"
+        "nbd_connect_systemd_socket_activation: recv: Connection reset\n"
+    )
+    assert reason_in(log) == "qemu-nbd: iSCSI: Failed to connect to LUN : iscsi_service failed"
+    assert reason_in("nbd_connect_command: no such file\n") == "nbd_connect_command: no such file"
 
 
 def test_swift_addresses_are_read() -> None:

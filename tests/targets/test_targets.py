@@ -224,6 +224,18 @@ def test_unchanged_values_are_not_reported_as_restored(tmp_path: Path) -> None:
     assert not (tmp_path / "v").exists()
 
 
+def test_a_device_that_does_not_exist_is_no_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    target = LocalTarget(Path("/dev/no-such-disk"))
+    try:
+        with pytest.raises(InputError, match="no device /dev/no-such-disk"):
+            target.apply(DEFAULT, n_clients=1, volume_nbytes=4096)
+        assert not Path("/dev/no-such-disk").exists()
+    finally:
+        target.reset()
+        target.close()
+
+
 def test_a_local_target_refuses_settings_of_ceph(tmp_path: Path) -> None:
     target = local_target(f"local:{tmp_path / 'v'}")
     for configuration in (DEFERRED, READAHEAD):

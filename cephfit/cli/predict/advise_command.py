@@ -55,11 +55,12 @@ def command(
     Where STORE has runs on several targets, the newest of each is used, and the target that serves most of the
     workload's mix is named too. docs/distance.md describes the model of the network.
     """
+    from dataclasses import replace
     from pathlib import Path
 
     from cephfit.core.profile_files import read_profile
     from cephfit.mapper import predictor
-    from cephfit.mapper.extrapolation.distant_workload import advised, fastest
+    from cephfit.mapper.extrapolation.distant_workload import advised, fastest, of_targets, other_targets
 
     distance = network_of(network)
     measured = _by_target(location, load)
@@ -69,6 +70,10 @@ def command(
         profile = read_profile(Path(file))
         advices = [advised(model_predictor, profile, b, distance, target=t) for t, b in measured.items()]
         first, rivals = fastest(advices)
+        if len(advices) > 1:
+            others = other_targets(model_predictor, profile, measured, distance, first.target)
+            reasons = (*of_targets(advices), *first.reasons)
+            first = replace(first, reasons=reasons, changes=(*others, *first.changes))
         documents.append(
             {"advice": first.to_json(), "as_fast": list(rivals), "targets": [a.to_json() for a in advices]}
         )
@@ -125,7 +130,7 @@ def _number(key: str, value: str) -> float | None:
 
 
 def _by_target(location: str, load: str) -> dict[str, Baselines]:
-    """Return the baselines of the newest run on each target; of a CSV file, its own."""
+    """Return the baselines of the newest run of blocks on each target; of a CSV file, its own."""
     from cephfit.results import open_baselines
     from cephfit.results.store.sample_store import Store
     from cephfit.results.tables.baseline_csv import is_store
@@ -133,7 +138,8 @@ def _by_target(location: str, load: str) -> dict[str, Baselines]:
     if not is_store(location):
         return {"": open_baselines(location, None, load)}
     with Store.open(location) as store:
-        newest = {run.target: run.run_id for run in reversed(store.runs())}
+        runs = [run for run in reversed(store.runs()) if not store.measures_files(run.run_id)]
+        newest = {run.target: run.run_id for run in runs}
     if not newest:
         return {"": open_baselines(location, None, load)}  # refused: there is no run
     return {target: open_baselines(location, run_id, load) for target, run_id in newest.items()}
@@ -146,6 +152,8 @@ def _print(first: Advice, rivals: tuple[str, ...], *, n_targets: int) -> None:
     if rivals:
         click.echo(f"  Not distinguishable in the accesses per second that they serve: {', '.join(rivals)}")
     for title, sentences in (("Because", first.reasons), ("What would change it", first.changes)):
+        if not sentences:
+            continue
         click.echo(f"  {title}:")
         for sentence in sentences:
             click.echo(f"    - {sentence}")

@@ -15,7 +15,7 @@ from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 from cephfit.mapper.extrapolation.distance import Distance
-from cephfit.mapper.extrapolation.distant_workload import Advice, advised, fastest
+from cephfit.mapper.extrapolation.distant_workload import Advice, advised, fastest, of_targets, other_targets
 
 WRITE = LoadedCell.measured(4096, Pattern.RANDWRITE)
 DEEP = LoadedCell.measured(4096, Pattern.RANDWRITE, iodepth=16)
@@ -110,6 +110,59 @@ def test_the_target_that_serves_most_is_chosen_and_equals_are_named() -> None:
     )
     assert fastest([slow, fast]) == (fast, ())
     assert fastest([slow, replace(slow, target="as slow")]) == (slow, ("as slow",))
+
+
+def targets(*factors: float, names: tuple[str, ...] = ("slow", "fast")) -> dict[str, Baselines]:
+    """One configuration on each target."""
+    return {
+        name: baselines({"A": {WRITE: 100.0 * factor, READ: 20.0 * factor}})
+        for name, factor in zip(names, factors, strict=True)
+    }
+
+
+def test_what_each_target_serves_is_a_reason() -> None:
+    """1000 writes of 10 ms and 60 reads of 50 ms: 1060 accesses in 13 s on the slow target, 81.5 per second."""
+    workload = profile(1000, 60, write_seconds=10.0, read_seconds=3.0)
+    advices = [advised(predictor(), workload, b, Distance(), target=t) for t, b in targets(1.0, 3.0).items()]
+    fast, slow = of_targets(advices)
+    assert fast.startswith("fast serves 245 accesses of its mix per second with A (2")
+    assert slow.startswith("slow serves 81.5 accesses of its mix per second with A (")
+    assert advices[0].certainty == "only the default was measured, so no configuration was compared with it"
+    assert advices[0].changes == (), "no other configuration could be the best at another distance"
+
+
+def test_a_rate_without_an_upper_end_says_what_decides() -> None:
+    deep = profile(1000, 60, write_seconds=10.0, read_seconds=3.0)
+    deep = replace(deep, demands=tuple(replace(d, depth=16.0) for d in deep.demands or ()), idle_seconds=0.0)
+    found = of_targets([advised(predictor(), deep, baselines({"A": NEAR["A"]}), Distance(), target="t")])
+    assert "or more)" in found[0]
+    assert found[1].startswith("more accesses were outstanding than measured on t,")
+    assert "larger `iodepth`" in found[1]
+
+
+def test_the_distance_at_which_another_target_serves_more_is_named() -> None:
+    """`deep` serves 16 writes at once at 1600/s, each in 10 ms; `quick` 1000/s at any depth (as above)."""
+    rates = {"deep": {WRITE: 100.0, DEEP: 1600.0}, "quick": {WRITE: 1000.0, DEEP: 1000.0}}
+    accesses = {op: dict.fromkeys(("4K", "32K", "128K", "1M", "32M"), 0) for op in Op}
+    accesses[Op.WRITE]["4K"] = 4000
+    demand = Demand(Pattern.RANDWRITE, 4096, True, 16.0, True, 4000, 10.0)
+    workload = Profile("deep", accesses, {Op.READ: 0.0, Op.WRITE: 1.0}, demands=(demand,), idle_seconds=0.0)
+    measured = {name: baselines({"A": its}) for name, its in rates.items()}
+    here = other_targets(predictor(), workload, measured, Distance(), "deep")
+    assert here == ["at 4 ms each way, quick would serve more than deep"]
+    there = other_targets(predictor(), workload, measured, Distance(one_way_seconds=0.008), "quick")
+    assert there == ["at 2 ms each way, deep would serve more than quick"]
+    alone = other_targets(predictor(), workload, {"quick": measured["quick"]}, Distance(), "quick")
+    assert alone == ["no distance up to 128 ms each way puts another target before quick"]
+
+
+def test_a_flush_after_each_write_is_in_words_and_small_cells_are_no_reason() -> None:
+    workload = profile(1000, 1, write_seconds=10.0, read_seconds=0.01)
+    workload = replace(workload, commits=Commits(flushes=1000))
+    found = advised(predictor(), workload, baselines({"A": NEAR["A"]}), Distance(), target="t")
+    assert "it flushes after each write" in found.reasons
+    assert any("of the workload is 4K-randwrite" in reason for reason in found.reasons)
+    assert not any(reason.startswith("0 %") for reason in found.reasons)
 
 
 def test_a_network_is_read_from_text() -> None:
