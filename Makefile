@@ -33,7 +33,7 @@ demo: packages $(VENV)/ready ## the whole loop on this machine, from nothing to 
 	$(BIN)/cephfit demo $(DEMO_OPTIONS)
 
 evaluate: packages evaluation-packages $(VENV)/ready ## real workloads on every configuration of the sweep `evaluation`; about two hours
-	lab/evaluate.sh $(EVALUATION_FOLDER) $(BIN)/cephfit
+	lab/evaluate.sh $(EVALUATION_FOLDER) $(BIN)/cephfit $(EVALUATION_WORKLOADS)
 
 back-ends: packages packages-backends evaluation-packages $(VENV)/ready ## real workloads on all back ends of a lab, against the advice; hours
 	benchmarks/back_ends.sh $(BACK_ENDS_FOLDER) $(BIN)
