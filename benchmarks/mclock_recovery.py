@@ -225,10 +225,15 @@ class RecoveringLab:
         if self._queue != options["osd_op_queue"]:
             self._lab.restart_osds()
             self._queue = options["osd_op_queue"]
-        for osd in self._lab.osd_ids():
-            for name, value in options.items():
-                if (runs := self._admin.tell(f"osd.{osd}", "config get", var=name)[name]) != value:
-                    sys.exit(f"osd.{osd} has {name} = {runs}, not {value}")
+        self.wait(f"does not run {scheduler}", lambda: self._runs(options), seconds=30)
+
+    def _runs(self, options: Mapping[str, str]) -> bool:
+        """Return whether all OSDs have these options: new values of the config store reach them with a delay."""
+        return all(
+            self._admin.tell(f"osd.{osd}", "config get", var=name)[name] == value
+            for osd in self._lab.osd_ids()
+            for name, value in options.items()
+        )
 
     @contextmanager
     def recovering(self) -> Iterator[None]:
