@@ -35,8 +35,7 @@ cd /
 exec "$@"
 """
 """Run in a mount namespace of the program: /usr and /etc are those of the root, all else is the machine's. Mounts
-of the lab are unmounted there: a copy in this namespace would keep their devices busy. Debian's osd_class_dir is
-relative to /."""
+of the lab are unmounted there: a copy in this namespace would keep their devices busy."""
 
 
 _MANAGER_MODULES = Path("/usr/share/ceph/mgr")
@@ -66,7 +65,9 @@ class CephVersion:
 class CephPrograms:
     """Runs Ceph's programs for one lab.
 
-    A program of a root runs in its own mount namespace, which ends with it: nothing is mounted on the machine.
+    A program of a root runs in its own mount namespace, which ends with it: nothing is mounted on the machine. All
+    programs start in /, because osd_class_dir of Debian's Ceph 18.2 and later is relative to it: OSDs that start
+    elsewhere do not find the classes of RBD.
 
     Args:
         folder: the lab's.
@@ -84,7 +85,7 @@ class CephPrograms:
             HostError: it is missing, failed or took longer than ``seconds``.
         """
         if self._root is None:
-            return run(argv, seconds=seconds)
+            return run(argv, seconds=seconds, directory=Path("/"))
         if not self._root.is_dir():
             raise HostError(
                 f"the root of Ceph {self._root.name} is missing",

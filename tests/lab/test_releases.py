@@ -213,3 +213,9 @@ def test_the_manager_loads_its_modules_without_bcrypt(tmp_path: Path) -> None:
     assert (own / "status").readlink() == Path("/usr/share/ceph/mgr/status")  # in the manager's mount namespace
     (modules / "mgr_util.py").write_text("import os\n")
     assert CephPrograms(tmp_path / "other", root).manager_modules() == Path("/usr/share/ceph/mgr")
+
+
+def test_programs_of_the_machine_start_in_the_root_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where osd_class_dir is relative, an OSD that starts elsewhere has no classes, and images cannot be created."""
+    monkeypatch.chdir(tmp_path)
+    assert CephPrograms(tmp_path, None).run(["pwd"]).strip() == "/"
