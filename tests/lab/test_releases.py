@@ -216,6 +216,6 @@ def test_the_manager_loads_its_modules_without_bcrypt(tmp_path: Path) -> None:
 
 
 def test_programs_of_the_machine_start_in_the_root_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where osd_class_dir is relative, an OSD that starts elsewhere has no classes, and images cannot be created."""
+    """Where osd_class_dir is relative, an OSD that starts elsewhere has no classes, and creates no images."""
     monkeypatch.chdir(tmp_path)
     assert CephPrograms(tmp_path, None).run(["pwd"]).strip() == "/"
