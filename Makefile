@@ -16,6 +16,8 @@ TEST_PROCESSES := -n 5 --dist loadgroup --no-loadscope-reorder
 # Tests on an OpenStack mostly wait, so two labs run in parallel. A lab that is already up is used alone.
 OPENSTACK_LABS := $(if $(CEPHFIT_TEST_OPENSTACK_LAB),1,2)
 RELEASES ?= reef tentacle
+# Programs of other Python versions, such as python3.14.
+PYTHONS ?= python3
 # The contract of targets on a lab, and what else asks only a lab's cluster.
 LAB_TESTS := tests/targets/test_targets.py tests/lab/test_lab_live.py tests/lab/test_lab_target.py \
     tests/ceph/admin/test_admins.py tests/ceph/pools/test_pools_on_lab.py tests/sweep/test_sweep_on_lab.py
@@ -24,7 +26,7 @@ OPENSTACK_OUTPUT := --verbose --durations=25 -p no:warnings
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help docs docs-reference docs-pictures demo evaluate evaluation-packages back-ends test test-all test-releases test-openstack test-openstack-core check setup setup-openstack packages packages-backends packages-openstack setup-backends test-packages clean
+.PHONY: help docs docs-reference docs-pictures demo evaluate evaluation-packages back-ends test test-all test-releases test-pythons test-openstack test-openstack-core check setup setup-openstack packages packages-backends packages-openstack setup-backends test-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +35,7 @@ demo: packages $(VENV)/ready ## the whole loop on this machine, from nothing to 
 	$(BIN)/cephfit demo $(DEMO_OPTIONS)
 
 evaluate: packages evaluation-packages $(VENV)/ready ## real workloads on every configuration of the sweep `evaluation`; about two hours
-	lab/evaluate.sh $(EVALUATION_FOLDER) $(BIN)/cephfit
+	lab/evaluate.sh $(EVALUATION_FOLDER) $(BIN)/cephfit $(EVALUATION_WORKLOADS)
 
 back-ends: packages packages-backends evaluation-packages $(VENV)/ready ## real workloads on all back ends of a lab, against the advice; hours (minutes with BACK_ENDS_OPTIONS=--brief)
 	benchmarks/back_ends.sh $(BACK_ENDS_FOLDER) $(BIN) $(BACK_ENDS_OPTIONS)
@@ -49,6 +51,13 @@ test-all: packages test-packages $(VENV)/ready-dev ## all tests, also the slow o
 
 test-releases: packages test-packages $(VENV)/ready-dev ## the tests of the lab on Ceph 18.2 and 20.2, which are installed first
 	for release in $(RELEASES); do $(PYTEST) -m "ceph and not slow" --release $$release $(LAB_TESTS) $(PYTEST_OPTIONS) || exit 1; done
+
+test-pythons: ## the tests that need no daemons on other Python versions: PYTHONS="python3.13 python3.14"
+	for python in $(PYTHONS); do \
+	    other=$(VENV)/pythons/$$(basename $$python) && $$python -m venv $$other && \
+	    $$other/bin/python -m pip install -qq --editable '.[dev]' && \
+	    $$other/bin/python -m pytest -m "not ceph and not openstack and not backends and not slow and not root and not postgres and not browser" \
+	        -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_OPTIONS) || exit 1; done
 
 test-openstack: packages packages-openstack test-packages $(VENV)/ready-dev ## the tests on a real OpenStack, which they start; without the longest
 	$(PYTEST) -m "openstack and not cloud_image and not cloud_whole" -n $(OPENSTACK_LABS) --dist loadgroup --no-loadscope-reorder \

@@ -83,7 +83,7 @@ class LabStores:
                             f"{role} on {place}: this lab has the classes {', '.join(self._lab.spec.limits)}"
                         )
         except (InputError, HostError) as error:
-            reasons.append(" ".join(str(error).split()))
+            reasons.append(error.on_one_line)
         return tuple(dict.fromkeys(reasons))
 
     def due(self, configuration: Configuration) -> tuple[int, ...]:

@@ -129,11 +129,13 @@ def run(
     seconds: float = 60.0,
     stdin: str | None = None,
     environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
 ) -> str:
     """Run a program and return its standard output.
 
     Args:
         environment: the complete environment; None for that of this process.
+        directory: where the program starts; None for the current directory.
 
     Raises:
         HostError: it is missing, failed (with its last lines of output) or took longer than ``seconds``.
@@ -150,6 +152,7 @@ def run(
             timeout=seconds,
             check=False,
             env=environment,
+            cwd=directory,
         )
     except subprocess.TimeoutExpired:
         raise HostError(f"gave no answer within {seconds:g} s", where=" ".join(argv)) from None

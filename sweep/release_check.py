@@ -141,10 +141,10 @@ def require_settings(sweep: Sweep, releases: Sequence[KnownOptions]) -> None:
     )
 
 
-def release_notes(sweep: Sweep, release: KnownOptions) -> tuple[str, ...]:
-    """Return notes on settings that a release still has but deprecates."""
+def release_notes(sweep: Sweep, version: str) -> tuple[str, ...]:
+    """Return notes on settings that a version of Ceph, such as ``18.2.7``, still has but deprecates."""
     has_tier = any(setting.key.startswith("cache.") for setting in _of_pools(sweep))
-    return tuple(filter(None, [release_note(release.version)])) if has_tier else ()
+    return tuple(filter(None, [release_note(version)])) if has_tier else ()
 
 
 def unset_defaults(sweep: Sweep, releases: Sequence[KnownOptions]) -> tuple[UnsetDefault, ...]:

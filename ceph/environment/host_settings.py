@@ -180,7 +180,7 @@ class HostSettings:
         try:
             return self._why_not_on_hosts(setting, base, concerned)
         except (HostError, InputError) as error:
-            return " ".join(str(error).split())
+            return error.on_one_line
 
     def apply(self, configuration: Configuration, clients: Sequence[Client]) -> None:
         files = {file: _as_shown(setting) for setting, file in self._required_files(configuration, clients)}

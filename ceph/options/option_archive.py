@@ -108,12 +108,13 @@ def known_versions(*, folder: Path | None = None) -> dict[str, str]:
     return {version: sources[version] for version in sorted(sources, key=_order)}
 
 
-def known(version: str, *, folder: Path | None = None) -> KnownOptions:
+def known(version: str, *, folder: Path | None = None, where: str = "--release") -> KnownOptions:
     """Read the options of a release from the archive or, if it has no match, from cephfit's files.
 
     Args:
         version: complete (``16.2.15``), a unique prefix (``16``), or the name of the release (``pacific``).
         folder: of the archive; None takes ``archive_folder``.
+        where: the place of ``version``, for the error.
 
     Raises:
         InputError: no version or several versions match, or the file is damaged.
@@ -134,7 +135,7 @@ def known(version: str, *, folder: Path | None = None) -> KnownOptions:
             return KnownOptions(fitting[0], _read(folder / f"{fitting[0]}{_PLAIN}"), source)
     raise InputError(
         f"the options of Ceph {version} are unknown here",
-        where="--release",
+        where=where,
         remedy=f"known are {', '.join(known_versions(folder=folder))}; `cephfit params tree --target TARGET` asks "
         "a running cluster and keeps its options",
     )
@@ -202,7 +203,7 @@ def releases_of(text: str) -> tuple[KnownOptions, KnownOptions]:
     older, dots, newer = text.partition("..")
     if not (older and dots and newer):
         raise InputError(f"{text!r} is not a pair of releases", remedy="write OLDER..NEWER, such as pacific..reef")
-    before, after = known(older), known(newer)
+    before, after = known(older, where=text), known(newer, where=text)
     if _order(before.version) > _order(after.version):
         raise InputError(
             f"{older} ({before.version}) is newer than {newer} ({after.version})",

@@ -22,6 +22,11 @@ class CephfitError(Exception):
         text = f"{self.where}: {self.what}" if self.where else self.what
         return f"{text}\n  {self.remedy}" if self.remedy else text
 
+    @property
+    def on_one_line(self) -> str:
+        """The text for a table or a note: the remedy follows after a semicolon."""
+        return "; ".join(line.strip() for line in str(self).splitlines())
+
 
 class InputError(CephfitError):
     """A file or argument of the user cannot be used (sweep file, trace, profile, CSV)."""

@@ -255,7 +255,7 @@ def assess_models(
         for name, pairs in answers.items()
         if 0 < len(pairs) < len(fullest)
     ]
-    notes += [f"not assessed: {' '.join(text.split())}" for text in refused]
+    notes += [f"not assessed: {error.on_one_line}" for error in refused.values()]
     return ModelAssessment(tuple(found), confidence, leave_out, floor, errors, error_parts, tuple(notes))
 
 

@@ -168,7 +168,10 @@ def bootstrap(parts: LabParts, throttle: Throttle, progress: Progress) -> None:
     fsid, mon_port = parts.record.fsid, parts.record.mon_port
     for part in ("run", "log", "crash"):
         (folder / part).mkdir()
-    conf.write_text(render("ceph.conf.j2", name=parts.name, folder=folder, fsid=fsid, mon_port=mon_port))
+    modules = programs.manager_modules()
+    conf.write_text(
+        render("ceph.conf.j2", name=parts.name, folder=folder, fsid=fsid, mon_port=mon_port, mgr_modules=modules)
+    )
     _make_monitor(programs, folder, conf, fsid, mon_port)
     daemons.start(MON)
     progress.advance(detail="monitor")

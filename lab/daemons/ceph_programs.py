@@ -35,8 +35,11 @@ cd /
 exec "$@"
 """
 """Run in a mount namespace of the program: /usr and /etc are those of the root, all else is the machine's. Mounts
-of the lab are unmounted there: a copy in this namespace would keep their devices busy. Debian's osd_class_dir is
-relative to /."""
+of the lab are unmounted there: a copy in this namespace would keep their devices busy."""
+
+
+_MANAGER_MODULES = Path("/usr/share/ceph/mgr")
+"""As the manager sees it, in its mount namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,9 @@ class CephVersion:
 class CephPrograms:
     """Runs Ceph's programs for one lab.
 
-    A program of a root runs in its own mount namespace, which ends with it: nothing is mounted on the machine.
+    A program of a root runs in its own mount namespace, which ends with it: nothing is mounted on the machine. All
+    programs start in /, because osd_class_dir of Debian's Ceph 18.2 and later is relative to it: OSDs that start
+    elsewhere do not find the classes of RBD.
 
     Args:
         folder: the lab's.
@@ -80,7 +85,7 @@ class CephPrograms:
             HostError: it is missing, failed or took longer than ``seconds``.
         """
         if self._root is None:
-            return run(argv, seconds=seconds)
+            return run(argv, seconds=seconds, directory=Path("/"))
         if not self._root.is_dir():
             raise HostError(
                 f"the root of Ceph {self._root.name} is missing",
@@ -102,6 +107,26 @@ class CephPrograms:
         if found is None:
             raise HostError(f"not a version of Ceph: {words.strip()!r}", where="ceph-osd --version")
         return CephVersion(found[1], found[2])
+
+    def manager_modules(self) -> Path:
+        """Return the folder with the manager's modules, which is in the lab's folder if they import bcrypt.
+
+        Reef's modules all import it, and its current versions (PyO3) refuse the manager's several interpreters.
+        Only the dashboard's passwords need it, so a lab loads the modules without it.
+        """
+        source = (self._root or Path("/")) / _MANAGER_MODULES.relative_to("/")
+        shared = source / "mgr_util.py"
+        text = shared.read_text() if shared.exists() else ""
+        without = re.sub(r"^import bcrypt$", "bcrypt = None", text, flags=re.MULTILINE)
+        if without == text:
+            return _MANAGER_MODULES
+        folder = self._folder / "mgr_modules"
+        folder.mkdir()
+        for module in source.iterdir():
+            if module.name != shared.name:
+                (folder / module.name).symlink_to(_MANAGER_MODULES / module.name)
+        (folder / shared.name).write_text(without)
+        return folder
 
 
 SUITES: Mapping[str, str] = {"pacific": "bookworm", "reef": "trixie", "tentacle": "unstable"}
@@ -181,7 +206,6 @@ def ensure_root(release: str, progress: Progress) -> None:
                 where=mirror,
                 remedy="choose another release",
             )
-        _drop_bcrypt(part)
         part.replace(root)
         shutil.rmtree(packages)
         progress.note(f"Ceph {version} is in {root}, {about(nbytes_of(root))}; `cephfit lab clean` removes it")
@@ -234,16 +258,6 @@ def _install(part: Path, packages: Path, release: str, mirror: str, progress: Pr
             where=f"{mirror} {SUITES[release]}",
             remedy="check the network and the mirror, then try again; loaded packages are kept",
         )
-
-
-def _drop_bcrypt(root: Path) -> None:
-    """Let the manager's modules load without bcrypt, which only the dashboard's passwords need.
-
-    Reef's modules all import it, and its current versions (PyO3) refuse the manager's several interpreters.
-    """
-    module = root / "usr/share/ceph/mgr/mgr_util.py"
-    text = module.read_text()
-    module.write_text(re.sub(r"^import bcrypt$", "bcrypt = None", text, flags=re.MULTILINE))
 
 
 def remove_roots(release: str | None = None) -> dict[str, int]:

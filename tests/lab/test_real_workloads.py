@@ -1,6 +1,7 @@
 """The real workloads of `make evaluate`, on a loop device instead of a volume."""
 
 import os
+import runpy
 import signal
 import subprocess
 import time
@@ -32,6 +33,14 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
 def test_every_link_describes_a_workload_of_its_name() -> None:
     assert {ProgramWorkload(link).name for link in LINKS} == {link.name for link in LINKS}
     assert len(LINKS) >= 12
+
+
+def test_the_newest_postgres_of_the_machine_is_used(tmp_path: Path) -> None:
+    """Debian 13 has version 17, and no folder of version 15."""
+    newest_postgres = runpy.run_path(str(PROGRAMS / "real_workloads.py"), run_name="programs")["newest_postgres"]
+    for version in ("9.6", "15", "17"):
+        (tmp_path / version / "bin").mkdir(parents=True)
+    assert newest_postgres(tmp_path) == tmp_path / "17" / "bin"
 
 
 @pytest.mark.root

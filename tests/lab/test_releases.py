@@ -199,3 +199,23 @@ def measure_three_cells_on(release: str, tmp_path: Path) -> None:
         cephfit("lab", "down")
     assert not lab.folder.exists()
     assert what_is_left(lab.folder) == []
+
+
+def test_the_manager_loads_its_modules_without_bcrypt(tmp_path: Path) -> None:
+    """Current versions of bcrypt refuse a manager with several interpreters; Reef's modules all import it."""
+    root, folder = tmp_path / "root", tmp_path / "lab"
+    modules = root / "usr/share/ceph/mgr"
+    (modules / "status").mkdir(parents=True)
+    folder.mkdir()
+    (modules / "mgr_util.py").write_text("import os\nimport bcrypt\nimport time\n")
+    own = CephPrograms(folder, root).manager_modules()
+    assert (own / "mgr_util.py").read_text() == "import os\nbcrypt = None\nimport time\n"
+    assert (own / "status").readlink() == Path("/usr/share/ceph/mgr/status")  # in the manager's mount namespace
+    (modules / "mgr_util.py").write_text("import os\n")
+    assert CephPrograms(tmp_path / "other", root).manager_modules() == Path("/usr/share/ceph/mgr")
+
+
+def test_programs_of_the_machine_start_in_the_root_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where osd_class_dir is relative, an OSD that starts elsewhere has no classes, and creates no images."""
+    monkeypatch.chdir(tmp_path)
+    assert CephPrograms(tmp_path, None).run(["pwd"]).strip() == "/"

@@ -1,14 +1,19 @@
 """What `sweep plan` says on releases of Ceph, against facts of Ceph's release notes."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
 
-from cephfit.ceph.options.option_archive import differing_defaults, known
+from cephfit.ceph.options.option_archive import differing_defaults
 from cephfit.cli.sweep.sweep_commands import command as sweep_command
+from cephfit.cli.sweep.sweep_planned import releases_document
 from cephfit.core.errors import InputError
+from cephfit.core.protocols import Target
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, bundled_sweeps, parse_sweep, read_sweep
 from cephfit.sweep.release_check import (
     lacking_settings,
@@ -68,10 +73,28 @@ def test_filestore_is_refused_in_words_since_reef() -> None:
 
 def test_cache_tiers_are_noted_as_deprecated_since_reef() -> None:
     sweep = sweep_with("{pool: {cache: {mode: writeback, target_max_bytes: 1G}}}")
-    assert release_notes(sweep, known("pacific")) == ()
-    (note,) = release_notes(sweep, known("reef"))
+    assert release_notes(sweep, "16.2.15") == ()
+    (note,) = release_notes(sweep, "18.2.7")
     assert "deprecated since Reef" in note
-    assert release_notes(sweep_with("{pool: {pg_num: 64}}"), known("reef")) == ()
+    assert release_notes(sweep_with("{pool: {pg_num: 64}}"), "18.2.7") == ()
+
+
+@dataclass(frozen=True)
+class OfRelease:
+    """The only part of a target that is asked: the catalogue of its release."""
+
+    release: str
+
+    def catalogue(self) -> SimpleNamespace:
+        return SimpleNamespace(version=lambda: self.release)
+
+
+@pytest.mark.parametrize(("version", "n_notes"), [("16.2.15", 0), ("18.2.7", 1)])
+def test_the_plan_for_a_cluster_has_the_notes_on_its_own_release(version: str, n_notes: int) -> None:
+    sweep = sweep_with("{pool: {cache: {mode: writeback, target_max_bytes: 1G}}}")
+    document = releases_document(sweep, (), cast(Target, OfRelease(version)))
+    assert document is not None
+    assert [note.partition(":")[0] for note in document["notes"]] == [f"Ceph {version}"] * n_notes
 
 
 def test_keys_of_pools_that_came_with_a_release_are_missing_before() -> None:

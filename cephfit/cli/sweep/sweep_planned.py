@@ -315,14 +315,16 @@ def releases_document(sweep: Sweep, releases: Sequence[str], target: Target | No
     if releases:
         require_settings(sweep, chosen)
     compared = chosen if len(chosen) > 1 else releases_called(())
+    own = None if target is None else target.catalogue().version()
+    versions = [release.version for release in chosen]
     return {
-        "releases": [release.version for release in chosen],
-        "target_release": None if target is None else target.catalogue().version(),
+        "releases": versions,
+        "target_release": own,
         "lacking": [
             {"configuration": one.configuration, "key": one.key, "releases": list(one.versions), "why": one.why}
             for one in (lacking_settings(sweep, chosen) if target is None else ())
         ],
-        "notes": [note for release in chosen for note in release_notes(sweep, release)] if target is None else [],
+        "notes": [note for version in ([own] if own else versions) for note in release_notes(sweep, version)],
         "defaults": [
             {
                 "option": one.default.name,

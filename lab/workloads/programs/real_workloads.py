@@ -37,7 +37,8 @@ NOTHING_BETTER = 2
 INSIDE = "-in-namespaces"
 ROOT = Path("/mnt")
 """Where volumes are mounted, seen only in the mount namespace of a step."""
-POSTGRES_BIN = Path("/usr/lib/postgresql/15/bin")
+POSTGRES = Path("/usr/lib/postgresql")
+"""Has a folder for each installed version."""
 COPY_NBYTES = 4 * MIB
 UNUSED_SECONDS = 60.0
 DIRTY_NBYTES = 8 * MIB
@@ -531,9 +532,15 @@ def postgres_ids() -> tuple[int, int]:
     return entry.pw_uid, entry.pw_gid
 
 
+def newest_postgres(folder: Path) -> Path:
+    """Return the folder of the programs of the newest version below a folder: 15 on Debian 12, 17 on Debian 13."""
+    binaries = folder.glob("*/bin")
+    return max(binaries, key=lambda found: [int(n) for n in re.findall(r"\d+", found.parent.name)], default=folder)
+
+
 def as_postgres(program: str, *arguments: str) -> list[str]:
     own = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
-    return [*own, str(POSTGRES_BIN / program), *arguments]
+    return [*own, str(newest_postgres(POSTGRES) / program), *arguments]
 
 
 def postgres(program: str, *arguments: str) -> str:

@@ -43,16 +43,19 @@ def added(live: LiveMap, placement: Placement) -> tuple[LiveMap, Parts, Sequence
 def test_a_pool_on_a_device_class_needs_one_rule_and_nothing_else() -> None:
     live = two_classes()
     _, _, lines = added(live, Placement(Devices(device_class="ssd")))
+    sizes = ["\tmin_size 1", "\tmax_size 10"] if map_text.says_sizes(live.text) else []
     assert lines == [
-        "rule fast {", "\tid 1", "\ttype replicated", "\tmin_size 1", "\tmax_size 10",
+        "rule fast {", "\tid 1", "\ttype replicated", *sizes,
         "\tstep take default class ssd", "\tstep chooseleaf firstn 0 type host", "\tstep emit", "}",
     ]  # fmt: skip
 
 
 def test_three_decimals_would_change_the_weights_and_so_move_data() -> None:
+    """As crushtool writes them before Quincy; with its five decimals since then, this map stays the same."""
     live = two_classes()
-    assert LiveMap.from_text(live.text).digest != live.digest, "why weights are written out in full"
-    assert LiveMap.from_text(map_text.exact(live.text, live.document)).digest == live.digest
+    rounded = re.sub(r"(?<=weight )\d+\.\d+", lambda found: f"{float(found[0]):.3f}", live.text)
+    assert LiveMap.from_text(rounded).digest != live.digest, "why weights are written out in full"
+    assert LiveMap.from_text(map_text.exact(rounded, live.document)).digest == live.digest
 
 
 def test_before_device_classes_a_class_becomes_a_tree_of_its_own_in_the_algorithm_of_the_map() -> None:
@@ -74,8 +77,10 @@ def test_rules_are_written_as_the_releases_text_has_them() -> None:
     """Before Luminous a rule's number is its ruleset; later releases' rules have no sizes."""
     live = two_classes()
     old, new = two_classes(), two_classes()
-    old.text = live.text.replace("\tid 0\n\ttype repl", "\truleset 0\n\ttype repl")
     new.text = live.text.replace("\tmin_size 1\n\tmax_size 10\n", "")
+    old.text = new.text.replace(
+        "\tid 0\n\ttype replicated\n", "\truleset 0\n\ttype replicated\n\tmin_size 1\n\tmax_size 10\n"
+    )
     rule = {
         name: render_parts(one, Placement(), "fast").parts[-1].text for name, one in (("old", old), ("new", new))
     }

@@ -54,3 +54,9 @@ def test_a_pair_in_the_wrong_order_is_refused_with_the_right_one() -> None:
 def test_a_pair_of_releases_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         releases_of(text)
+
+
+def test_an_unknown_release_of_a_pair_is_refused_with_the_pair() -> None:
+    with pytest.raises(InputError, match="Ceph squid are unknown") as refused:
+        releases_of("pacific..squid")
+    assert refused.value.where == "pacific..squid"
