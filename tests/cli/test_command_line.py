@@ -141,6 +141,27 @@ def test_missing_permission_and_a_full_disk_are_reported_without_a_traceback(
     assert capsys.readouterr().err.startswith(f"cephfit: /some/file: {os.strerror(code)}\n  {remedy}")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("map", "{}", "--baselines", "b.csv"),
+        ("sweep", "status", "--store", "{}"),
+        ("import", "{}"),
+        ("trace", "profile", "{}"),
+    ],
+)
+def test_a_path_that_is_too_long_is_reported_in_one_line(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command_line.main([word.format("x" * 5000) for word in words])
+    assert ended.value.code == 2
+    first, *remedy = capsys.readouterr().err.splitlines()
+    assert first.startswith("cephfit: xxx") and first.endswith("...: File name too long")
+    assert len(first) < 200
+    assert remedy == ["  name another path"]
+
+
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(**_: object) -> None:
         raise OSError(errno.EBADF, "bad file descriptor")
