@@ -283,6 +283,12 @@ def _status_of(arguments: Sequence[str] | None) -> int:
         short = place if len(place) <= _SHOWN else f"{place[:_SHOWN]}..."
         click.echo(f"cephfit: {short}: {error.strerror}\n  {_REMEDIES[error.errno]}", err=True)
         return 2
+    except UnicodeEncodeError as error:
+        if error.reason != "surrogates not allowed":
+            raise
+        shown = str(error.object)[max(error.start - _SHOWN // 2, 0) : error.start + _SHOWN // 2]
+        click.echo(f"cephfit: {shown!a}: this text is not UTF-8\n  use names in UTF-8", err=True)
+        return 2
     return status if isinstance(status, int) else 0
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from command_in_process import run_in_process
@@ -160,6 +161,16 @@ def test_a_path_that_is_too_long_is_reported_in_one_line(
     assert first.startswith("cephfit: xxx") and first.endswith("...: File name too long")
     assert len(first) < 200
     assert remedy == ["  name another path"]
+
+
+def test_a_name_that_is_not_utf_8_is_reported_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Python reads such bytes of arguments as surrogates, which databases refuse."""
+    store = tmp_path / "s.sqlite"
+    run_in_process("sweep", "run", "quick", "--target", "sim", "--store", store)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["map", "example:pgbench", "--baselines", str(store), "--run", os.fsdecode(b"a\x80b")])
+    assert ended.value.code == 2
+    assert "'a\\udc80b': this text is not UTF-8\n  use names in UTF-8\n" in capsys.readouterr().err
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
