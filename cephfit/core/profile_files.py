@@ -44,8 +44,8 @@ def read_profile(path: Path) -> Profile:
         remedy = f"name a file in it: {', '.join(files)}" if files else "it contains no .json file; name a profile"
         raise InputError("this is a folder, not a profile", where=str(path), remedy=remedy)
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_NBYTES + 1)
+        with path.open("rb") as opened:
+            content = opened.read(_MOST_NBYTES + 1)
         if len(content) > _MOST_NBYTES:
             raise InputError("this is too large for a profile", where=str(path), remedy=_MAKE_ONE)
         text = content.decode()
