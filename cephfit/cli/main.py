@@ -113,8 +113,14 @@ _SECTIONS = {
 help stays fast."""
 _COMMANDS = {name: entry for commands in _SECTIONS.values() for name, entry in commands.items()}
 
-_FIXABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
-"""Errors of writing that a user can fix: missing permissions or disk space."""
+_REMEDIES = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose another place, or get permission"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free disk space and run the command again"),
+    **dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP), "name another path"),
+}
+"""Errors of files that a user can fix, and how."""
+_SHOWN = 120
+"""Characters of a path in an error."""
 
 
 _OUTPUT_CLOSED = 128 + 13
@@ -271,13 +277,17 @@ def _status_of(arguments: Sequence[str] | None) -> int:
         click.echo(f"cephfit: {how}; all completed samples are kept", err=True)
         return TERMINATED if terminated else 130
     except OSError as error:
-        if error.errno not in _FIXABLE:
+        if error.errno not in _REMEDIES:
             raise
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        full, other = "free disk space and run the command again", "choose another place, or get permission"
-        remedy = full if is_full else other
-        place = error.filename or "the output"
-        click.echo(f"cephfit: {place}: {error.strerror}\n  {remedy}", err=True)
+        place = str(error.filename or "the output")
+        short = place if len(place) <= _SHOWN else f"{place[:_SHOWN]}..."
+        click.echo(f"cephfit: {short}: {error.strerror}\n  {_REMEDIES[error.errno]}", err=True)
+        return 2
+    except UnicodeEncodeError as error:
+        if error.reason != "surrogates not allowed":
+            raise
+        shown = str(error.object)[max(error.start - _SHOWN // 2, 0) : error.start + _SHOWN // 2]
+        click.echo(f"cephfit: {shown!a}: this text is not UTF-8\n  use names in UTF-8", err=True)
         return 2
     return status if isinstance(status, int) else 0
 

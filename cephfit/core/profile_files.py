@@ -9,6 +9,8 @@ from cephfit.core.values.profile import Profile
 
 _PREFIX = "example:"
 _MAKE_ONE = "create a profile from a trace with `cephfit trace profile TRACE -o profile.json`"
+_MOST_NBYTES = 256 << 20
+"""Far more than any profile has. A trace of many GiB that is given by mistake is not read as a whole."""
 
 
 def bundled_profile(path: Path) -> Path:
@@ -42,7 +44,11 @@ def read_profile(path: Path) -> Profile:
         remedy = f"name a file in it: {', '.join(files)}" if files else "it contains no .json file; name a profile"
         raise InputError("this is a folder, not a profile", where=str(path), remedy=remedy)
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as opened:
+            content = opened.read(_MOST_NBYTES + 1)
+        if len(content) > _MOST_NBYTES:
+            raise InputError("this is too large for a profile", where=str(path), remedy=_MAKE_ONE)
+        text = content.decode()
     except UnicodeDecodeError:
         raise InputError("this is not a text file", where=str(path), remedy=_MAKE_ONE) from None
     except OSError as error:

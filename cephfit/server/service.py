@@ -20,6 +20,7 @@ from cephfit.server.upload import receive
 from cephfit.server.workload_answer import Question
 from cephfit.server.workloads import READ_OPTIONS, Workload, Workloads
 from cephfit.traces.formats import titles
+from cephfit.traces.readers.block_events.block_layer import Action
 
 LATEST_SAMPLES = 20
 _PATIENCE_SECONDS = 5.0
@@ -118,7 +119,7 @@ _CSV_NBYTES = 64 * MIB
 CHOICES = {
     "format": tuple(sorted(titles())),
     "assume_op": tuple(op.value for op in Op),
-    "action": ("Q", "D"),
+    "action": tuple(event.value for event in Action),
     "describe": ("fast", "full"),
     "parts": ("yes",),
 }

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from command_in_process import run_in_process
@@ -139,6 +140,37 @@ def test_missing_permission_and_a_full_disk_are_reported_without_a_traceback(
     assert ended.value.code == 2
     remedy = "free disk space" if code == errno.ENOSPC else "choose another place"
     assert capsys.readouterr().err.startswith(f"cephfit: /some/file: {os.strerror(code)}\n  {remedy}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("map", "{}", "--baselines", "b.csv"),
+        ("sweep", "status", "--store", "{}"),
+        ("import", "{}"),
+        ("trace", "profile", "{}"),
+    ],
+)
+def test_a_path_that_is_too_long_is_reported_in_one_line(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command_line.main([word.format("x" * 5000) for word in words])
+    assert ended.value.code == 2
+    first, *remedy = capsys.readouterr().err.splitlines()
+    assert first.startswith("cephfit: xxx") and first.endswith("...: File name too long")
+    assert len(first) < 200
+    assert remedy == ["  name another path"]
+
+
+def test_a_name_that_is_not_utf_8_is_reported_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Python reads such bytes of arguments as surrogates, which databases refuse."""
+    store = tmp_path / "s.sqlite"
+    run_in_process("sweep", "run", "quick", "--target", "sim", "--store", store)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["map", "example:pgbench", "--baselines", str(store), "--run", os.fsdecode(b"a\x80b")])
+    assert ended.value.code == 2
+    assert "'a\\udc80b': this text is not UTF-8\n  use names in UTF-8\n" in capsys.readouterr().err
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,11 @@ def test_a_folder_is_no_target_and_no_profile(tmp_path: Path) -> None:
     assert "mine.json" in caught.value.remedy
 
 
+def test_a_file_that_is_too_large_for_a_profile_is_not_read_as_a_whole() -> None:
+    with pytest.raises(InputError, match="/dev/zero: this is too large for a profile"):
+        read_profile(Path("/dev/zero"))
+
+
 def test_the_demo_reads_its_sweep_file_before_it_starts_a_ceph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

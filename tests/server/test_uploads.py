@@ -49,6 +49,20 @@ def test_compressed_files_options_and_profiles(client: httpx.Client) -> None:
     )
 
 
+def test_completions_are_counted_with_and_without_a_choice_of_the_event(client: httpx.Client) -> None:
+    """The form of the page sends an empty choice; then a trace of completions only is counted by them."""
+    completions = "".join(f"{line}\n" for line in TRACE.replace(" Q ", " C ").splitlines())
+    ids = []
+    for event in ("", "C"):
+        form = {"files": {"file": ("c.blkparse", completions)}, "data": {"action": event}}
+        found = settled(client, client.post("/api/workloads", **form))
+        assert found["state"] == "ready", found["error"]
+        ids.append(found["id"])
+    counts = [client.get(f"/api/workloads/{one}/profile").json()["accesses"] for one in ids]
+    assert counts[0] == counts[1]
+    assert '<option value="">queued; completed' in client.get("/").text
+
+
 def test_names_with_html_are_shown_as_text(client: httpx.Client) -> None:
     evil = "<script>alert(1)</script>'--.trace".replace("/", "_")
     found = settled(client, client.post("/api/workloads", files={"file": (evil, TRACE)}, data={"name": evil}))

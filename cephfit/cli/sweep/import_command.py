@@ -160,20 +160,20 @@ def _rows(understood: Understood) -> list[tuple[str, ...]]:
     clients: dict[tuple[Any, ...], int] = {}
     for row, load in zip(understood.rows, understood.loads, strict=True):
         r = row.result
-        key = (order[row.configuration], r.iodepth, load, r.pattern.value, r.nbytes)
+        key = (order[row.configuration], r.nbytes, r.pattern.value, r.iodepth, load)
         repeats = cells.setdefault(key, {})
         repeats[row.repeat or 0] = repeats.get(row.repeat or 0, 0.0) + r.metrics.iops
         clients[key] = understood.shapes[load].n_clients
     return [
         (
             understood.configurations[key[0]],
-            format_nbytes(key[4]),
-            key[3],
-            str(key[1]),
+            format_nbytes(key[1]),
+            key[2],
+            str(key[3]),
             str(clients[key]),
             str(len(repeats)),
             rate_text(sum(repeats.values()) / len(repeats)),
-            key[2] or "own",
+            key[4] or "own",
         )
         for key, repeats in sorted(cells.items())
     ]

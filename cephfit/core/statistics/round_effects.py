@@ -42,7 +42,7 @@ class RoundInformation:
         weights: of the places, shape (..., K).
         of_rounds: summed weights of the values of each round, shape (..., R).
         inverse_of_rounds: 1 over them; 0 where a round has no value.
-        vectors: diag(d)^-1/2 U, shape (..., R, I) with I = min(K, R).
+        vectors: diag(d)^-1/2 U, shape (..., R, I) with I = min(K, R), or 1 if no value is missing.
         gains: g, shape (..., I).
     """
 
@@ -66,6 +66,10 @@ class RoundInformation:
         of_rounds = (held * weights[..., None]).sum(axis=-2)
         inverse = np.divide(1.0, of_rounds, out=np.zeros_like(of_rounds), where=of_rounds > 0)
         scale = np.sqrt(inverse)[..., None]
+        n_rounds = held.shape[-1]
+        if n_rounds and np.isin(np.count_nonzero(present, axis=-1), (0, n_rounds)).all():
+            # Nothing is missing: the only singular value is 1, and its vector is the same in all rounds.
+            return cls(held, weights, of_rounds, inverse, scale / n_rounds**0.5, -1.0 * (of_rounds[..., :1] > 0))
         shares = np.sqrt(_shares(held, weights))[..., None]
         u, s, _ = np.linalg.svd(scale * np.swapaxes(held * shares, -1, -2), full_matrices=False)
         kept = 1 - s**2

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.values.cells import Cell
-from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, from_json, window_nbytes_of
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, from_json, windows_nbytes_of
 
 Ints = NDArray[np.int64]
 Objects = NDArray[np.object_]
@@ -120,7 +120,7 @@ class EvidenceFacts:
             batch = slice(first, first + len(found))
             keys.update(*found)
             cache[batch] = caches.of([str(own["cache"]) if "cache" in own else None for own in found])
-            window_nbytes[batch] = np.array(list(map(window_nbytes_of, found)), np.float64)  # NaN for None
+            window_nbytes[batch] = np.array(windows_nbytes_of(found), np.float64)  # NaN for None
         return cls(frozenset(keys), tuple(caches), cache, window_nbytes)
 
 

@@ -3,7 +3,7 @@
 import gc
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -288,6 +288,17 @@ def window_nbytes_of(evidence: Mapping[str, Any]) -> float | None:
     count = evidence.get(INDEPENDENT_COUNT)
     found = count.get(_WINDOW) if isinstance(count, dict) else None
     return float(found) if isinstance(found, _NUMBER) else None
+
+
+def windows_nbytes_of(evidence: Sequence[Mapping[str, Any]]) -> Sequence[float | None]:
+    """Return ``window_nbytes_of`` of each evidence; fast if all of them have a count."""
+    try:
+        found = [own[INDEPENDENT_COUNT][_WINDOW] for own in evidence]
+    except (KeyError, TypeError):
+        found = [None]
+    if {*map(type, found)} <= {*_NUMBER}:
+        return found
+    return [window_nbytes_of(own) for own in evidence]
 
 
 class CpuLayer(StrEnum):

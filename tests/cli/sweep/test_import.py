@@ -72,6 +72,13 @@ def test_the_commands_of_the_page_run_in_their_order() -> None:
     assert Path("report.html").read_text().count("Imported figures")
 
 
+def test_the_table_lists_the_cells_by_their_size() -> None:
+    """Also sizes that are loads of their own, whose names begin with another digit."""
+    lines = call("import", "results/ssd", "--preview").output.splitlines()
+    sizes = [line.split()[1] for line in lines if line.startswith("A ")]
+    assert sizes == [f"{kib}K" if kib < 1024 else "1M" for kib in SIZES for _ in range(2)]
+
+
 def test_files_of_4k_are_not_enough_for_pgbench_as_the_page_says(tmp_path: Path) -> None:
     """The page says: most of the workload is larger, the report works all the same, larger sizes help."""
     for name in RATE:

@@ -134,3 +134,22 @@ def test_a_run_of_thousands_of_rounds_needs_no_matrix_of_rounds() -> None:
     # The scatter that is attributed to the mean of eight cells includes what an application adds to each.
     assert spread.applied == pytest.approx(0.05**2 - (within - 0.03**2) / 8, rel=0.03)
     assert absolute.round_variance == pytest.approx(0.1**2 + (0.05**2 + 0.03**2 / 8) / 6, rel=0.05)
+
+
+def test_without_missing_values_no_matrix_is_decomposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Configurations and places without any value, such as erratic ones, are not missing values."""
+    present = np.ones((3, 4, 9), dtype=np.bool_)
+    present[1] = False
+    present[2, 3] = False
+    weights = np.array([1.0, 2.0, 0.5, 3.0])
+    sums = sums_of_residuals(np.random.default_rng(1), present, np.tile(weights, (3, 1)))
+    plain = PlainInformation.of(present, weights)
+    expected = plain.explained(sums), plain.trace_with(weights**2)
+
+    def decomposed(*_: object, **__: object) -> None:
+        raise AssertionError("decomposed")
+
+    monkeypatch.setattr(np.linalg, "svd", decomposed)
+    fast = RoundInformation.of(present, weights)
+    np.testing.assert_array_equal(fast.rank, [8, 0, 8])
+    np.testing.assert_allclose((fast.explained(sums), fast.trace_with(weights**2)), expected, **SAME)

@@ -2,12 +2,24 @@
 
 import json
 import random
+from typing import Any
 
 import numpy as np
+import pytest
 
 from cephfit.core.statistics.sample_columns import SampleColumns, Tails, objects, parsed
 from cephfit.core.values.cells import CELLS
-from cephfit.core.values.sample import INDEPENDENT_COUNT, Metrics, Sample, SampleKey, State, counted, not_counted
+from cephfit.core.values.sample import (
+    INDEPENDENT_COUNT,
+    Metrics,
+    Sample,
+    SampleKey,
+    State,
+    counted,
+    not_counted,
+    window_nbytes_of,
+    windows_nbytes_of,
+)
 
 
 def some_samples(n: int = 60) -> list[Sample]:
@@ -79,6 +91,18 @@ def test_the_99th_percentile_is_that_of_all_percentiles() -> None:
     read = texts.take(slice(None))
     assert read.tails is not None
     np.testing.assert_array_equal(read.p99_ns, texts.p99_ns)
+
+
+@pytest.mark.parametrize(
+    "others", [[], [{}], [{INDEPENDENT_COUNT: {"window_nbytes": "4"}}], [{INDEPENDENT_COUNT: "x"}]]
+)
+def test_counts_of_many_samples_are_those_of_each(others: list[dict[str, Any]]) -> None:
+    counts = [
+        counted(source="kernel", window_nbytes=n, total_nbytes=5000, allowed_nbytes=0) for n in (4096.0, 1.5)
+    ]
+    evidence = [*({INDEPENDENT_COUNT: count} for count in counts), *others]
+    assert windows_nbytes_of(evidence) == [window_nbytes_of(own) for own in evidence]
+    assert windows_nbytes_of(evidence)[0] == 4096
 
 
 def test_facts_of_evidence_are_those_of_each_sample() -> None:
