@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
 from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
+from cephfit.core.values.prediction import MODELS, Prediction, PredictionSet, Verdict
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.mapper import predictor
@@ -109,6 +109,9 @@ def verified(evaluated: EvaluatedWorkload, name: str, predictions: PredictionSet
     )
 
 
+_FROM_CELLS = frozenset(model.name for model in MODELS if not model.adds_time)
+
+
 @dataclass(frozen=True, slots=True)
 class Residual:
     """What a prediction missed by.
@@ -120,6 +123,7 @@ class Residual:
         predicted_log: log of predicted over the default's.
         scatter_sd: standard deviation of the prediction that comes from the benchmarks, in log units.
         spread: ``Prediction.spread``.
+        from_cells: the model always answers from the 20 cells alone.
     """
 
     workload: str
@@ -128,6 +132,7 @@ class Residual:
     predicted_log: float
     scatter_sd: float
     spread: float = 0.0
+    from_cells: bool = False
 
 
 def residuals_of(found: Iterable[VerifiedPrediction]) -> tuple[Residual, ...]:
@@ -154,6 +159,7 @@ def residuals_of(found: Iterable[VerifiedPrediction]) -> tuple[Residual, ...]:
                     math.log(p.relative / 100),
                     width / quantile if math.isfinite(width) else 0.0,
                     p.spread,
+                    one.predictions.model in _FROM_CELLS,
                 )
             )
     return tuple(rows)
@@ -176,7 +182,7 @@ def error_of(residuals: Sequence[Residual]) -> ModelError:
         [r.log_error for r in residuals],
         [r.predicted_log for r in residuals],
         [r.scatter_sd for r in residuals],
-        [r.spread for r in residuals],
+        [r.spread for r in residuals if r.from_cells],
     )
 
 

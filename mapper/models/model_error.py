@@ -99,16 +99,16 @@ def fitted(
     """Fit a model's error to predictions of workloads that were really run, by maximum likelihood.
 
     Residuals have Student's distribution. Its squared scale is ``floor^2 + (slope x predicted_log)^2 +
-    scatter_sd^2``, or ``floor^2 + (by_spread x spread)^2 + scatter_sd^2``, whichever is more likely. Its heavy
-    tails keep a few gross errors from widening all intervals. The degrees of freedom are the most likely of 3, 4,
-    6, 10 and 30.
+    scatter_sd^2``; with ``spreads`` it is ``floor^2 + (by_spread x spread)^2 + scatter_sd^2``. Its heavy tails
+    keep a few gross errors from widening all intervals. The degrees of freedom are the most likely of 3, 4, 6, 10
+    and 30.
 
     Args:
         residuals: log measured - log predicted, N of them, in log units.
         predicted_logs: log of predicted performance over the default's, N of them.
         scatter_sds: standard deviations of the residuals' parts that intervals contain anyway, such as the scatter
             of the benchmarks, N of them, in log units.
-        spreads: ``Prediction.spread`` of the predictions, N of them; none: only the first form.
+        spreads: ``Prediction.spread`` of the predictions, N of them, for answers from the 20 cells.
 
     Raises:
         InputError: fewer than ``LEAST_RESIDUALS`` residuals.
@@ -120,17 +120,12 @@ def fitted(
             f"{len(r)} measured ratios are too few to estimate a model's error",
             remedy=f"measure at least {LEAST_RESIDUALS} on other workloads or configurations",
         )
-    by_slope, (floor, slope, df) = _most_likely(r, x, s)
-    best = ModelError(floor, slope, df)
-    if len(h):
-        by_spread, (floor, slope, df) = _most_likely(r, h, s)
-        if by_spread < by_slope:
-            best = ModelError(floor, 0.0, df, by_spread=slope)
-    return best
+    floor, slope, df = _most_likely(r, h if len(h) else x, s)
+    return ModelError(floor, 0.0, df, by_spread=slope) if len(h) else ModelError(floor, slope, df)
 
 
-def _most_likely(r: Floats, x: Floats, s: Floats) -> tuple[float, tuple[float, float, float]]:
-    """Return minus the log likelihood, and floor, slope over ``x`` and degrees of freedom; arrays are (N,)."""
+def _most_likely(r: Floats, x: Floats, s: Floats) -> tuple[float, float, float]:
+    """Return floor, slope over ``x`` and degrees of freedom; all arrays have the shape (N,)."""
     from scipy.optimize import minimize
 
     best: tuple[float, tuple[float, float, float]] | None = None
@@ -148,7 +143,7 @@ def _most_likely(r: Floats, x: Floats, s: Floats) -> tuple[float, tuple[float, f
                 slope = slope if slope > _SMALLEST and x.any() else 0.0  # the search is over logarithms
                 best = float(found.fun), (math.hypot(floor, _SMALLEST), slope, df)
     assert best is not None, "there are degrees of freedom to try"
-    return best
+    return best[1]
 
 
 def _minus_log_likelihood(residuals: Floats, scales: Floats, df: float) -> float:

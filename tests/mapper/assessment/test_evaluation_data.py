@@ -1,12 +1,14 @@
 """The product's own evaluation: its constants and documents say what its data give."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from cephfit.mapper.assessment.model_evaluation import LeaveOut
-from cephfit.mapper.models.model_error import ERRORS
+from cephfit.mapper import MODELS
+from cephfit.mapper.assessment.model_evaluation import LeaveOut, error_of, residuals_of
+from cephfit.mapper.models.model_error import ERRORS, ModelError
 from cephfit.operations.evaluation_set import read_folder
 from cephfit.operations.model_assessment import (
     ASSESSED,
@@ -42,11 +44,28 @@ def test_it_has_ten_workloads_on_ten_configurations_and_the_default() -> None:
 
 
 def test_the_errors_of_the_models_are_those_of_the_evaluation() -> None:
-    found = assessed(folder=KEPT, models=("waiting", "time")).errors
-    assert set(ERRORS) == set(found) == {"waiting", "time"}
+    found = assessed(folder=KEPT, models=MODELS).errors
+    assert set(ERRORS) == set(found) == set(MODELS)
     for model, error in found.items():
-        assert (ERRORS[model].floor, ERRORS[model].slope) == pytest.approx((error.floor, error.slope), rel=0.02)
-        assert ERRORS[model].df == error.df
+        assert_alike(ERRORS[model], error)
+
+
+def test_the_error_of_answers_from_counts_is_that_of_the_evaluation() -> None:
+    kept = read_folder(ROOT / "benchmarks" / "data" / KEPT)
+    counted = tuple(
+        replace(w, profile=replace(w.profile, demands=(), commits=None), baselines=replace(w.baselines, loaded={}))
+        for w in kept.workloads
+    )
+    found = assess_models(replace(kept, workloads=counted), models=["time"]).verified
+    residuals = [replace(r, from_cells=True) for r in residuals_of(found)]
+    for model in ("waiting", "time"):
+        assert_alike(ERRORS[model].of_answer(by_load=False), error_of(residuals))
+
+
+def assert_alike(one: ModelError, other: ModelError) -> None:
+    of_both = [(e.floor, e.slope, e.by_spread) for e in (one, other)]
+    assert of_both[0] == pytest.approx(of_both[1], rel=0.02, abs=1e-3)
+    assert one.df == other.df
 
 
 def test_the_model_for_waiting_times_beats_the_thesis_and_its_intervals_hold_for_workloads_left_out() -> None:

@@ -154,8 +154,8 @@ def test_intervals_with_a_fitted_error_cover_what_they_should() -> None:
 
 def test_the_suggested_error_is_that_of_all_workloads() -> None:
     errors = assessed("waiting", noise=0.05).errors
-    assert errors["waiting"].half_width(100, 0.9) < errors["time"].half_width(200, 0.9)
-    assert set(errors["time"].to_json()) == {"floor", "slope", "df"}
+    assert errors["waiting"].half_width(100, 0.9, 0.0) < errors["time"].half_width(200, 0.9, 0.0)
+    assert set(errors["time"].to_json()) == {"floor", "slope", "df", "by_spread"}
     assert ModelError(0.1, 0.2).to_json() == {"floor": 0.1, "slope": 0.2, "df": None, "by_spread": 0.0}
 
 
