@@ -140,8 +140,10 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
 def kill_in_the_middle(argv: list[str], seconds: float) -> str:
     """Start a command and kill it after some seconds; return ``killed``, or ``ended`` if it ended before."""
     victim = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    time.sleep(seconds)
-    victim.send_signal(signal.SIGKILL)
+    try:
+        time.sleep(seconds)
+    finally:  # also after an interrupt of the tests: the lab of a running command cannot be removed
+        victim.send_signal(signal.SIGKILL)
     _, errors = victim.communicate()
     if victim.returncode == -signal.SIGKILL:
         return "killed"
