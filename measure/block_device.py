@@ -93,15 +93,25 @@ def read_directly(device: Path, n_blocks: int) -> None:
 
 
 def require_empty(device: Path, *, where: str) -> None:
-    """Check that blkid recognises no content on a block device.
+    """Check that nothing uses a block device, and that blkid recognises no content on it.
 
     Args:
-        device: not in use.
+        device: of this machine.
         where: for messages.
 
     Raises:
-        InputError: it has content.
+        InputError: it is in use, cannot be read, or has content.
     """
+    try:
+        os.close(
+            os.open(device, os.O_RDONLY | os.O_EXCL)
+        )  # of a device: fails if it is mounted, or a part of another
+    except OSError as error:
+        raise InputError(
+            f"whether the device is empty cannot be seen: {device}: {error.strerror}",
+            where=where,
+            remedy="a sweep overwrites it: it must be unmounted, unused, and readable",
+        ) from None
     probe = subprocess.run(
         ("blkid", "--probe", str(device)), capture_output=True, text=True, check=False, timeout=60
     )
