@@ -42,17 +42,18 @@ def cephfit(old_store: Path) -> Cephfit:
     return run
 
 
-def test_the_predictions_are_those_of_the_old_version(cephfit: Cephfit) -> None:
+def test_the_predictions_are_those_of_the_old_version_with_the_error_of_the_model(cephfit: Cephfit) -> None:
+    """Version 0.1.0 had the scatter of the benchmarks alone in the intervals of answers from the 20 cells."""
     new = json.loads(
         cephfit("map", "--json", str(GOLDEN / "profile.json"), "--baselines", "store.sqlite", "--no-save")
     )
     old = json.loads((GOLDEN / "predictions.json").read_text())
     assert (new["model"], new["best"], new["worst"]) == (old["model"], old["best"], old["worst"])
     for now, before in zip(new["predictions"], old["predictions"], strict=True):
-        for key in ("configuration", "verdict"):
-            assert now[key] == before[key]
-        for key in ("relative", "low", "high"):
-            assert now[key] == pytest.approx(before[key], rel=1e-9)
+        assert now["configuration"] == before["configuration"]
+        assert now["relative"] == pytest.approx(before["relative"], rel=1e-9)
+        assert now["low"] <= before["low"] * (1 + 1e-9)
+        assert now["high"] >= before["high"] * (1 - 1e-9)
 
 
 def test_the_runs_are_listed_and_a_report_is_written(cephfit: Cephfit, tmp_path: Path) -> None:

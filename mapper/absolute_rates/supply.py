@@ -42,9 +42,8 @@ _AT_ANOTHER_DEPTH = (
     "ratios differ"
 )
 INTERVALS = (
-    "What is served is the most at any measured depth, so its ratios may differ from the relative performance. "
-    "Its intervals hold the scatter of the measurements, each by itself. They do not hold what the model omits, "
-    "such as interference between reads and writes."
+    "Intervals of what is served hold the scatter of the measurements, each by itself. They do not hold what the "
+    "model omits, such as interference between reads and writes."
 )
 
 

@@ -372,7 +372,7 @@ def fastest(advices: Sequence[Advice]) -> tuple[Advice, tuple[str, ...]]:
 
 
 def of_targets(advices: Sequence[Advice]) -> list[str]:
-    """Return what each target serves of the mix, the most first, and why such a figure has no upper end.
+    """Return what each target serves of the mix, the most first, and why such a figure is a lower bound.
 
     Args:
         advices: of one workload, one for each target.

@@ -47,7 +47,9 @@ def test_samples_that_came_after_map_count(tmp_path: Path, model: str, confidenc
     place, half = tmp_path / "r.sqlite", len(GROUPS) // 2 + 3
     stored = mapped(place, half, model=model, confidence=confidence)
     measure_the_rest(place, half)
-    now = predictor(model, confidence=confidence).predict(example_profile(), open_baselines(place))
+    now = predictor(model, confidence=confidence, with_error=True).predict(
+        example_profile(), open_baselines(place)
+    )
     assert [p.relative for p in now.predictions] != [p.relative for p in stored.predictions]
 
     page = tmp_path / "report.md"

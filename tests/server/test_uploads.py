@@ -21,7 +21,8 @@ SAMPLES = Path(os.environ.get("CEPHFIT_SAMPLES", "/nowhere"))
 
 
 def files_in(server: RunningServer) -> list[Path]:
-    return [path for path in server.state.rglob("*") if path.is_file() and path.name != "lock"]
+    # Unlike Path.rglob, os.walk bears folders that are removed meanwhile.
+    return [Path(folder, name) for folder, _, names in os.walk(server.state) for name in names if name != "lock"]
 
 
 def test_a_trace_becomes_the_profile_that_the_command_line_makes(client: httpx.Client, tmp_path: Path) -> None:

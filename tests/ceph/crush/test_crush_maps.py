@@ -43,7 +43,7 @@ def added(live: LiveMap, placement: Placement) -> tuple[LiveMap, Parts, Sequence
 def test_a_pool_on_a_device_class_needs_one_rule_and_nothing_else() -> None:
     live = two_classes()
     _, _, lines = added(live, Placement(Devices(device_class="ssd")))
-    sizes = ["\tmin_size 1", "\tmax_size 10"] if map_text.says_sizes(live.text) else []
+    sizes = ["\tmin_size 1", "\tmax_size 10"] if map_text.has_sizes(live.text) else []
     assert lines == [
         "rule fast {", "\tid 1", "\ttype replicated", *sizes,
         "\tstep take default class ssd", "\tstep chooseleaf firstn 0 type host", "\tstep emit", "}",

@@ -103,5 +103,3 @@ def test_errors_that_grow_with_the_spread_of_the_cells_are_fitted_by_it() -> Non
     assert error.by_spread == pytest.approx(0.8, rel=0.15)
     assert error.slope == 0
     assert error.half_width(500, 0.9, 0.0) < 0.1, "all cells gain alike: any mix of them does"
-    by_distance, predicted = simulated(800, df=4, seed=8)
-    assert fitted(list(by_distance), list(predicted), [SCATTER] * 800, list(spreads)).by_spread == 0
