@@ -292,54 +292,67 @@ class DemandMix:
 
     def added(self, default: Floats, rates: Floats) -> Mixture:
         """Add the demands up under a configuration, given the rates of both in ``cells``, shape (P,)."""
-        plain, saturated = self.access.weights, self._saturated(default)
-        seconds_a, seconds_x = (plain @ (1 / r) for r in (default, rates))
-        growth = seconds_x / seconds_a
-        waiting, background = self._waiting(seconds_a), self.background
-        behind, service_a = math.fsum(waiting[background]), waiting * (saturated @ (1 / default)) / seconds_a
-        spare = self.idle_seconds + behind
-        hidden = self.idle_seconds / spare if behind and spare else 0.0
-        total = self.idle_seconds + math.fsum(waiting)
-        # The application's own time on the default, and the storage's work.
-        constant = self.idle_seconds + hidden * behind
-        own_time, work = constant + math.fsum(waiting[~background]), math.fsum(service_a)
-        exposed = (total - max(own_time, work)) / behind if behind else 0.0
-        parts, its_weights = np.where(background, exposed, 1.0) * waiting * growth, plain
-        new_total, saved = constant + math.fsum(parts), np.where(background, 1 - hidden, 1.0) * waiting - parts
-        if behind:
-            service_x = waiting * (saturated @ (1 / rates)) / seconds_a
-            of_work = np.where(background, 1 + (exposed if work > own_time else 0.0), 1.0) * service_x
-            if math.fsum(of_work) > new_total:
-                parts, its_weights, new_total = of_work, saturated, math.fsum(of_work)
+        a, background = self._on_default(default), self.background
+        growth = (self.access.weights @ (1 / rates)) / a.seconds
+        # The application's own time, and what of the background adds to it.
+        parts, weights = np.where(background, a.exposed, 1.0) * a.waiting * growth, self.access.weights
+        seconds = a.computing + math.fsum(parts)
+        saved = np.where(background, 1 - a.hidden, 1.0) * a.waiting - parts
+        if a.behind:
+            share = a.exposed if a.is_bound else 0.0
+            work = np.where(background, 1 + share, 1.0) * a.waiting * (a.saturated @ (1 / rates)) / a.seconds
+            if math.fsum(work) > seconds:
+                parts, weights, seconds = work, a.saturated, math.fsum(work)
                 # What idle time hid on the default, it hides no longer.
-                saved = waiting - parts + np.where(background, waiting / behind, 0.0) * self.idle_seconds
-        gradient = (parts / (its_weights @ (1 / rates))) @ (its_weights / rates) / new_total
-        inverse_a = plain / default
-        if self.waiting is not None:
-            # The time of a whole queue depends on the default's time for each of its accesses.
-            of_all = np.bincount(self.queues, self.accesses * seconds_a)
-            of_queue = np.bincount(self.queues, parts) / of_all
-            default_gradient = (self.accesses * of_queue[self.queues]) @ inverse_a / new_total
-            if behind and work > own_time:  # then what the default exposes depends on its work
-                units = (np.bincount(self.queues, waiting) / of_all)[self.queues]
-                of_service = (np.bincount(self.queues, service_a) / of_all)[self.queues]
-                ahead = np.where(background, 0.0, self.accesses)
-                slope = (ahead * units) @ (saturated / default) - (ahead * of_service) @ inverse_a
-                default_gradient += math.fsum((waiting * growth)[background]) / behind * slope / new_total
-        else:
-            default_gradient = (waiting / seconds_a) @ inverse_a / total
+                saved = a.waiting - parts + np.where(background, a.waiting / a.behind, 0.0) * self.idle_seconds
         return Mixture(
-            relative=100 * (total / new_total),
+            relative=100 * (a.total / seconds),
             ratios=100 / growth,
-            weights=waiting / math.fsum(waiting),
-            points=100 * saved / new_total,
-            gradient=gradient,
-            default_gradient=default_gradient,
+            weights=a.waiting / math.fsum(a.waiting),
+            points=100 * saved / seconds,
+            gradient=(parts / (weights @ (1 / rates))) @ (weights / rates) / seconds,
+            default_gradient=self._default_gradient(default, a, parts, growth) / seconds,
         )
 
-    def _saturated(self, default: Floats) -> Floats:
-        """Return the weights of the storage's work: no access is more work than the time that it takes alone."""
-        return less_than_alone(self.saturated, self.access.weights, 1 / default)
+    def _default_gradient(self, default: Floats, a: "_OnDefault", parts: Floats, growth: Floats) -> Floats:
+        """Return the derivative of a configuration's seconds by the logs of the default's rates, shape (P,)."""
+        inverse = self.access.weights / default
+        if self.waiting is None:
+            return np.asarray((a.waiting / a.seconds) @ inverse * (math.fsum(parts) / a.total))
+        # The time of a whole queue depends on the default's time for each of its accesses.
+        of_all = np.bincount(self.queues, self.accesses * a.seconds)
+        of_queue = np.bincount(self.queues, parts) / of_all
+        found: Floats = (self.accesses * of_queue[self.queues]) @ inverse
+        if a.behind and a.is_bound:  # then what the default exposes depends on its work
+            units, of_service = (
+                (np.bincount(self.queues, of) / of_all)[self.queues] for of in (a.waiting, a.service)
+            )
+            ahead = np.where(self.background, 0.0, self.accesses)
+            slope = (ahead * units) @ (a.saturated / default) - (ahead * of_service) @ inverse
+            found += math.fsum((a.waiting * growth)[self.background]) / a.behind * slope
+        return found
+
+    def _on_default(self, default: Floats) -> "_OnDefault":
+        """Return what the demands take under the default, given its rates in ``cells``."""
+        seconds = self.access.weights @ (1 / default)
+        saturated = less_than_alone(self.saturated, self.access.weights, 1 / default)
+        waiting, idle = self._waiting(seconds), self.idle_seconds
+        service = waiting * (saturated @ (1 / default)) / seconds
+        behind, total = math.fsum(waiting[self.background]), idle + math.fsum(waiting)
+        hidden = idle / (idle + behind) if behind else 0.0
+        own, work = idle + hidden * behind + math.fsum(waiting[~self.background]), math.fsum(service)
+        return _OnDefault(
+            seconds=seconds,
+            saturated=saturated,
+            waiting=waiting,
+            service=service,
+            behind=behind,
+            total=total,
+            hidden=hidden,
+            computing=idle + hidden * behind,
+            exposed=(total - max(own, work)) / behind if behind else 0.0,
+            is_bound=work > own,
+        )
 
     def reasons(self, mixture: Mixture) -> tuple[CellReason, ...]:
         """Return the cells of the 20 that the demands fall into, those that change the prediction most first."""
@@ -388,6 +401,35 @@ class DemandMix:
         """Return the waiting time per demand under the default, in seconds, shape (D,)."""
         seconds = self.accesses * seconds_a
         return seconds if self.waiting is None else divided_in_queues(self.waiting, seconds, self.queues)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OnDefault:
+    """What the demands of a workload take under the default; seconds, arrays of shape (D,).
+
+    Attributes:
+        seconds: per access.
+        saturated: weights of the storage's work, shape (D, P).
+        waiting: of the workload, as in the trace.
+        service: the storage's work.
+        behind: waiting for the background.
+        total: of the workload.
+        hidden: share of the background in which the application computes.
+        computing: of the application, in idle time and in the background.
+        exposed: share of the background that adds to the longer one of the application's own time and the work.
+        is_bound: the storage's work takes longer than the application's own time.
+    """
+
+    seconds: Floats
+    saturated: Floats
+    waiting: Floats
+    service: Floats
+    behind: float
+    total: float
+    hidden: float
+    computing: float
+    exposed: float
+    is_bound: bool
 
 
 def saturated_weights(
