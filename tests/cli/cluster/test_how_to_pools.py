@@ -102,8 +102,9 @@ def test_the_budget_buys_the_fast_pool_for_the_workload_that_gains_most() -> Non
     limits = ("--volume", "100GiB", "--budget")
     both, one, none = (document(*arguments, *limits, budget)["joint"] for budget in ("1600", "1000", "400"))
     pools = [[next(iter(a["pools"])) for a in found["assignments"]] for found in (both, one, none)]
-    assert pools == [["ssd", "ssd"], ["ssd", "A"], ["A", "A"]], "pgbench gains 6.5 times, postmark 5.5 times"
-    assert (both["cost"], one["cost"], none["cost"]) == (1600, 1000, 400)
+    # From counts it is not certain that postmark gains more on ssd than on mixed, which costs less.
+    assert pools == [["ssd", "mixed"], ["ssd", "A"], ["A", "A"]], "pgbench gains 6.5 times, postmark 5.5 times"
+    assert (both["cost"], one["cost"], none["cost"]) == (1300, 1000, 400)
     refused = call(*arguments, *limits, "300")
     assert "budget is short: the closest assignment needs 400 of 300" in str(refused.exception)
 
