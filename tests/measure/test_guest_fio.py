@@ -126,7 +126,8 @@ def test_the_log_of_a_server_has_all_accesses_of_the_measured_time(guests: tuple
 
 
 @pytest.mark.fio
-def test_a_guest_without_its_volume_is_named(guests: tuple[Client, ...]) -> None:
-    lost = Client("c1", {"filename": "/nowhere/x", "allow_file_create": "0"}, 24 * MIB, address=guests[1].address)
+def test_a_guest_without_its_volume_is_named(guests: tuple[Client, ...], tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")  # fio creates folders, but with this option no file
+    lost = Client("c1", {"filename": gone, "allow_file_create": "0"}, 24 * MIB, address=guests[1].address)
     with pytest.raises(ClusterError, match="c1"):
         run_in_guests(load(), (guests[0], lost), ramp_seconds=0, run_seconds=0.5, seed=1)
