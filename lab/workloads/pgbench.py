@@ -64,9 +64,7 @@ class PgBenchSpec:
     script: str = "tpcb-like"
     settings: Mapping[str, str] = field(
         default_factory=lambda: {
-            # No background work may run in one run and not in another: faster storage changes more pages in a run,
-            # and so the kernel begins to write them back there only, unless they are written soon everywhere.
-            "backend_flush_after": "256kB",
+            # No background work may run in one run and not in another.
             "autovacuum": "off",
             "bgwriter_lru_maxpages": "0",
             "checkpoint_timeout": "1h",
