@@ -103,9 +103,8 @@ def require_empty(device: Path, *, where: str) -> None:
         InputError: it is in use, cannot be read, or has content.
     """
     try:
-        os.close(
-            os.open(device, os.O_RDONLY | os.O_EXCL)
-        )  # of a device: fails if it is mounted, or a part of another
+        # An exclusive open of a device fails if it is mounted, or a part of another one.
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
     except OSError as error:
         raise InputError(
             f"whether the device is empty cannot be seen: {device}: {error.strerror}",

@@ -6,7 +6,7 @@ flushes, and how many accesses it has outstanding.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -305,21 +305,30 @@ def _other_distances(
     """Return the nearest smaller and the nearest larger distance at which another configuration is the best."""
     if len(baselines.configurations) == 1:
         return []
-    now = 1e3 * distance.one_way_seconds
 
-    def best_at(ms: float) -> str:
-        at = replace(distance, one_way_seconds=ms / 1e3)
-        return predicted_at_distance(model_predictor, profile, baselines, at).predictions.best
+    def best_at(there: Distance) -> str:
+        return predicted_at_distance(model_predictor, profile, baselines, there).predictions.best
 
-    sentences = []
-    for scanned in ([ms for ms in reversed(SCANNED_MS) if ms < now], [ms for ms in SCANNED_MS if ms > now]):
+    found = [
+        f"at {ms:g} ms each way, {other} would be the best" for ms, other in _changes(distance, best, best_at)
+    ]
+    return found or [f"no distance up to {SCANNED_MS[-1]:g} ms each way changes the best configuration"]
+
+
+def _changes(distance: Distance, now: str, best_at: Callable[[Distance], str]) -> Iterator[tuple[float, str]]:
+    """Yield the nearest smaller and the nearest larger distance, ms each way, with another best, and that best.
+
+    Args:
+        distance: that is added.
+        now: the best there.
+        best_at: returns the best at another distance.
+    """
+    here = 1e3 * distance.one_way_seconds
+    for scanned in ([ms for ms in reversed(SCANNED_MS) if ms < here], [ms for ms in SCANNED_MS if ms > here]):
         for ms in scanned:
-            if (other := best_at(ms)) != best:
-                sentences.append(f"at {ms:g} ms each way, {other} would be the best")
+            if (other := best_at(replace(distance, one_way_seconds=ms / 1e3))) != now:
+                yield ms, other
                 break
-    if not sentences:
-        sentences.append(f"no distance up to {SCANNED_MS[-1]:g} ms each way changes the best configuration")
-    return sentences
 
 
 def _other_mixes(
@@ -416,21 +425,16 @@ def other_targets(
         first: the target that serves most there.
     """
 
-    def most_at(ms: float) -> str:
-        rates = {
-            target: _served_at(model_predictor, profile, its, replace(distance, one_way_seconds=ms / 1e3))
-            for target, its in measured.items()
-        }
+    def most_at(there: Distance) -> str:
+        rates = {target: _served_at(model_predictor, profile, its, there) for target, its in measured.items()}
         most = max(rates, key=lambda target: rates[target])
         return first if rates[most] <= rates[first] else most
 
-    now = 1e3 * distance.one_way_seconds
-    sentences = []
-    for scanned in ([ms for ms in reversed(SCANNED_MS) if ms < now], [ms for ms in SCANNED_MS if ms > now]):
-        found = next(((ms, other) for ms in scanned if (other := most_at(ms)) != first), None)
-        if found is not None:
-            sentences.append(f"at {found[0]:g} ms each way, {found[1]} would serve more than {first}")
-    return sentences or [f"no distance up to {SCANNED_MS[-1]:g} ms each way puts another target before {first}"]
+    found = [
+        f"at {ms:g} ms each way, {other} would serve more than {first}"
+        for ms, other in _changes(distance, first, most_at)
+    ]
+    return found or [f"no distance up to {SCANNED_MS[-1]:g} ms each way puts another target before {first}"]
 
 
 def _served_at(model_predictor: Predictor, profile: Profile, near: Baselines, distance: Distance) -> float:
