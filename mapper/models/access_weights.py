@@ -18,7 +18,7 @@ by 1.97.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -95,6 +95,7 @@ class AccessWeights:
     Attributes:
         cells: measured kinds with a weight, P of them.
         weights: shape (demands, P), never negative.
+        saturated: the same where other accesses keep the storage busy; ``weights`` without a background.
         unaligned: shape (demands,): the demand is not aligned to its size, and only aligned rates were measured.
         too_deep: shape (demands,): the demand is deeper than any measured rate of its pattern.
         other_pattern: shape (demands,): rates of the other kind of offsets stand in for an unmeasured pattern.
@@ -103,6 +104,7 @@ class AccessWeights:
 
     cells: tuple[LoadedCell, ...]
     weights: Floats
+    saturated: Floats
     unaligned: Floats
     too_deep: Floats
     other_pattern: Floats
@@ -110,7 +112,13 @@ class AccessWeights:
 
     @classmethod
     def of(
-        cls, demands: Sequence[Demand], measured: Sequence[LoadedCell], commits: Commits | None, *, where: str
+        cls,
+        demands: Sequence[Demand],
+        measured: Sequence[LoadedCell],
+        commits: Commits | None,
+        *,
+        where: str,
+        has_background: bool = False,
     ) -> "AccessWeights":
         """Return the weights of ``demands`` over ``measured``.
 
@@ -119,6 +127,7 @@ class AccessWeights:
             measured: kinds with a rate of the default.
             commits: of the workload; None if unknown.
             where: origin of the rates, for errors.
+            has_background: some of the demands run next to the application.
 
         Raises:
             InputError: no rate was measured for a demand's op.
@@ -126,8 +135,10 @@ class AccessWeights:
         columns = DemandColumns.of(demands)
         flushed = np.full(len(demands), flushed_share(demands, commits))
         weights, flags = weighed(columns, measured, flushed, where=where)
-        used = np.flatnonzero(weights.any(axis=0))
-        return cls(tuple(measured[i] for i in used.tolist()), weights[:, used], *flags)
+        of_workload = np.full(len(demands), has_background)
+        saturated = saturated_weights(columns, measured, flushed, weights, of_workload, where=where)
+        used = np.flatnonzero(weights.any(axis=0) | saturated.any(axis=0))
+        return cls(tuple(measured[i] for i in used.tolist()), weights[:, used], saturated[:, used], *flags)
 
     def refuse_unmeasured(self, shares: Floats, *, where: str) -> None:
         """Refuse accesses that are far larger than all measured sizes.
@@ -246,6 +257,48 @@ def weighed(
     flags[1] = demands.depth > _DEEPER * np.where(weights > 0, iodepths, 0.0).max(axis=1, initial=0.0)
     flags[3] = demands.nbytes > _LARGER * np.where(weights > 0, sizes, 0.0).max(axis=1, initial=0.0)
     return weights, flags
+
+
+def saturated_weights(
+    demands: DemandColumns,
+    measured: Sequence[LoadedCell],
+    flushed: Floats,
+    weights: Floats,
+    has_background: Booleans,
+    *,
+    where: str,
+) -> Floats:
+    """Return ``weights`` at the largest measured depth, for the foreground of workloads with a background.
+
+    With few accesses outstanding, storage is partly idle while they take their time: another workload can use that
+    part. The time per access at the largest depth is the work that an access is for the storage.
+
+    Args:
+        demands: D of them, of one workload or of several.
+        measured, flushed: as for ``weighed``.
+        weights: of the demands at their own depths, shape (D, M).
+        has_background: the demand's workload also has demands in the background, shape (D,).
+        where: origin of the rates, for errors.
+
+    Returns:
+        Shape (D, M); those of all other demands are ``weights``.
+    """
+    wanted = has_background & (demands.sync != BACKGROUND)
+    if not wanted.any():
+        return weights
+    deepest = replace(demands, depth=np.where(np.isnan(demands.depth), math.nan, math.inf))
+    found, _ = weighed(deepest, measured, flushed, where=where)
+    return np.where(wanted[:, None], found, weights)
+
+
+def less_than_alone(saturated: Floats, weights: Floats, seconds: Floats) -> Floats:
+    """Return ``saturated``, but ``weights`` for demands that take longer saturated than at their own depth.
+
+    Args:
+        saturated, weights: shape (D, M).
+        seconds: the default's time per access in each cell, shape (M,).
+    """
+    return np.where((saturated @ seconds < weights @ seconds)[:, None], saturated, weights)
 
 
 def _of_pattern(pattern: Pattern, measured: Sequence[LoadedCell], where: str) -> tuple[list[LoadedCell], bool]:

@@ -18,17 +18,13 @@ from cephfit.mapper.models.access_weights import (
     DemandColumns,
     counted_demands,
     flushed_shares,
+    less_than_alone,
     refuse_unmeasured,
+    saturated_weights,
     weighed,
 )
 from cephfit.mapper.models.many_variances import Quantiles, RateScatter, TimeScatter
-from cephfit.mapper.models.mixture import (
-    divided_in_queues,
-    less_than_alone,
-    queues_of,
-    saturated_weights,
-    waiting_with_flushes,
-)
+from cephfit.mapper.models.mixture import divided_in_queues, queues_of, waiting_with_flushes
 
 Rows = NDArray[np.intp]
 

@@ -12,7 +12,7 @@ storage with its work. docs/mathematics.md has the formulas.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -29,8 +29,7 @@ from cephfit.mapper.models.access_weights import (
     BACKGROUND,
     AccessWeights,
     DemandColumns,
-    flushed_share,
-    weighed,
+    less_than_alone,
 )
 
 STORAGE_SHARE = "I/O was outstanding"
@@ -211,8 +210,6 @@ class DemandMix:
     Attributes:
         demands: of the workload.
         access: their time per access in measured times.
-        saturated: the same at the largest measured depth, where other accesses keep the storage busy: weights of
-            ``cells``, shape (D, P).
         accesses: their numbers, shape (D,).
         queues: the queue of each demand, see ``queues_of``, shape (D,).
         waiting: their waiting times in the trace in seconds, those of flushes included, shape (D,); None: demands
@@ -223,7 +220,6 @@ class DemandMix:
 
     demands: tuple[Demand, ...]
     access: AccessWeights
-    saturated: Floats
     accesses: Floats
     queues: NDArray[np.intp]
     waiting: Floats | None
@@ -254,23 +250,17 @@ class DemandMix:
         """
         commits, columns = profile.commits, DemandColumns.of(demands)
         background = columns.sync == BACKGROUND if by_waiting else np.zeros(len(demands), dtype=np.bool_)
-        flushed = np.full(len(demands), flushed_share(demands, commits))
-        weights, flags = weighed(columns, measured, flushed, where=where)
-        has_background = np.full(len(demands), background.any())
-        saturated = saturated_weights(columns, measured, flushed, weights, has_background, where=where)
-        used = np.flatnonzero(weights.any(axis=0) | saturated.any(axis=0))
-        access = AccessWeights(tuple(measured[i] for i in used.tolist()), weights[:, used], *flags)
-        saturated = saturated[:, used]
+        has_background = bool(background.any())
+        access = AccessWeights.of(demands, measured, commits, where=where, has_background=has_background)
         if not by_waiting:
             own = np.arange(len(demands))
-            return cls(tuple(demands), access, saturated, columns.accesses, own, None, background, 0.0)
+            return cls(tuple(demands), access, columns.accesses, own, None, background, 0.0)
         flushes = (commits.flush_waiting_seconds or 0.0) if commits is not None else 0.0
         owners = np.zeros(len(demands), dtype=np.intp)
         waiting = waiting_with_flushes(columns, owners, np.array([flushes]))
         return cls(
             tuple(demands),
             access,
-            saturated,
             columns.accesses,
             queues_of(columns, owners),
             waiting,
@@ -335,7 +325,7 @@ class DemandMix:
     def _on_default(self, default: Floats) -> "_OnDefault":
         """Return what the demands take under the default, given its rates in ``cells``."""
         seconds = self.access.weights @ (1 / default)
-        saturated = less_than_alone(self.saturated, self.access.weights, 1 / default)
+        saturated = less_than_alone(self.access.saturated, self.access.weights, 1 / default)
         waiting, idle = self._waiting(seconds), self.idle_seconds
         service = waiting * (saturated @ (1 / default)) / seconds
         behind, total = math.fsum(waiting[self.background]), idle + math.fsum(waiting)
@@ -430,48 +420,6 @@ class _OnDefault:
     computing: float
     exposed: float
     is_bound: bool
-
-
-def saturated_weights(
-    demands: DemandColumns,
-    measured: Sequence[LoadedCell],
-    flushed: Floats,
-    weights: Floats,
-    has_background: Booleans,
-    *,
-    where: str,
-) -> Floats:
-    """Return ``weights`` at the largest measured depth, for the foreground of workloads with a background.
-
-    With few accesses outstanding, storage is partly idle while they take their time: another workload can use that
-    part. The time per access at the largest depth is the work that an access is for the storage.
-
-    Args:
-        demands: D of them, of one workload or of several.
-        measured, flushed: as for ``access_weights.weighed``.
-        weights: of the demands at their own depths, shape (D, M).
-        has_background: the demand's workload also has demands in the background, shape (D,).
-        where: origin of the rates, for errors.
-
-    Returns:
-        Shape (D, M); those of all other demands are ``weights``.
-    """
-    wanted = has_background & (demands.sync != BACKGROUND)
-    if not wanted.any():
-        return weights
-    deepest = replace(demands, depth=np.where(np.isnan(demands.depth), math.nan, math.inf))
-    found, _ = weighed(deepest, measured, flushed, where=where)
-    return np.where(wanted[:, None], found, weights)
-
-
-def less_than_alone(saturated: Floats, weights: Floats, seconds: Floats) -> Floats:
-    """Return ``saturated``, but ``weights`` for demands that take longer saturated than at their own depth.
-
-    Args:
-        saturated, weights: shape (D, M).
-        seconds: the default's time per access in each cell, shape (M,).
-    """
-    return np.where((saturated @ seconds < weights @ seconds)[:, None], saturated, weights)
 
 
 def queues_of(demands: DemandColumns, owners: NDArray[np.intp]) -> NDArray[np.intp]:
