@@ -14,8 +14,8 @@ from statistics import NormalDist
 from cephfit.core.profile_files import read_profile
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import LoadedCell
+from cephfit.core.values.prediction import MODELS
 from cephfit.core.values.profile import Profile
-from cephfit.mapper import MODELS
 from cephfit.mapper.assessment.model_evaluation import EvaluatedWorkload, Residual, residuals_of
 from cephfit.mapper.models.model_error import NO_ERROR, ModelError, fitted
 from cephfit.operations.evaluation_set import EvaluationSet, read_folder
@@ -102,45 +102,54 @@ def print_errors(evaluation: EvaluationSet) -> None:
     does not contain the default.
     """
     counted = tuple(changed_workload(w, own_load_only, counts_only) for w in evaluation.workloads)
+    answers = {"time": counted, **dict.fromkeys((m.name for m in MODELS if not m.adds_time), evaluation.workloads)}
     print("| model | error grows with | floor | coefficient | degrees of freedom | held | decided |")
     print("|---|---|---|---|---|---|---|")
-    for model, workloads in [
-        ("time", counted),
-        *((name, evaluation.workloads) for name in MODELS if "meyer" in name),
-    ]:
-        answers = assess_models(replace(evaluation, workloads=workloads), models=[model])
-        residuals = residuals_of(answers.verified)
-        for form, of in (
-            ("nothing: the noise of the sweep alone", lambda _: 0.0),
-            ("distance from the default", lambda r: r.predicted_log),
-            ("spread over the cells", lambda r: r.spread),
-        ):
-            has_error = not form.startswith("nothing")
-            held, decided = [], []
-            for left in dict.fromkeys(r.workload for r in residuals):
-                error = fit([r for r in residuals if r.workload != left], of) if has_error else NO_ERROR
-                for r in (r for r in residuals if r.workload == left):
-                    scatter = r.scatter_sd * NormalDist().inv_cdf(1 - 0.1 / 22)
-                    held.append(
-                        abs(r.log_error) <= math.hypot(scatter, error.half_width(scaled(r, of), 0.90, 0.0))
-                    )
-                    width = math.hypot(scatter, error.half_width(scaled(r, of), 0.95, 0.0))
-                    decided.append(abs(r.predicted_log) > width)
-            error = fit(residuals, of) if has_error else NO_ERROR
+    for model, workloads in answers.items():
+        found = assess_models(replace(evaluation, workloads=workloads), models=[model])
+        residuals = residuals_of(found.verified)
+        for form, of in FORMS.items():
+            error = error_by(residuals, of)
             print(
                 f"| {model} | {form} | {error.floor:.3f} | {error.slope:.3f} | {error.df:g} | "
-                f"{100 * sum(held) / len(held):.0f} % | {100 * sum(decided) / len(decided):.0f} % |"
+                f"{' | '.join(f'{100 * share:.0f} %' for share in shares_left_out(residuals, of))} |"
             )
 
 
-def fit(residuals: Sequence[Residual], of: Callable[[Residual], float]) -> ModelError:
-    """Fit an error that grows with what ``of`` returns."""
+Figure = Callable[[Residual], float]
+FORMS: dict[str, Figure | None] = {
+    "nothing: the noise of the sweep alone": None,
+    "distance from the default": lambda r: r.predicted_log,
+    "spread over the cells": lambda r: r.spread,
+}
+"""What the error of a model may grow with."""
+
+
+def error_by(residuals: Sequence[Residual], of: Figure | None) -> ModelError:
+    """Fit an error that grows with what ``of`` returns; without it there is none."""
+    if of is None:
+        return NO_ERROR
     columns = ((r.log_error, of(r), r.scatter_sd) for r in residuals)
     return fitted(*(list(column) for column in zip(*columns, strict=True)))
 
 
-def scaled(residual: Residual, of: Callable[[Residual], float]) -> float:
-    return 100 * math.exp(of(residual))
+def shares_left_out(residuals: Sequence[Residual], of: Figure | None) -> tuple[float, float]:
+    """Return the shares of ratios that are held and of predictions that are decided, each workload left out."""
+    n_compared = len({r.configuration for r in residuals})
+    held, decided = [], []
+    for left in dict.fromkeys(r.workload for r in residuals):
+        error = error_by([r for r in residuals if r.workload != left], of)
+        for r in (r for r in residuals if r.workload == left):
+            at = 100 * math.exp(of(r) if of else 0.0)
+            held.append(abs(r.log_error) <= half_width(r, error, at, 0.90, n_compared))
+            decided.append(abs(r.predicted_log) > half_width(r, error, at, 0.95, n_compared))
+    return sum(held) / len(held), sum(decided) / len(decided)
+
+
+def half_width(r: Residual, error: ModelError, at: float, confidence: float, n_compared: int) -> float:
+    """Return half the interval of a log prediction: scatter, joint over all compared, and the model's error."""
+    scatter = r.scatter_sd * NormalDist().inv_cdf(1 - (1 - confidence) / (2 * n_compared))
+    return math.hypot(scatter, error.half_width(at, confidence, 0.0))
 
 
 def changed_workload(
