@@ -185,7 +185,7 @@ def remove_lab(name: str, folder: Path | None) -> None:
             stack.callback(TargetLock(place / "target" / "lock", f"lab:{name}").release)
             _restore_kernel_values(place / "target" / "journal.jsonl", name)
         if throttle is not None and record is not None:
-            clear_forgotten([Path(device) for device in record.devices.values()], throttle)
+            clear_forgotten([Path(device) for device in (*record.devices.values(), *record.former)], throttle)
         remove_all(place, throttle)
         registry.release(name)
 

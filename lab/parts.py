@@ -158,8 +158,10 @@ class LabParts:
 
     def attach_disks(self, throttle: Throttle) -> None:
         """Attach the disks of the OSDs, including side disks of existing OSDs."""
+        known = {*self.record.former, *self.record.devices.values()}
         devices = self.disks.attach(throttle)
-        self.journal.change(devices={osd: str(device) for osd, device in devices.items()})
+        attached = {osd: str(device) for osd, device in devices.items()}
+        self.journal.change(devices=attached, former=tuple(sorted(known.difference(attached.values()))))
         for osd in devices:
             if self.record.ready and osd not in self.record.unmade:
                 self.disks.reconnect(osd, self.record.store(osd), throttle)

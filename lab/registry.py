@@ -41,6 +41,7 @@ class Record:
         more_ports: on 127.0.0.1, of its OpenStack.
         stores: object stores of recreated OSDs that differ from the specification.
         unmade: OSDs that are being recreated; not empty after a kill during this.
+        former: loop devices of earlier starts, which may still have limits.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Record:
     more_ports: tuple[int, ...] = ()
     stores: dict[int, OsdStore] = field(default_factory=dict)
     unmade: tuple[int, ...] = ()
+    former: tuple[str, ...] = ()
 
     def store(self, osd: int) -> OsdStore:
         """Return the object store of an OSD, also of one that is not created yet."""
@@ -92,6 +94,7 @@ class Record:
                 stores={int(o): OsdStore(**store) for o, store in document.get("stores", {}).items()},
                 unmade=tuple(document.get("unmade", ())),
                 more_ports=tuple(document.get("more_ports", ())),
+                former=tuple(document.get("former", ())),
             )
         except FileNotFoundError:
             return None

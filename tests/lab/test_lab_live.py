@@ -377,6 +377,9 @@ def test_a_second_lab_survives_kills_and_is_removed(
     processes.kill(processes.of_folder(folder))  # as after a power cut: no daemon, no loop device
     for osd in second.osd_ids():
         disks.detach_loop(second.osd_disk(osd))
+    disks.make_sparse(tmp_path / "other.img", 16 << 20)
+    taken = Path(report["osd_disks"][1]["device"])  # so that the lab gets another device, and leaves no limit here
+    is_taken = not subprocess.run(["losetup", str(taken), str(tmp_path / "other.img")], check=False).returncode
     booted = cephfit("lab", "start", "--name", "second", "--json")
     assert (booted.returncode, json.loads(booted.stdout)["health"]) == (0, "HEALTH_OK"), booted.stderr
     assert all(d["limits"] for d in json.loads(booted.stdout)["osd_disks"])
@@ -392,6 +395,8 @@ def test_a_second_lab_survives_kills_and_is_removed(
     assert (held.returncode, f"process {os.getpid()}" in held.stderr) == (2, True), "a sweep is at work on it"
     assert folder.exists()
     sweeping.release()
+    if is_taken:  # else a lab of another test was faster
+        disks.detach_loop(taken)
     gone = cephfit("lab", "down", "--name", "second", "--json")
     assert gone.returncode == 0, gone.stderr
     assert traces_of(folder) == []
