@@ -16,6 +16,7 @@ from cephfit.core.units import format_seconds
 from cephfit.core.values.sample import INDEPENDENT_COUNT, Sample, SampleKey, State, counted, not_counted
 from cephfit.measure.disturbances import ChecksClients, HasTelemetry, Mark, ReportsDisturbances
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, disagreement
+from cephfit.measure.telemetry.kernel_counters import CpuReading, cpu_busy_between
 from cephfit.measure.telemetry.telemetry_collector import ClientCpu, CounterReading, TelemetryCollector
 
 POLLING_SECONDS = 0.5
@@ -30,13 +31,17 @@ def health_now(target: Target) -> Health:
 
 
 class HealthWatch:
-    """Checks the health twice a second while a ``with`` block runs, and once more at its end."""
+    """Checks the health twice a second while a ``with`` block runs, and once more at its end.
+
+    Each time it also reads how much this machine's CPUs were used.
+    """
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._check_until_over, name="health watch", daemon=True)
         self.n_health_checks = 0
+        self.cpu_readings: list[CpuReading] = []
         self._reasons: dict[str, None] = {}
         self._fault: BaseException | None = None
 
@@ -71,6 +76,7 @@ class HealthWatch:
     def _check(self) -> None:
         health = health_now(self._target)
         self.n_health_checks += 1
+        self.cpu_readings.append(CpuReading.now())
         if not health.ok:
             self._reasons.update(dict.fromkeys(health.reasons or ("not healthy",)))
 
@@ -145,6 +151,10 @@ class Surveillance:
     def reasons(self) -> tuple[str, ...]:
         """Reasons why the measurement is invalid, each once; empty if it is valid."""
         return tuple(dict.fromkeys((*self._health.reasons, *self._disturbances)))
+
+    def cpu_busy(self, begin_ns: int, end_ns: int) -> float | None:
+        """Return the share of this machine's CPUs that was busy; see ``cpu_busy_between``."""
+        return cpu_busy_between(self._health.cpu_readings, begin_ns, end_ns)
 
     def used(
         self, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu | None = None

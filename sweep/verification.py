@@ -14,7 +14,7 @@ from cephfit.core.protocols import Applied, Client, Health, Progress, Target, Wa
 from cephfit.core.units import NS_PER_S
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
-from cephfit.core.values.sample import DEVICE_IO, State, WorkloadSample
+from cephfit.core.values.sample import CPU_BUSY, DEVICE_IO, State, WorkloadSample
 from cephfit.measure.block_device import DeviceTotals, read_through, totals_of
 from cephfit.measure.surveillance import Surveillance, health_now, wait_until_healthy
 from cephfit.results.store.sample_store import Store
@@ -302,6 +302,8 @@ def watched_run(target: Target, run: Attempt, *clients: Client) -> WorkloadSampl
     moved = [now.since(then) for now, then in zip(_device_totals(clients), completed, strict=False)]
     if len(moved) == len(clients):
         run.evidence[DEVICE_IO] = _device_io(moved, outputs)
+    if (busy := _cpu_busy(watch, clients, outputs)) is not None:
+        run.evidence[CPU_BUSY] = busy
     if len(clients) == 1:
         (run.evidence["output"],) = outputs
     else:
@@ -319,6 +321,17 @@ def _device_io(moved: Sequence[Mapping[str, int]], outputs: Sequence[Mapping[str
         "seconds": longest_ns(measured_times(outputs)) / NS_PER_S or None,
         "operations": math.fsum(done) if len(done) == len(outputs) else None,
     }
+
+
+def _cpu_busy(
+    watch: Surveillance, clients: Sequence[Client], outputs: Sequence[Mapping[str, Any]]
+) -> float | None:
+    """Return the share of this machine's CPUs that was busy in the measured time; None if clients ran elsewhere."""
+    times = measured_times(outputs)
+    if not times or any(client.device is None for client in clients):
+        return None
+    busy = watch.cpu_busy(min(begin for begin, _ in times), max(end for _, end in times))
+    return None if busy is None else round(busy, 3)
 
 
 def _device_totals(clients: Sequence[Client]) -> list[DeviceTotals]:

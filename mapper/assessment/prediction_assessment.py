@@ -14,7 +14,7 @@ from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.sample import State, WorkloadSample
-from cephfit.mapper.assessment.io_amounts import io_per_operation, other_amounts
+from cephfit.mapper.assessment.other_causes import cpu_busy, io_per_operation, limited_by_cpus, other_amounts
 
 _Values = Mapping[str, Mapping[int, float]]
 """The metric by configuration and repeat."""
@@ -52,10 +52,12 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
     model = _BlockDesign.of(
         {p.configuration: values[p.configuration] for p in predicted if p.configuration in values}
     )
-    amounts = io_per_operation(samples, default)
+    amounts, busy = io_per_operation(samples, default), cpu_busy(samples)
     rows = tuple(
         replace(
-            _row(p, values, default, model, predictions.confidence), io_per_operation=amounts.get(p.configuration)
+            _row(p, values, default, model, predictions.confidence),
+            io_per_operation=amounts.get(p.configuration),
+            cpu_busy=busy.get(p.configuration),
         )
         for p in predicted
     )
@@ -78,6 +80,7 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
             *_unconnected(model, default),
             *_unpredicted(values, predicted),
             *other_amounts(rows),
+            *limited_by_cpus(rows),
             *ties,
         ),
     )

@@ -5,14 +5,17 @@ CPU time is attributed to layers by the names of the host's threads. Ceph names 
 """
 
 import resource
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+import numpy as np
+
 from cephfit.ceph.host import Host, LocalHost, checked
 from cephfit.core.errors import HostError
-from cephfit.core.units import LBN_NBYTES
+from cephfit.core.units import LBN_NBYTES, NS_PER_S
 from cephfit.core.values.sample import NOT_OF_STORAGE, CpuLayer
 
 
@@ -324,15 +327,13 @@ def parse(text: str) -> HostCounters:
         elif line.strip():
             lines.append(line)
     cpu = [int(word) for word in sections["/proc/stat"][0].split()[1:]]
-    idle = cpu[3] + cpu[4]
     memory = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in sections["/proc/meminfo"]}
     interfaces = [line.split(":", 1) for line in sections["/proc/net/dev"] if ":" in line]
     traffic = {name.strip(): values.split() for name, values in interfaces}
     return HostCounters(
         at_seconds=float(sections["/proc/uptime"][0].split()[0]),
         n_cpus=sum(line.startswith("cpu") for line in sections["/proc/stat"]) - 1,
-        # user and nice include guest and guest_nice (fields 9, 10).
-        cpu_busy_seconds=(sum(cpu[:8]) - idle) / _HERTZ,
+        cpu_busy_seconds=_busy_seconds(cpu),
         interrupt_seconds=(cpu[5] + cpu[6]) / _HERTZ,
         stolen_seconds=cpu[7] / _HERTZ,
         memory_nbytes=memory["MemTotal"],
@@ -341,6 +342,53 @@ def parse(text: str) -> HostCounters:
         received_nbytes={name: int(values[0]) for name, values in traffic.items()},
         sent_nbytes={name: int(values[8]) for name, values in traffic.items()},
     )
+
+
+def _busy_seconds(cpu: Sequence[int]) -> float:
+    """Return the time that was neither idle nor waiting for I/O, from the first line of /proc/stat."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = cpu[:8]
+    # user and nice include guest and guest_nice (fields 9, 10).
+    return (user + nice + system + irq + softirq + steal) / _HERTZ
+
+
+@dataclass(frozen=True, slots=True)
+class CpuReading:
+    """Use of this machine's CPUs up to one moment.
+
+    Attributes:
+        at_ns: wall clock, ns since the epoch.
+        n_cpus: CPUs online.
+        busy_seconds: see ``HostCounters.cpu_busy_seconds``.
+    """
+
+    at_ns: int
+    n_cpus: int
+    busy_seconds: float
+
+    @classmethod
+    def now(cls) -> "CpuReading":
+        """Read /proc/stat of this machine."""
+        first, *others = Path("/proc/stat").read_text().splitlines()
+        n_cpus = sum(line.startswith("cpu") for line in others)
+        return cls(time.time_ns(), n_cpus, _busy_seconds([int(word) for word in first.split()[1:]]))
+
+
+def cpu_busy_between(readings: Sequence[CpuReading], begin_ns: int, end_ns: int) -> float | None:
+    """Return the share of all CPUs that was busy, 0 to 1.
+
+    Args:
+        readings: in the order of time; use between two of them is taken as even.
+        begin_ns: wall clock, ns since the epoch.
+        end_ns: wall clock, after ``begin_ns``.
+
+    Returns:
+        None where the readings do not cover the time.
+    """
+    if not readings or not readings[0].at_ns <= begin_ns < end_ns <= readings[-1].at_ns:
+        return None
+    begin, end = np.interp([begin_ns, end_ns], [r.at_ns for r in readings], [r.busy_seconds for r in readings])
+    share = float(end - begin) * NS_PER_S / ((end_ns - begin_ns) * readings[-1].n_cpus)
+    return min(1.0, max(0.0, share))
 
 
 def parse_threads(text: str) -> dict[tuple[int, int], ThreadCounters]:

@@ -13,7 +13,7 @@ from cephfit.core.protocols import Client, NullProgress
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
-from cephfit.core.values.sample import DEVICE_IO, Run, State
+from cephfit.core.values.sample import CPU_BUSY, DEVICE_IO, Run, State
 from cephfit.lab.daemons import processes
 from cephfit.lab.devices.disks import mounts
 from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec
@@ -80,6 +80,7 @@ def test_pgbench_runs_on_four_volumes_at_once(devices: list[Path], store: Store)
     counted = sample.evidence[DEVICE_IO]
     assert counted["n_writes"] > sample.value, "each transaction of each second writes to the log"
     assert counted["written_nbytes"] >= 4096 * 0.9 * counted["n_writes"] and 1.5 < counted["seconds"] < 10
+    assert 0 < sample.evidence[CPU_BUSY] <= 1
     assert is_clean(devices)
 
 

@@ -29,6 +29,8 @@ class AssessmentRow:
         io_per_operation: I/Os of the workload's devices per operation, relative to the default = 1; None if they
             were not counted. Storage can be compared only for equal I/O: a workload that fills its own cache reads
             less per operation the more operations it does.
+        cpu_busy: share of the CPUs of the machine that ran the workload that was busy, 0 to 1, mean of the runs;
+            None if it was not measured. Busy CPUs limit a workload whatever the storage can do.
     """
 
     configuration: str
@@ -40,6 +42,7 @@ class AssessmentRow:
     measured_high: float | None
     values: tuple[float, ...]
     io_per_operation: float | None = None
+    cpu_busy: float | None = None
 
     @property
     def n(self) -> int:
@@ -186,6 +189,7 @@ class Assessment:
                     "values": list(row.values),
                     "error_points": row.error_points,
                     "io_per_operation": row.io_per_operation,
+                    "cpu_busy": row.cpu_busy,
                 }
                 for row in self.rows
             ],
@@ -245,4 +249,5 @@ def _row(row: Any) -> AssessmentRow:
         measured_high=_optional(measured["high"]),
         values=tuple(float(value) for value in row["values"]),
         io_per_operation=_optional(row.get("io_per_operation")),
+        cpu_busy=_optional(row.get("cpu_busy")),
     )

@@ -7,7 +7,7 @@ import pytest
 from cephfit.core.errors import InputError
 from cephfit.core.values.assessment import Assessment
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
-from cephfit.core.values.sample import DEVICE_IO, State, WorkloadSample
+from cephfit.core.values.sample import CPU_BUSY, DEVICE_IO, State, WorkloadSample
 from cephfit.mapper.assessment.prediction_assessment import assess
 
 
@@ -292,3 +292,27 @@ def test_runs_whose_io_was_not_counted_have_no_amount() -> None:
     answer = assess(predicted(), [with_io(run("fast", 0, 8.0), n_reads=9), *runs(A=(1,), slow=(1,))], "pgbench")
     assert [row.io_per_operation for row in answer.rows] == [None, None, None]
     assert not any("I/O per operation" in note for note in answer.notes)
+
+
+def with_cpu(sample: WorkloadSample, busy: float) -> WorkloadSample:
+    return replace(sample, evidence={CPU_BUSY: busy})
+
+
+def test_a_configuration_on_which_the_cpus_limited_the_workload_is_named() -> None:
+    busy = [with_cpu(run("fast", 0, 400.0), 0.99), with_cpu(run("fast", 1, 410.0), 0.95)]
+    others = [with_cpu(run("A", 0, 100.0), 0.4), run("A", 1, 101.0), *runs(slow=(50,))]
+    answer = assess(predicted(), [*busy, *others], "pgbench")
+    assert {row.configuration: row.cpu_busy for row in answer.rows} == {
+        "fast": pytest.approx(0.97),
+        "A": 0.4,
+        "slow": None,
+    }
+    (note,) = [note for note in answer.notes if "CPUs" in note]
+    assert "were busy (fast 97 %)" in note
+    assert Assessment.from_json(answer.to_json()) == answer
+
+
+def test_busy_cpus_of_a_run_without_a_valid_value_are_not_named() -> None:
+    disturbed = replace(with_cpu(run("fast", 1, 400.0), 0.99), state=State.INVALID)
+    answer = assess(predicted(), [*runs(A=(100,), fast=(400,), slow=(50,)), disturbed], "pgbench")
+    assert not any("CPUs" in note for note in answer.notes)

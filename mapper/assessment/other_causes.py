@@ -1,18 +1,22 @@
-"""The I/O that a workload does per operation, compared between configurations. Pure.
+"""Causes of a measured difference that are not the storage: other amounts of I/O, and busy CPUs. Pure.
 
 A prediction is for equal I/O. A workload does not always give that: one that fills its own cache during the run
 reads less per operation on faster storage, because it does more operations; and more writes may meet in its queue
 and be merged where storage is slow. The kernel's counters of the workload's devices show it.
+
+Where the CPUs are busy, they limit the workload, and faster storage does not make it faster.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 
 from cephfit.core.values.assessment import AssessmentRow
-from cephfit.core.values.sample import DEVICE_IO, State, WorkloadSample
+from cephfit.core.values.sample import CPU_BUSY, DEVICE_IO, State, WorkloadSample
 
 ALIKE = 1.25
 """Amounts that differ by less than this factor need no note."""
+BUSY = 0.9
+"""Share of the CPUs' time from which on they limit a workload."""
 
 
 def io_per_operation(samples: Sequence[WorkloadSample], default: str) -> dict[str, float]:
@@ -60,4 +64,25 @@ def other_amounts(rows: Sequence[AssessmentRow]) -> list[str]:
         f"{', '.join(other)}): its own cache served more or fewer of them, or they were merged differently. "
         "Predictions are for equal I/O, so not all of the difference is the storage's; give each run the same "
         "operations (docs/workloads.md)"
+    ]
+
+
+def cpu_busy(samples: Sequence[WorkloadSample]) -> dict[str, float]:
+    """Return the busy share of the CPUs, 0 to 1, of each configuration: the mean of its ok runs that have it."""
+    shares: dict[str, list[float]] = {}
+    for sample in samples:
+        if sample.state is State.OK and (share := sample.evidence.get(CPU_BUSY)) is not None:
+            shares.setdefault(sample.configuration, []).append(share)
+    return {name: math.fsum(own) / len(own) for name, own in shares.items()}
+
+
+def limited_by_cpus(rows: Sequence[AssessmentRow]) -> list[str]:
+    """Return a note on the configurations on which the CPUs limited the workload."""
+    busy = [f"{row.configuration} {100 * row.cpu_busy:.0f} %" for row in rows if (row.cpu_busy or 0.0) >= BUSY]
+    if not busy:
+        return []
+    return [
+        f"the CPUs of the machine that ran the workload were busy ({', '.join(busy)}), so that they limited it "
+        "there, not the storage alone. A prediction does not know that: with more CPUs, or with the storage's daemons "
+        "on other machines, these configurations may be faster"
     ]
