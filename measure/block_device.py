@@ -32,7 +32,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -250,11 +250,6 @@ class DeviceTotals:
     read_nbytes: int
     n_writes: int
     written_nbytes: int
-
-    def since(self, earlier: "DeviceTotals") -> dict[str, int]:
-        """Return what was completed since an earlier reading, by attribute. JSON values only."""
-        now, then = asdict(self), asdict(earlier)
-        return {name: now[name] - then[name] for name in now}
 
 
 def totals_of(device: Path) -> DeviceTotals:

@@ -3,7 +3,6 @@
 Health is checked during the measurement (rule 3 of the design); disturbances and telemetry before and after it.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client, Health, Target
 from cephfit.core.units import format_seconds
 from cephfit.core.values.sample import INDEPENDENT_COUNT, Sample, SampleKey, State, counted, not_counted
+from cephfit.core.waiting import Polling
 from cephfit.measure.disturbances import ChecksClients, HasTelemetry, Mark, ReportsDisturbances
 from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, disagreement
-from cephfit.measure.telemetry.kernel_counters import CpuReading, cpu_busy_between
 from cephfit.measure.telemetry.telemetry_collector import ClientCpu, CounterReading, TelemetryCollector
 
 POLLING_SECONDS = 0.5
@@ -30,53 +29,23 @@ def health_now(target: Target) -> Health:
         return Health(ok=False, reasons=(error.what,))
 
 
-class HealthWatch:
-    """Checks the health twice a second while a ``with`` block runs, and once more at its end.
-
-    Each time it also reads how much this machine's CPUs were used.
-    """
+class HealthWatch(Polling):
+    """Checks the health twice a second while a ``with`` block runs, and once more at its end."""
 
     def __init__(self, target: Target) -> None:
+        super().__init__(self._check, seconds=POLLING_SECONDS, name="health watch")
         self._target = target
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._check_until_over, name="health watch", daemon=True)
         self.n_health_checks = 0
-        self.cpu_readings: list[CpuReading] = []
         self._reasons: dict[str, None] = {}
-        self._fault: BaseException | None = None
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Reasons why a health check failed, each once; empty if all succeeded."""
         return tuple(self._reasons)
 
-    def __enter__(self) -> "HealthWatch":
-        self._check()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-        if kind is None:
-            if self._fault is not None:
-                raise self._fault
-            self._check()
-
-    def _check_until_over(self) -> None:
-        while not self._over.wait(POLLING_SECONDS):
-            try:
-                self._check()
-            except BaseException as fault:
-                self._fault = fault
-                return
-
     def _check(self) -> None:
         health = health_now(self._target)
         self.n_health_checks += 1
-        self.cpu_readings.append(CpuReading.now())
         if not health.ok:
             self._reasons.update(dict.fromkeys(health.reasons or ("not healthy",)))
 
@@ -151,10 +120,6 @@ class Surveillance:
     def reasons(self) -> tuple[str, ...]:
         """Reasons why the measurement is invalid, each once; empty if it is valid."""
         return tuple(dict.fromkeys((*self._health.reasons, *self._disturbances)))
-
-    def cpu_busy(self, begin_ns: int, end_ns: int) -> float | None:
-        """Return the share of this machine's CPUs that was busy; see ``cpu_busy_between``."""
-        return cpu_busy_between(self._health.cpu_readings, begin_ns, end_ns)
 
     def used(
         self, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu | None = None

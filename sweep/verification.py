@@ -15,8 +15,9 @@ from cephfit.core.units import NS_PER_S
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.sample import CPU_BUSY, DEVICE_IO, State, WorkloadSample
-from cephfit.measure.block_device import DeviceTotals, read_through, totals_of
+from cephfit.measure.block_device import read_through
 from cephfit.measure.surveillance import Surveillance, health_now, wait_until_healthy
+from cephfit.measure.workload_counters import WorkloadCounters
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.concurrent_clients import Result, run_together
 from cephfit.sweep.trial import (
@@ -295,15 +296,10 @@ def watched_run(target: Target, run: Attempt, *clients: Client) -> WorkloadSampl
         for client in clients:
             _warm(trial, client)
     before = health_now(target)
-    completed = _device_totals(clients)
-    with Surveillance(target, None) as watch:
+    with Surveillance(target, None) as watch, WorkloadCounters(clients) as counters:
         results = results_of(trial, clients, run.repeat, run.number)
     outputs = [output for _, output in results.values()]
-    moved = [now.since(then) for now, then in zip(_device_totals(clients), completed, strict=False)]
-    if len(moved) == len(clients):
-        run.evidence[DEVICE_IO] = _device_io(moved, outputs)
-    if (busy := _cpu_busy(watch, clients, outputs)) is not None:
-        run.evidence[CPU_BUSY] = busy
+    run.evidence.update(_counted(counters, outputs))
     if len(clients) == 1:
         (run.evidence["output"],) = outputs
     else:
@@ -313,33 +309,23 @@ def watched_run(target: Target, run: Attempt, *clients: Client) -> WorkloadSampl
     return run.ended(math.fsum(value for value, _ in results.values()), watch.reasons)
 
 
-def _device_io(moved: Sequence[Mapping[str, int]], outputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sum of what the clients' devices completed, with the time and the operations of the run."""
-    done = [output["operations"] for output in outputs if output.get("operations")]
-    return {
-        **{key: sum(one[key] for one in moved) for key in moved[0]},
-        "seconds": longest_ns(measured_times(outputs)) / NS_PER_S or None,
-        "operations": math.fsum(done) if len(done) == len(outputs) else None,
-    }
-
-
-def _cpu_busy(
-    watch: Surveillance, clients: Sequence[Client], outputs: Sequence[Mapping[str, Any]]
-) -> float | None:
-    """Return the share of this machine's CPUs that was busy in the measured time; None if clients ran elsewhere."""
+def _counted(counters: WorkloadCounters, outputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what was counted in the measured time, from the first client's begin to the last one's end."""
     times = measured_times(outputs)
-    if not times or any(client.device is None for client in clients):
-        return None
-    busy = watch.cpu_busy(min(begin for begin, _ in times), max(end for _, end in times))
-    return None if busy is None else round(busy, 3)
-
-
-def _device_totals(clients: Sequence[Client]) -> list[DeviceTotals]:
-    """Return what the clients' devices have completed; empty if one is not of this machine, or not counted."""
-    try:
-        return [totals_of(client.device) for client in clients if client.device is not None]
-    except HostError:
-        return []
+    if not times:
+        return {}
+    begin, end = min(begin for begin, _ in times), max(end for _, end in times)
+    found: dict[str, Any] = {}
+    if (moved := counters.device_io(begin, end)) is not None:
+        done = [output["operations"] for output in outputs if output.get("operations")]
+        found[DEVICE_IO] = {
+            **moved,
+            "seconds": longest_ns(times) / NS_PER_S,
+            "operations": math.fsum(done) if len(done) == len(outputs) else None,
+        }
+    if (busy := counters.cpu_busy(begin, end)) is not None:
+        found[CPU_BUSY] = round(busy, 3)
+    return found
 
 
 def results_of(trial: Trial, clients: Sequence[Client], repeat: int, attempt: int) -> dict[str, Result]:

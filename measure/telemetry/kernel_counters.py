@@ -5,17 +5,14 @@ CPU time is attributed to layers by the names of the host's threads. Ceph names 
 """
 
 import resource
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-
 from cephfit.ceph.host import Host, LocalHost, checked
 from cephfit.core.errors import HostError
-from cephfit.core.units import LBN_NBYTES, NS_PER_S
+from cephfit.core.units import LBN_NBYTES
 from cephfit.core.values.sample import NOT_OF_STORAGE, CpuLayer
 
 
@@ -351,44 +348,10 @@ def _busy_seconds(cpu: Sequence[int]) -> float:
     return (user + nice + system + irq + softirq + steal) / _HERTZ
 
 
-@dataclass(frozen=True, slots=True)
-class CpuReading:
-    """Use of this machine's CPUs up to one moment.
-
-    Attributes:
-        at_ns: wall clock, ns since the epoch.
-        n_cpus: CPUs online.
-        busy_seconds: see ``HostCounters.cpu_busy_seconds``.
-    """
-
-    at_ns: int
-    n_cpus: int
-    busy_seconds: float
-
-    @classmethod
-    def now(cls) -> "CpuReading":
-        """Read /proc/stat of this machine."""
-        first, *others = Path("/proc/stat").read_text().splitlines()
-        n_cpus = sum(line.startswith("cpu") for line in others)
-        return cls(time.time_ns(), n_cpus, _busy_seconds([int(word) for word in first.split()[1:]]))
-
-
-def cpu_busy_between(readings: Sequence[CpuReading], begin_ns: int, end_ns: int) -> float | None:
-    """Return the share of all CPUs that was busy, 0 to 1.
-
-    Args:
-        readings: in the order of time; use between two of them is taken as even.
-        begin_ns: wall clock, ns since the epoch.
-        end_ns: wall clock, after ``begin_ns``.
-
-    Returns:
-        None where the readings do not cover the time.
-    """
-    if not readings or not readings[0].at_ns <= begin_ns < end_ns <= readings[-1].at_ns:
-        return None
-    begin, end = np.interp([begin_ns, end_ns], [r.at_ns for r in readings], [r.busy_seconds for r in readings])
-    share = float(end - begin) * NS_PER_S / ((end_ns - begin_ns) * readings[-1].n_cpus)
-    return min(1.0, max(0.0, share))
+def cpus_of_this_machine() -> tuple[float, int]:
+    """Return the busy seconds of this machine's CPUs (see ``HostCounters``), and how many are online."""
+    first, *others = Path("/proc/stat").read_text().splitlines()
+    return _busy_seconds([int(word) for word in first.split()[1:]]), sum(line.startswith("cpu") for line in others)
 
 
 def parse_threads(text: str) -> dict[tuple[int, int], ThreadCounters]:

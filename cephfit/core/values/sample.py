@@ -248,13 +248,13 @@ class WorkloadSample:
 
 
 DEVICE_IO = "device_io"
-"""Key of a workload sample's evidence: what its clients' devices completed during the run, as the kernel counts
+"""Key of a workload sample's evidence: what its clients' devices completed while it was measured, as the kernel counts
 (``n_reads``, ``read_nbytes``, ``n_writes``, ``written_nbytes``), the time that it took (``seconds``), and the
 operations that the workload did (``operations``), None where it does not state them."""
 
 CPU_BUSY = "cpu_busy"
-"""Key of a workload sample's evidence: share of the CPUs of the machine that ran the workload that was busy while it
-was measured, 0 to 1. Absent where it ran on other machines, or does not state when it was measured."""
+"""Key of a workload sample's evidence: busy share of the CPUs of the machine that ran the workload, while it was
+measured, 0 to 1. Absent where it ran on other machines, or does not state when it was measured."""
 
 INDEPENDENT_COUNT = "independent_count"
 """Key of the I/O count by another source than the measuring program (rule 4 of the design)."""

@@ -11,10 +11,8 @@ from cephfit.core.values.sample import CpuLayer
 from cephfit.measure.telemetry import kernel_counters
 from cephfit.measure.telemetry.kernel_counters import (
     WHOLE,
-    CpuReading,
     CpuTime,
     ThreadCounters,
-    cpu_busy_between,
     cpu_by_layer,
     cpu_of_threads,
     layer_of,
@@ -175,22 +173,10 @@ def test_a_busy_thread_of_this_process_is_seen():
     assert after.own_children[1].total >= after.own_children[0].total >= before.own_children[1].total
 
 
-def test_the_busy_share_of_a_time_between_readings() -> None:
-    """Two CPUs: idle for 1 s, then both busy for 1 s."""
-    readings = [CpuReading(at, 2, busy) for at, busy in ((10**9, 5.0), (2 * 10**9, 5.0), (3 * 10**9, 7.0))]
-    assert cpu_busy_between(readings, 10**9, 3 * 10**9) == pytest.approx(0.5)
-    assert cpu_busy_between(readings, 2_500_000_000, 2_750_000_000) == pytest.approx(1.0)
-    assert cpu_busy_between(readings, 10**9, 2 * 10**9) == 0.0
-
-
-@pytest.mark.parametrize(("begin", "end"), [(0, 15), (12, 25), (15, 15), (18, 12)])
-def test_a_time_that_readings_do_not_cover_has_no_share(begin: int, end: int) -> None:
-    assert cpu_busy_between([CpuReading(10, 2, 1.0), CpuReading(20, 2, 2.0)], begin, end) is None
-    assert cpu_busy_between([], begin, end) is None
-
-
-def test_readings_of_this_machine_are_those_of_all_its_counters() -> None:
-    before, counters, after = CpuReading.now(), kernel_counters.counters_of_host(LocalHost()), CpuReading.now()
-    assert before.n_cpus == counters.n_cpus == after.n_cpus
+def test_the_cpus_of_this_machine_are_those_of_all_its_counters() -> None:
+    before, n_cpus = kernel_counters.cpus_of_this_machine()
+    counters = kernel_counters.counters_of_host(LocalHost())
+    after, _ = kernel_counters.cpus_of_this_machine()
+    assert n_cpus == counters.n_cpus
     # Ticks of the CPUs are not counted at the same moment.
-    assert before.busy_seconds - 0.05 <= counters.cpu_busy_seconds <= after.busy_seconds + 0.05
+    assert before - 0.05 <= counters.cpu_busy_seconds <= after + 0.05
