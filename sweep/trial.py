@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cephfit.core.errors import InputError
-from cephfit.core.protocols import Target, Workload
+from cephfit.core.protocols import Client, CountsOperations, Target, Workload
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.sample import CLUSTER, State, WorkloadSample
-from cephfit.sweep.concurrent_clients import ClientRates, Lockstep
+from cephfit.sweep.concurrent_clients import ClientRates, Lockstep, Result
 
 CONDITIONS = "trial"
 """Key of a sample's evidence that holds the conditions of its run."""
 CLIENTS = "clients"
 """Key of the number of clients in the conditions, if there were several; in the evidence, of what each gave."""
+OPERATIONS = "operations"
+"""Key of the number of operations in the conditions, if runs end after these."""
 TOGETHER = "together"
 """Key of a sample's evidence: share of the time in which all clients were measured; None if unknown."""
 
@@ -36,6 +38,7 @@ class Trial:
         cache: condition of the cluster's caches before each run: dropped, or warm after one read of the volume.
         n_clients: how many clients run the workload at once, each on its own volume.
         lockstep: keeps them in step; it is the workload's ``unmeasured``, if the workload has one.
+        n_operations: of each run, instead of its seconds; None: as many as these allow; 0: not counted yet.
     """
 
     workload: Workload
@@ -46,6 +49,14 @@ class Trial:
     cache: CacheCondition = CacheCondition.COLD
     n_clients: int = 1
     lockstep: Lockstep = field(default_factory=Lockstep)
+    n_operations: int | None = None
+
+    def run_on(self, client: Client, *, seed: int) -> Result:
+        """Run the workload once on one client."""
+        if self.n_operations is None:
+            return self.workload.run(client, self.seconds, seed=seed)
+        assert isinstance(self.workload, CountsOperations)
+        return self.workload.run_operations(client, self.n_operations, self.seconds, seed=seed)
 
     @property
     def name(self) -> str:
@@ -64,7 +75,14 @@ def conditions_of(target: Target, trial: Trial) -> dict[str, Any]:
         # Omitted where caches are cold: runs of versions that had only cold caches can continue.
         **({"cache": trial.cache.value} if trial.cache is not CacheCondition.COLD else {}),
         **({CLIENTS: trial.n_clients} if trial.n_clients > 1 else {}),
+        **({OPERATIONS: trial.n_operations or "to be counted"} if trial.n_operations is not None else {}),
     }
+
+
+def n_operations_of(samples: Iterable[WorkloadSample]) -> int | None:
+    """Return after how many operations runs of the state ``ok`` ended; None if there is none, or after a time."""
+    found = (sample.evidence.get(CONDITIONS) or {} for sample in samples if sample.state is State.OK)
+    return next((int(conditions[OPERATIONS]) for conditions in found if OPERATIONS in conditions), None)
 
 
 def n_clients_of(sample: WorkloadSample) -> int:

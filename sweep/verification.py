@@ -4,15 +4,15 @@ import math
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from cephfit.ceph.environment.kernel_values import HostLockedError
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, HostError, InputError, LackingError
-from cephfit.core.protocols import Applied, Client, Health, Progress, Target, WarmsCaches
+from cephfit.core.protocols import Applied, Client, CountsOperations, Health, Progress, Target, WarmsCaches
 from cephfit.core.units import NS_PER_S
-from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.sample import CPU_BUSY, DEVICE_IO, State, WorkloadSample
 from cephfit.measure.block_device import read_through
@@ -29,6 +29,7 @@ from cephfit.sweep.trial import (
     contents_of,
     longest_ns,
     measured_times,
+    n_operations_of,
     refuse_other_conditions,
     same_contents,
     together_share,
@@ -44,6 +45,8 @@ NOT_APPLIED = "the configuration could not be applied"
 _PREPARED = "prepared"
 _SETTLING = 999_999
 """Repeat number of the settling run, whose result does not count, for its random choices."""
+_COUNTING = 999_998
+"""Repeat number of the run whose operations are counted, likewise."""
 _NOT_A_ROUND = 1_000_000
 """Repeat number of a run outside a verification: its random choices differ from those of every round."""
 
@@ -66,10 +69,21 @@ def verify(
     store: Store,
     run_id: str,
     progress: Progress,
+    equal_work: bool = False,
 ) -> list[WorkloadSample]:
     """Run the workload on every configuration, interleaved, and store each sample at its end.
 
     After a kill or a failure, the next start continues: runs that are ``ok`` in the store are not repeated.
+
+    Args:
+        target: to run on.
+        configurations: to run.
+        trial: the workload and how it is run.
+        store: for the samples.
+        run_id: of the sweep that is verified.
+        progress: receives the steps.
+        equal_work: each run does as many operations as the default does in the trial's seconds; they are counted
+            in one run of it before the first one.
 
     Returns:
         All samples of this workload in the store, including those of earlier starts.
@@ -87,15 +101,32 @@ def verify(
     name = trial.name
     stage = _Stage(target, trial, progress, purpose=f"verification of {run_id}", settle=True)
     earlier = [sample for workload, sample in store.workload_samples(run_id) if workload == name]
+    if equal_work:
+        _require_countable(trial)
+        stage.do_operations(n_operations_of(earlier))
     refuse_other_conditions(stage.conditions, earlier, where=f"run {run_id}, workload {name}")
     order = order_of(configurations, trial)
     progress.start(f"verify with {name}", len(order))
     with cleaned_up_by(progress.done), cleaned_up_by(stage.leave):
+        if equal_work and not stage.trial.n_operations:
+            default = next((c for c in configurations if c.name == DEFAULT_CONFIGURATION), configurations[0])
+            stage.do_operations(stage.count_operations(default))
         for repeat, configuration in order:
             _run_until_ok(stage, repeat, configuration, store=store, run_id=run_id)
             progress.advance(detail=f"{configuration.name}, repeat {repeat + 1}")
     names = {c.name for c in configurations}
     return [s for w, s in store.workload_samples(run_id) if w == name and s.configuration in names]
+
+
+def _require_countable(trial: Trial) -> None:
+    if trial.n_clients > 1 or not isinstance(trial.workload, CountsOperations):
+        what = f"{trial.n_clients} clients" if trial.n_clients > 1 else f"the workload {trial.workload.name}"
+        raise InputError(
+            f"{what} cannot be told how many operations to do",
+            where="--equal-work",
+            remedy="use it for pgbench on one volume of this machine; a program of your own decides itself how much "
+            "it does in a run (docs/workloads.md)",
+        )
 
 
 def run_once(target: Target, configuration: Configuration, trial: Trial, *, progress: Progress) -> WorkloadSample:
@@ -183,7 +214,7 @@ class _Stage:
     """
 
     def __init__(self, target: Target, trial: Trial, progress: Progress, *, purpose: str, settle: bool) -> None:
-        self.trial = trial
+        self.trial = self._timed = trial
         self.progress = progress
         self._settle = settle
         self._contents = contents_of(trial.workload, purpose)
@@ -192,6 +223,27 @@ class _Stage:
         self._applied: Applied | None = None
         self._prepared_here: set[tuple[str, str]] = set()
 
+    def do_operations(self, n_operations: int | None) -> None:
+        """From now on, end runs after so many operations; None: they are yet to be counted."""
+        self.trial = replace(self.trial, n_operations=n_operations or 0)
+        self.conditions = conditions_of(self._target, self.trial)
+
+    def count_operations(self, configuration: Configuration) -> int:
+        """Run the workload on a configuration for its seconds; return how many operations it did.
+
+        Raises:
+            ClusterError: there is no valid result.
+        """
+        self.progress.note(f"counting the operations of {self._timed.workload.name} on {configuration.name}")
+        sample = self.attempt(_COUNTING, 0, configuration, trial=self._timed)
+        if sample.state is not State.OK or sample.value is None:
+            raise ClusterError(
+                f"the operations on {configuration.name} were not counted: {sample.reason}",
+                where=self._target.name,
+                remedy="run the same command again",
+            )
+        return max(1, round(sample.value * self._timed.seconds))
+
     def leave(self) -> None:
         """Unmount the volume of the last applied configuration."""
         if self._applied is not None:
@@ -199,8 +251,12 @@ class _Stage:
                 self.trial.workload.cleanup(client)
             self._applied = None
 
-    def attempt(self, repeat: int, attempt: int, configuration: Configuration) -> WorkloadSample:
-        run = Attempt(self.trial, configuration.name, repeat, attempt, {CONDITIONS: self.conditions})
+    def attempt(
+        self, repeat: int, attempt: int, configuration: Configuration, trial: Trial | None = None
+    ) -> WorkloadSample:
+        run = Attempt(
+            trial or self.trial, configuration.name, repeat, attempt, {CONDITIONS: self.conditions}
+        )
 
         self._await_health()
         try:
@@ -260,7 +316,7 @@ class _Stage:
             self.progress.note(f"preparing {self.trial.workload.name} on configuration {configuration}{of_client}")
             self.trial.workload.prepare(client)
         if new and self._settle:
-            results_of(self.trial, new, _SETTLING, 0)
+            results_of(self._timed, new, _SETTLING, 0)
         for client in new:
             self.trial.workload.cleanup(client)  # all data must be on the disk before the note states it
             self._prepared_here.add((configuration, client.name))
@@ -332,7 +388,7 @@ def results_of(trial: Trial, clients: Sequence[Client], repeat: int, attempt: in
     """Run the workload on its clients, at once if there are several; return the results by client."""
     first, *others = seeds = [workload_seed(trial, repeat, attempt, client=i) for i in range(len(clients))]
     if not others:
-        return {clients[0].name: trial.workload.run(clients[0], trial.seconds, seed=first)}
+        return {clients[0].name: trial.run_on(clients[0], seed=first)}
     return run_together(trial.workload, clients, trial.seconds, seeds=seeds, lockstep=trial.lockstep)
 
 

@@ -87,7 +87,7 @@ def command(
         _run(
             *("verify", "--sweep", sweep_file, "--store", str(store), "--target", target),
             *("--configurations", ",".join(c.name for c in sweep.configurations)),
-            *(*trial, "--repeats", str(workload_repeats)),
+            *(*trial, "--equal-work", "--repeats", str(workload_repeats)),
         )
         for name in ("report.html", "report.md", "samples.csv"):
             _run("report", "--store", str(store), "-o", str(folder / name))

@@ -231,6 +231,24 @@ class WarmsCaches(Protocol):
 
 
 @runtime_checkable
+class CountsOperations(Protocol):
+    """Optional ability of a Workload: end a run not after a time, but after a number of operations."""
+
+    @abstractmethod
+    def run_operations(
+        self, client: Client, n_operations: int, seconds: float, *, seed: int
+    ) -> tuple[float, Mapping[str, Any]]:
+        """Do about so many operations; otherwise as ``Workload.run``.
+
+        Args:
+            client: see ``Workload.run``.
+            n_operations: of the measured part. The output has their exact number as ``operations``.
+            seconds: that they take on the default configuration.
+            seed: see ``Workload.run``.
+        """
+
+
+@runtime_checkable
 class RunsTogether(Protocol):
     """Optional ability of a Workload: run on several clients at once itself.
 

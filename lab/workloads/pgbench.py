@@ -20,7 +20,7 @@ from cephfit.cloud.guests import guest_tracing
 from cephfit.cloud.guests.guest_tracing import GuestTrace
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, InputError, LackingError
-from cephfit.core.protocols import Client, RunsTogether, WarmsCaches, Workload
+from cephfit.core.protocols import Client, CountsOperations, RunsTogether, WarmsCaches, Workload
 from cephfit.core.units import MIB, format_nbytes
 from cephfit.lab.workloads.postgres import PostgresServer, server_version
 from cephfit.targets.abilities import RunsGuestJobs
@@ -133,7 +133,38 @@ def parse_tps(output: str) -> float:
     return float(found[1])
 
 
-class PgBench(Workload):
+@dataclass(frozen=True, slots=True)
+class _Length:
+    """How long one call of pgbench goes on.
+
+    Attributes:
+        options: of pgbench.
+        most_seconds: after which it is ended.
+        n_transactions: of all clients; 0: as many as the time allows.
+    """
+
+    options: tuple[str, str]
+    most_seconds: float
+    n_transactions: int = 0
+
+    @classmethod
+    def of_time(cls, seconds: float) -> _Length:
+        """Return a length in whole seconds."""
+        whole_seconds = max(1, round(seconds))
+        return cls(("--time", str(whole_seconds)), whole_seconds + 300)
+
+    @classmethod
+    def of_transactions(cls, n: float, clients: int, seconds: float) -> _Length:
+        """Return a length in transactions, as many for each client, that take so many seconds on the default."""
+        each = max(1, round(n / clients))
+        return cls(("--transactions", str(each)), _SLOWEST_RUN * seconds + 300, each * clients)
+
+
+_SLOWEST_RUN = 100
+"""Times as long as on the default that as many transactions may take."""
+
+
+class PgBench(Workload, CountsOperations):
     """pgbench on this machine.
 
     Every run has the same steps: start the server (with empty buffers), checkpoint so that all data is on disk,
@@ -188,6 +219,22 @@ class PgBench(Workload):
                 server.unmount()
 
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
+        return self._run(client, _Length.of_time(self.spec.warmup_seconds), _Length.of_time(seconds), seed=seed)
+
+    def run_operations(
+        self, client: Client, n_operations: int, seconds: float, *, seed: int
+    ) -> tuple[float, Mapping[str, Any]]:
+        """See ``CountsOperations``; the run before, which warms up, has its share of the transactions."""
+        warmup, measured = (
+            _Length.of_transactions(n_operations * part / seconds, self.spec.clients, part)
+            for part in (self.spec.warmup_seconds, seconds)
+        )
+        value, evidence = self._run(client, warmup, measured, seed=seed)
+        return value, {**evidence, "operations": measured.n_transactions}
+
+    def _run(
+        self, client: Client, warmup: _Length, measured: _Length, *, seed: int
+    ) -> tuple[float, dict[str, Any]]:
         spec, server = self.spec, PostgresServer(_device(client))
         server.remove()
         with cleaned_up_by(server.remove):
@@ -196,10 +243,10 @@ class PgBench(Workload):
                 server.start(spec.server_settings())
                 server.query("CHECKPOINT")
                 server.drop_page_cache()
-            warmup = self._bench(server, spec.warmup_seconds, seed) if spec.warmup_seconds > 0 else ""
+            warmup_output = self._bench(server, warmup, seed) if spec.warmup_seconds > 0 else ""
             with self._observe(_device(client)):
                 started_ns = time.time_ns()
-                output = self._bench(server, seconds, seed + 1)
+                output = self._bench(server, measured, seed + 1)
                 finished_ns = time.time_ns()
             database_nbytes = int(server.query("SELECT pg_database_size('postgres')"))
             with self._unmeasured():
@@ -212,7 +259,7 @@ class PgBench(Workload):
             "seed": seed,
             "started_ns": started_ns,
             "finished_ns": finished_ns,
-            "warmup_output": warmup,
+            "warmup_output": warmup_output,
             "output": output,
         }
         return parse_tps(output), evidence
@@ -228,20 +275,19 @@ class PgBench(Workload):
     def cleanup(self, client: Client) -> None:
         PostgresServer(_device(client)).remove()
 
-    def _bench(self, server: PostgresServer, seconds: float, seed: int) -> str:
+    def _bench(self, server: PostgresServer, length: _Length, seed: int) -> str:
         """Run pgbench once and return its output.
 
         By default pgbench first truncates the history and vacuums the two small tables, so that all runs start
         with tables of the same size.
         """
-        whole_seconds = max(1, round(seconds))
         threads = min(self.spec.clients, 2)
         return server.call(
             "pgbench",
             *("--host", str(server.socket), "--username", "postgres", "--builtin", self.spec.script),
-            *("--time", str(whole_seconds), "--client", str(self.spec.clients), "--jobs", str(threads)),
+            *(*length.options, "--client", str(self.spec.clients), "--jobs", str(threads)),
             *("--random-seed", str(seed), "--protocol", "prepared", "--report-per-command"),
-            seconds=whole_seconds + 300,
+            seconds=length.most_seconds,
         )
 
 

@@ -104,6 +104,16 @@ class TestPgBench(WorkloadContract):
         assert value > 0
 
 
+    def test_a_number_of_transactions_ends_a_run(self, prepared: Harness) -> None:
+        bench = PgBench(replace(SPEC, warmup_seconds=0.5))
+        value, evidence = bench.run_operations(prepared.client, 41, 1.0, seed=1)
+        assert evidence["operations"] == 42, "of two clients, each the same number"
+        assert "number of transactions actually processed: 42/42" in evidence["output"]
+        assert "number of transactions actually processed: 20/20" in evidence["warmup_output"]
+        seconds = (evidence["finished_ns"] - evidence["started_ns"]) / 1e9
+        assert value >= 42 / seconds
+
+
 def _words(pid: int) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

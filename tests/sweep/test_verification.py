@@ -126,6 +126,21 @@ class Work:
             raise ClusterError("its cleanup ended with code 32")
 
 
+class CountedWork(Work):
+    """A workload that can be told how many operations to do."""
+
+    def __init__(self, bench: Bench, scale: int = 1) -> None:
+        super().__init__(bench, scale)
+        self.counted: list[tuple[str, int]] = []
+
+    def run_operations(
+        self, client: Client, n_operations: int, seconds: float, *, seed: int
+    ) -> tuple[float, Mapping[str, Any]]:
+        value, _ = self.run(client, seconds, seed=seed)
+        self.counted.append((self.bench.applied, n_operations))
+        return value, {"operations": n_operations}
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = Store.open(tmp_path / "results.sqlite", create=True)
@@ -139,9 +154,11 @@ def trial_of(work: Work, **changes: Any) -> Trial:
     })  # fmt: skip
 
 
-def run(bench: Bench, work: Work, store: Store, **changes: Any) -> list[Any]:
-    trial = trial_of(work, **changes)
-    return verify(bench, CONFIGURATIONS, trial, store=store, run_id="r1", progress=NullProgress())
+def run(bench: Bench, work: Work, store: Store, *, equal_work: bool = False, **changes: Any) -> list[Any]:
+    trial, progress = trial_of(work, **changes), NullProgress()
+    return verify(
+        bench, CONFIGURATIONS, trial, store=store, run_id="r1", progress=progress, equal_work=equal_work
+    )
 
 
 def test_rounds_have_every_configuration_once_in_an_order_by_the_seed() -> None:
@@ -188,6 +205,51 @@ def test_a_killed_verification_continues(store: Store) -> None:
     assert len({(s.configuration, s.repeat) for s in samples}) == 9
     assert len(again.ran) == 5
     assert not set(again.prepared) & set(work.prepared), "the volumes had been prepared already"
+
+
+def test_runs_of_equal_work_do_what_the_default_does_in_their_seconds(store: Store) -> None:
+    work = CountedWork(Bench({}))
+    samples = run(work.bench, work, store, equal_work=True, seconds=2.0)
+    assert work.ran[:2] == ["A", "A"], "it settles, and its operations are counted"
+    assert sorted(set(work.counted)) == [("A", 200), ("fast", 200), ("slow", 200)], "100 per second for 2 s"
+    assert len(work.counted) == 9
+    assert {s.evidence[CONDITIONS]["operations"] for s in samples} == {200}
+
+
+def test_a_continued_verification_of_equal_work_keeps_the_count(store: Store, monkeypatch: pytest.MonkeyPatch):
+    disks: dict[str, dict[str, str]] = {}
+    work = CountedWork(Bench(disks))
+    work.die_at_run = 8
+    with pytest.raises(KeyboardInterrupt):
+        run(work.bench, work, store, equal_work=True)
+    monkeypatch.setitem(SPEED, "A", 90.0)
+    again = CountedWork(Bench(disks))
+    run(again.bench, again, store, equal_work=True)
+    assert {n for _, n in (*work.counted, *again.counted)} == {100}
+
+
+def test_runs_of_equal_time_and_of_equal_work_are_not_mixed(store: Store) -> None:
+    work = CountedWork(Bench({}))
+    run(work.bench, work, store)
+    n_runs = len(work.ran)
+    with pytest.raises(InputError, match="operations was not recorded, now to be counted"):
+        run(work.bench, work, store, equal_work=True)
+    assert len(work.ran) == n_runs
+
+
+def test_equal_work_needs_a_workload_that_counts(store: Store) -> None:
+    work = Work(Bench({}))
+    with pytest.raises(InputError, match="the workload work cannot be told how many operations to do"):
+        run(work.bench, work, store, equal_work=True)
+    assert not work.ran
+
+
+def test_operations_that_cannot_be_counted_end_the_verification(store: Store) -> None:
+    work = CountedWork(Bench({}))
+    work.fails_on["A"] = ClusterError("the server did not start")
+    with pytest.raises(ClusterError, match="the operations on A were not counted: the server did not start"):
+        run(work.bench, work, store, equal_work=True)
+    assert not store.workload_samples("r1")
 
 
 def test_a_used_volume_is_prepared_again_so_that_all_have_the_same_age(store: Store) -> None:

@@ -78,6 +78,12 @@ if TYPE_CHECKING:
 @click.option(
     "--seconds", type=Finite(min=1), default=30.0, show_default=True, help="Measured seconds of each run."
 )
+@click.option(
+    "--equal-work",
+    is_flag=True,
+    help="End each run after as many operations as the default does in --seconds, because a prediction is for equal "
+    "work. For pgbench on one volume of this machine.",
+)
 @keep_option
 @needed_apply_option
 @cluster_options
@@ -97,6 +103,7 @@ def command(
     scale: int | None,
     repeats: int,
     seconds: float,
+    equal_work: bool,
     keep: bool,
     apply: bool,
     cluster: ClusterOptions,
@@ -149,7 +156,15 @@ def command(
                 profile=profile,
                 n_clients=clients or 1,
             )
-            samples = verify(target, chosen, trial, store=opened, run_id=run.run_id, progress=progress)
+            samples = verify(
+                target,
+                chosen,
+                trial,
+                store=opened,
+                run_id=run.run_id,
+                progress=progress,
+                equal_work=equal_work,
+            )
         assessment = replace(assess(predictions, samples, trial.workload.name), workload=trial.name)
         opened.put_document(run.run_id, kind_of(WORKLOAD_PROFILE_DOCUMENT, trial.name), profile.to_json())
         if predicted.load is not None:
