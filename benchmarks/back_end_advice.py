@@ -30,7 +30,12 @@ from cephfit.mapper.assessment.accuracy import VerifiedPrediction, accuracy_by_m
 from cephfit.mapper.assessment.model_evaluation import EvaluatedWorkload, verified
 from cephfit.mapper.assessment.prediction_assessment import values_of
 from cephfit.mapper.extrapolation.distance import Distance
-from cephfit.mapper.extrapolation.distant_workload import Advice, advised, fastest
+from cephfit.mapper.extrapolation.distant_workload import (
+    Advice,
+    advised,
+    fastest,
+    ratio_of_targets,
+)
 from cephfit.operations.evaluation_set import BASELINES_FILE, read_folder
 from cephfit.operations.model_assessment import FIGURES, figure_text
 from cephfit.results import open_baselines
@@ -42,6 +47,8 @@ _REFERENCE = "rbd"
 _HEADS = {"rbd": "RBD, 2 copies", "iscsi": "iSCSI", "nfs": "NFS, `sync`", "swift": "Swift", "local": "local disk"}
 """Of the columns of the measured rates, in this order."""
 _CONFIDENCE = 0.95
+_UNKNOWN = 10.0
+"""Factor from which on an interval says nothing: two runs differ, and no others show by how much runs differ."""
 _MISSED_PCT = 25.0
 """Errors above it are listed."""
 
@@ -129,7 +136,7 @@ class Between:
             first.target,
             as_fast,
             {
-                target: _relative(own, supply, busy_share)
+                target: ratio_of_targets(own, supply, confidence=_CONFIDENCE, busy_share=busy_share)
                 for target, (own, _) in known.items()
                 if own is not supply
             },
@@ -153,26 +160,6 @@ class Between:
             return None
         predicted = [self.predicted[t].value if t in self.predicted else 1.0 for t in self.measured]
         return float(spearmanr(predicted, list(self.measured.values())).statistic)
-
-
-def _relative(own: Estimate, reference: Estimate, busy_share: float) -> Estimate:
-    """Return how much faster the workload runs than on the reference, if its idle time stays.
-
-    The two supplies are measured separately: the half log intervals add up as squares.
-    """
-
-    def faster(log_ratio: float) -> float:
-        time = busy_share * math.exp(-log_ratio) + 1 - busy_share
-        return 1 / time if time else math.inf
-
-    ratio = math.log(own.value / reference.value)
-    down = math.hypot(_log(own.value, own.low), _log(reference.high, reference.value))
-    up = math.hypot(_log(own.high, own.value), _log(reference.value, reference.low))
-    return Estimate(faster(ratio), 0.0 if math.isinf(down) else faster(ratio - down), faster(ratio + up))
-
-
-def _log(above: float, below: float) -> float:
-    return math.log(above / below) if below else math.inf
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -280,7 +267,8 @@ def _rates(folder: Path) -> Mapping[LoadedCell, str]:
             weights = np.zeros(table.logs.shape)
             weights[:, c] = table.mean_of(0, c)
             factor = absolute.factor_of(weights, _CONFIDENCE)
-            texts[cell] += f" ({_figure(value / factor)} to {_figure(value * factor)})"
+            ends = f"{_figure(value / factor)} to {_figure(value * factor)}"
+            texts[cell] += f" ({ends})" if factor < _UNKNOWN else " (not known within a factor of 10)"
     return texts
 
 

@@ -28,6 +28,7 @@ from cephfit.mapper.decisions.sensitivity import sensitivity_of
 from cephfit.mapper.extrapolation.distance import Distance, DistantBaselines, baselines_at_distance
 from cephfit.mapper.models.access_weights import AccessWeights
 from cephfit.mapper.models.completed_rates import completed
+from cephfit.mapper.models.model_error import BETWEEN_TARGETS
 from cephfit.mapper.models.question import Question, mean_rates
 
 
@@ -365,19 +366,50 @@ def _certainty(predictions: PredictionSet) -> str:
     return f"{uncertain('better')}; {gain}"
 
 
+def ratio_of_targets(own: Estimate, reference: Estimate, *, confidence: float, busy_share: float = 1.0) -> Estimate:
+    """Return how many times as fast a workload runs on one target as on another one.
+
+    The two rates are measured separately, so the half log intervals add up as squares, with the error of taking
+    them for the workload's speed.
+
+    Args:
+        own: accesses of the mix per second that the target serves.
+        reference: the same of the other target.
+        confidence: of both intervals, and of the result.
+        busy_share: of the workload's time with I/O outstanding on the reference; the rest stays as it is.
+    """
+
+    def faster(log_ratio: float) -> float:
+        time = busy_share * math.exp(-log_ratio) + 1 - busy_share
+        return 1 / time if time else math.inf
+
+    ratio = math.log(own.value / reference.value)
+    error = BETWEEN_TARGETS.half_width(100.0, confidence, 0.0)
+    down = math.hypot(_log(own.value, own.low), _log(reference.high, reference.value), error)
+    up = math.hypot(_log(own.high, own.value), _log(reference.value, reference.low), error)
+    return Estimate(faster(ratio), 0.0 if math.isinf(down) else faster(ratio - down), faster(ratio + up))
+
+
+def _log(above: float, below: float) -> float:
+    return math.log(above / below) if below else math.inf
+
+
 def fastest(advices: Sequence[Advice]) -> tuple[Advice, tuple[str, ...]]:
-    """Return the advice for the target that serves most of the mix, and targets that may serve as much.
+    """Return the advice for the target that serves most of the mix, and targets on which the workload may be as fast.
 
     Args:
         advices: of one workload, one for each target; targets without a known rate come last.
     """
-    known = [a for a in advices if a.supply is not None]
+    known = [(a, a.supply.own_depth) for a in advices if a.supply is not None]
     if not known:
         return advices[0], tuple(a.target for a in advices[1:])
-    first = max(known, key=lambda a: a.supply.own_depth.value if a.supply else 0.0)
-    low = first.supply.own_depth.low if first.supply else 0.0
-    rivals = [a for a in advices if a is not first and (a.supply is None or a.supply.own_depth.high >= low)]
-    return first, tuple(a.target for a in rivals)
+    first, most = max(known, key=lambda one: one[1].value)
+    slower = [
+        a
+        for a, own in known
+        if a is not first and ratio_of_targets(own, most, confidence=a.predictions.confidence).high < 1
+    ]
+    return first, tuple(a.target for a in advices if a is not first and a not in slower)
 
 
 def of_targets(advices: Sequence[Advice]) -> list[str]:

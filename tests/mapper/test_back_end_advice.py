@@ -57,7 +57,8 @@ def test_a_right_advice_has_no_regret_and_exact_ratios(tmp_path: Path) -> None:
     write(tmp_path / "nfs", {"A": 200.0}, {"A": 18.0 * 10 / 6})
     write(tmp_path / "swift", {"A": 50.0}, {"A": 18.0 * 10 / 18})
     found = between(tmp_path)
-    assert (found.first, found.as_fast, found.regret_pct, found.spearman) == ("nfs", (), 0.0, pytest.approx(1.0))
+    assert (found.first, found.regret_pct, found.spearman) == ("nfs", 0.0, pytest.approx(1.0))
+    assert found.as_fast == ("rbd",), "that serves half as much, which is within the error; swift serves a quarter"
     for target, ratio in (("nfs", 10 / 6), ("swift", 10 / 18)):
         assert found.predicted[target].value == pytest.approx(ratio, rel=1e-6)
         assert found.measured[target] == pytest.approx(ratio, rel=1e-3)

@@ -150,7 +150,7 @@ def _print(first: Advice, rivals: tuple[str, ...], *, n_targets: int) -> None:
     click.echo(f"{first.predictions.profile}: use {first.best}{where}")
     click.echo(f"  How sure: {first.certainty}")
     if rivals:
-        click.echo(f"  Not distinguishable in the accesses per second that they serve: {', '.join(rivals)}")
+        click.echo(f"  May be as fast: {', '.join(rivals)}")
     for title, sentences in (("Because", first.reasons), ("What would change it", first.changes)):
         if not sentences:
             continue

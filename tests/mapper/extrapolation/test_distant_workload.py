@@ -13,9 +13,17 @@ from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.profile import Profile
+from cephfit.core.values.supply import Estimate
 from cephfit.mapper import predictor
 from cephfit.mapper.extrapolation.distance import Distance
-from cephfit.mapper.extrapolation.distant_workload import Advice, advised, fastest, of_targets, other_targets
+from cephfit.mapper.extrapolation.distant_workload import (
+    Advice,
+    advised,
+    fastest,
+    of_targets,
+    other_targets,
+    ratio_of_targets,
+)
 
 WRITE = LoadedCell.measured(4096, Pattern.RANDWRITE)
 DEEP = LoadedCell.measured(4096, Pattern.RANDWRITE, iodepth=16)
@@ -110,6 +118,26 @@ def test_the_target_that_serves_most_is_chosen_and_equals_are_named() -> None:
     )
     assert fastest([slow, fast]) == (fast, ())
     assert fastest([slow, replace(slow, target="as slow")]) == (slow, ("as slow",))
+
+
+def test_a_target_that_serves_half_as_much_may_be_as_fast_for_the_workload() -> None:
+    """Of twelve ratios between real back ends, some were wrong by a factor of 2."""
+    workload = profile(1000, 60, write_seconds=10.0, read_seconds=3.0)
+    half, whole = (
+        advised(predictor(), workload, b, Distance(), target=t) for t, b in targets(1.0, 2.0).items()
+    )
+    assert fastest([half, whole]) == (whole, ("slow",))
+
+
+def test_the_ratio_of_targets_has_the_error_of_both_rates_and_its_own() -> None:
+    known = Estimate(200.0, 200.0, 200.0), Estimate(100.0, 100.0, 100.0)
+    found = ratio_of_targets(*known, confidence=0.95)
+    assert found.value == pytest.approx(2.0)
+    assert (found.low, found.high) == pytest.approx((2 / 2.512, 2 * 2.512), rel=1e-3), "exp(1.96 x 0.47)"
+    half_busy = ratio_of_targets(*known, confidence=0.95, busy_share=0.5)
+    assert half_busy.value == pytest.approx(1 / 0.75), "the time without I/O stays"
+    open_end = ratio_of_targets(Estimate(200.0, 0.0, 400.0), known[1], confidence=0.95)
+    assert open_end.low == 0.0 and open_end.high == pytest.approx(2 * 3.163, rel=1e-3)
 
 
 def targets(*factors: float, names: tuple[str, ...] = ("slow", "fast")) -> dict[str, Baselines]:
