@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from test_demands import merged_events
 from test_formats import WHOLE
 from test_more_formats import ORACLE
 from test_trace_views import run
@@ -93,6 +94,21 @@ def test_lacks_and_notes_of_the_trace_are_preserved(tmp_path: Path, name: str) -
     assert original["lacks"] or original["notes"]
     for found in (once, twice):
         assert (found["lacks"], found["notes"]) == (original["lacks"], original["notes"])
+
+
+def test_demands_of_a_converted_trace_are_of_the_accesses_in_it(tmp_path: Path) -> None:
+    """The metadata counts issued events too, but the file has no such accesses: the profile must not claim them."""
+    trace = write(tmp_path / "t", merged_events())
+    for action, expected in (("Q", (4096, 80)), ("D", (8192, 40))):
+        run("convert", trace, "--action", action, "-o", tmp_path / f"{action}.parquet")
+        found = profile_files([tmp_path / f"{action}.parquet"], demands=True)
+        assert (found.description["events"]["Q"], found.description["events"]["D"]) == (80, 40)
+        assert "demands_action" not in found.description
+        demands = found.demands or ()
+        assert (round(sum(d.nbytes * d.accesses for d in demands)), sum(d.accesses for d in demands)) == (
+            expected[0] * expected[1],
+            expected[1],
+        )
 
 
 def test_events_that_a_capture_lost_and_missing_files_are_preserved(tmp_path: Path) -> None:
