@@ -90,6 +90,22 @@ def test_a_log_of_the_real_fio_has_its_reported_totals(tmp_path: Path) -> None:
 
 @pytest.mark.fio
 @needs_fio
+def test_a_log_of_the_real_fio_with_every_kind_of_sync(tmp_path: Path) -> None:
+    """``sync_file_range`` starts the writeback of pages; it is no flush of the disk's cache."""
+    syncs = ["--sync_file_range=write:4", "--fdatasync=8"]
+    command = ["fio", "--name=a", "--filename=f", "--size=64k", "--rw=write", "--bs=4k", "--ioengine=sync"]
+    subprocess.run(
+        [*command, *syncs, "--write_iolog=log"], cwd=tmp_path, check=True, capture_output=True, timeout=60
+    )
+    found = profile_files([tmp_path / "log"], demands=True)
+    assert found.n_accesses == 16
+    assert found.description["skipped"] == {"flush": 1, "writeback": 2}
+    assert found.commits is not None
+    assert found.commits.flushes == 1
+
+
+@pytest.mark.fio
+@needs_fio
 def test_waits_are_those_that_the_real_fio_makes(tmp_path: Path) -> None:
     """fio's manual has microseconds between the waits. fio waits until so many milliseconds after its start."""
     rows = "".join(f"{at},R,{8192 * at},4096\n" for at in (0, 300, 310, 900))

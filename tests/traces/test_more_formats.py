@@ -207,6 +207,20 @@ def test_strace_over_midnight_with_what_was_returned(tmp_path: Path) -> None:
     assert distance["counts"][distance["limits"].index(1)] == 1  # the write begins where the read returned
 
 
+def test_sync_file_range_of_strace_is_no_flush(tmp_path: Path) -> None:
+    """PostgreSQL calls it after every 64 writes of a checkpoint. The disk's cache is not flushed."""
+    text = """\
+1700000000.000000 openat(AT_FDCWD, "/f", O_RDWR) = 3 <0.000010>
+1700000000.100000 pwrite64(3, ""..., 8192, 0) = 8192 <0.000020>
+1700000000.200000 sync_file_range(3, 0, 8192, SYNC_FILE_RANGE_WRITE) = 0 <0.000020>
+1700000000.300000 fdatasync(3) = 0 <0.000020>
+"""
+    found = profiled(tmp_path, text, demands=True)
+    assert found.description["skipped"] == {"flush": 1, "writeback": 1}
+    assert found.commits is not None
+    assert found.commits.flushes == 1
+
+
 def test_strace_with_a_clock_of_whole_seconds_is_reported(tmp_path: Path) -> None:
     text = '12:00:01 open("f", O_RDWR) = 3\n12:00:02 read(3, "", 512) = 512\n'
     assert any("whole seconds" in missing for missing in profiled(tmp_path, text).description["lacks"])

@@ -29,7 +29,13 @@ from cephfit.traces.stream import TextBlock, TraceStream, bad_line
 _HEADER = re.compile(rb"^fio version (\d{1,9}) iolog\s*$")
 _FILE_ACTIONS = frozenset({b"add", b"open", b"close"})
 _OPS = {b"read": OP_READ, b"write": OP_WRITE}
-_OTHERS = {b"trim": "discard", b"sync": "flush", b"datasync": "flush"}
+_OTHERS = {
+    b"trim": "discard",
+    b"sync": "flush",
+    b"datasync": "flush",
+    b"syncfs": "flush",
+    b"sync_file_range": "writeback",
+}
 _ONLY_WAITS = "time: version 2 has only waits, read as fio takes them: until so many ms after its start"
 _US_PER_MS = NS_PER_MS // NS_PER_US
 _OFFSET_MAX = 1 << 62
