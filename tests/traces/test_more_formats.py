@@ -168,9 +168,14 @@ def test_biosnoop_with_the_pattern_of_each_access(tmp_path: Path, queued: bool) 
     assert found.description["percentiles"]["latency_us"]["all"]["p50"] == pytest.approx(740, rel=0.04)
 
 
-def test_biosnoop_of_bpftrace_is_refused_with_a_hint(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "header",
+    ["TIME(ms)     COMM             PID    LAT(ms)", "TIME(ms)     DISK    COMM             PID    LAT(ms)"],
+)
+def test_biosnoop_of_bpftrace_is_refused_with_a_hint(tmp_path: Path, header: str) -> None:
+    """Older and newer versions of bpftrace's tools/biosnoop.bt."""
     with pytest.raises(InputError, match="neither place nor size") as caught:
-        profiled(tmp_path, "Attaching 4 probes...\nTIME(ms)     COMM             PID    LAT(ms)\n1 dd 5 2\n")
+        profiled(tmp_path, f"Attaching 4 probes...\n{header}\n1 dd 5 2\n")
     assert "bcc" in caught.value.remedy
 
 
