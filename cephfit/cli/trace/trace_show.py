@@ -313,7 +313,7 @@ def _number(value: float) -> str:
 
 
 def _print_behaviour(console: Console, behaviour: dict[str, Any]) -> None:
-    if behaviour["over_time"] is None:
+    if behaviour.get("over_time") is None:
         console.print("\nOver time: not available, because all accesses have the same time", style="bold")
     else:
         _print_over_time(console, behaviour["over_time"])
@@ -378,7 +378,8 @@ def _print_threshold_table(console: Console, table: dict[str, Any]) -> None:
 
 def _print_facts(behaviour: dict[str, Any]) -> None:
     footprint, hot = behaviour["footprint"], behaviour["hot_spots"]
-    kind = "" if footprint["exact"] else f" (estimate, ±{200 * footprint['relative_standard_error']:.1f} %)"
+    error = footprint["relative_standard_error"]
+    kind = f" (estimate, ±{200 * error:.1f} %)" if error else ""
     click.echo(
         f"footprint: {footprint['nbytes'] / (1 << 30):.2f} GiB in {footprint['blocks_of_4k']} blocks of 4K{kind}; "
         f"{100 * footprint['reaccess_share']:.1f} % of block accesses go to blocks accessed before"
