@@ -107,6 +107,28 @@ def test_wrong_blkparse_formats_are_explained(tmp_path: Path, layout: str, wrong
         profiled(tmp_path, "R 1 2\n", options=ReadOptions(blkparse_format=layout))
 
 
+def test_completions_alone_count_without_times(tmp_path: Path) -> None:
+    """As of ``blktrace -a complete``. They were skipped as completions of nothing."""
+    text = "R C 8 16\nWS C 24 128\n"
+    found = profiled(tmp_path, text, options=ReadOptions(blkparse_format="%d %a %S %n\\n"))
+    assert (counts(found), found.description["action"]) == ((1, 1), "C")
+
+
+def test_nanoseconds_without_seconds_are_no_time(tmp_path: Path) -> None:
+    """They begin again every second."""
+    text = "900000000 R Q 8 16\n100000000 R Q 24 16\n"
+    found = profiled(tmp_path, text, options=ReadOptions(blkparse_format="%t %d %a %S %n\\n")).description
+    assert (found["duration_seconds"], found["clock_steps_back"]) == (0, 0)
+    assert found["lacks"][0].startswith("time (%T)")
+
+
+def test_seconds_without_nanoseconds_are_a_coarse_clock(tmp_path: Path) -> None:
+    text = "".join(f"{i // 100} R Q {8 * i} 8\n" for i in range(500))
+    found = profiled(tmp_path, text, options=ReadOptions(blkparse_format="%T %d %a %S %n\\n")).description
+    assert found["clock_seconds"] == 1
+    assert any(missing.startswith("time: in steps of 1 s") for missing in found["lacks"])
+
+
 def test_columns_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("0,4096,8192\n")
     shown = CliRunner().invoke(

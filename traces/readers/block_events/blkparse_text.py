@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES, NS_PER_S
 from cephfit.traces.columns import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX, AccessBatch
-from cephfit.traces.matching.completion_loop import ISSUED
+from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED
 from cephfit.traces.readers.block_events import blkparse_loop
 from cephfit.traces.readers.block_events.block_layer import (
     Action,
@@ -218,8 +218,8 @@ class BlkparseFormatReader(StreamReader):
         self.directives, self._line = _compiled(layout) if layout else (frozenset[str](), re.compile(rb"(?!)"))
         self.names_disks = "D" in self.directives or {"M", "m"} <= self.directives
         lacks = []
-        if layout and "T" not in self.directives and "t" not in self.directives:
-            lacks.append("time (%T, %t): no rates, no inter-arrival, no latency")
+        if layout and "T" not in self.directives:
+            lacks.append("time (%T): no rates, no inter-arrival, no latency")
         if layout and not self.names_disks:
             lacks.append("device (%D, or %M and %m): all lines are counted as one disk")
         if layout and "a" not in self.directives:
@@ -228,6 +228,9 @@ class BlkparseFormatReader(StreamReader):
 
     def sniff(self, head: bytes) -> bool:
         return False
+
+    def clock_ns(self, stream: TraceStream) -> int:
+        return NS_PER_S if "T" in self.directives and "t" not in self.directives else 1
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         if not self.directives:
@@ -259,7 +262,7 @@ class BlkparseFormatReader(StreamReader):
             action = fields["a"].decode() if "a" in fields else self.action.value
             events[action] = events.get(action, 0) + 1
             kind = self._kinds.get(action)
-            if kind is None or (action == "C" and "T" not in fields):
+            if kind is None or (kind == COMPLETED and "T" not in fields):
                 continue
             try:
                 sector, nbytes = int(fields["S"]), _nbytes_of(fields)
@@ -286,7 +289,8 @@ def _row(fields: dict[str, bytes], kind: int, sector: int, nbytes: int) -> tuple
     Raises:
         ValueError: a number is impossible.
     """
-    time_ns = int(fields.get("T", b"0")) * NS_PER_S + int(fields.get("t", b"0"))
+    # Without the second, the nanoseconds in it are no time.
+    time_ns = int(fields["T"]) * NS_PER_S + int(fields.get("t", b"0")) if "T" in fields else 0
     if "D" in fields:
         device = device_number(fields["D"])
     else:
