@@ -166,6 +166,16 @@ def test_time_and_latency_have_units_of_their_own(tmp_path: Path) -> None:
     assert found.description["skipped"] == {"discard": 1}
 
 
+def test_a_flush_in_the_letters_of_the_kernel_is_a_commit(tmp_path: Path) -> None:
+    """An application's flush is a write without bytes (FWS), the kernel's own a flush before a flush (FF)."""
+    text = "0,W,8,4096\n1,FWS,0,0\n2,FF,0,0\n3,FWFS,8,4096\n4,R,0,0\n5,FN,0,0\n6,DS,0,4096\n"
+    found = profiled(tmp_path, text, options=ReadOptions(columns="time:ms,op,offset:lbn,length"), demands=True)
+    assert counts(found) == (0, 2)
+    assert found.description["skipped"] == {"flush": 3, "zero length": 1, "discard": 1}
+    assert found.commits is not None
+    assert found.commits.flushes == 3
+
+
 def test_units_of_their_own_in_a_file_that_the_loop_reads(tmp_path: Path) -> None:
     text = "".join(f"R,{8 * i},4096,{i},{100 + i % 2}\n" for i in range(50_000))
     found = profiled(tmp_path, text, options=ReadOptions(columns="op,offset:lbn,length,time:ms,latency:us"))
