@@ -204,6 +204,20 @@ def test_an_io_log_has_the_same_accesses(trace: Path, tmp_path: Path, version: s
         assert b["description"]["histograms"]["distance"][kind] == histogram
 
 
+def test_time_outstanding_on_several_disks_is_no_share_of_the_recording(tmp_path: Path) -> None:
+    """Four disks, each busy for 5 of the 10 ms after each access, together for 2 s in a recording of 1 s."""
+    rows = [f"{10 * i},disk{n},R,{4096 * i},4096,5\n" for i in range(100) for n in range(4)]
+    (tmp_path / "t.csv").write_text("".join(rows))
+    columns = ("--columns", "time:ms,disk,op,offset,length,latency")
+    (line,) = (
+        line
+        for line in run("profile", tmp_path / "t.csv", *columns).stdout.splitlines()
+        if line.startswith("I/O outstanding")
+    )
+    assert "I/O outstanding: 2 s, added up over 4 disks; about " in line
+    assert "% of the time" not in line
+
+
 def test_a_trace_is_not_written_over_itself(trace: Path, tmp_path: Path) -> None:
     copy = tmp_path / "t.iolog"
     shutil.copy(trace, copy)

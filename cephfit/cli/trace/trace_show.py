@@ -154,11 +154,18 @@ def _print_waiting(found: Profile) -> None:
     flushes = (found.commits.flush_waiting_seconds if found.commits else None) or 0.0
     if found.idle_seconds is None or waiting + flushes <= 0:
         return
-    busy = waiting + flushes
-    click.echo(
-        f"I/O outstanding: {_time(1e6 * busy)} of {_time(1e6 * (busy + found.idle_seconds))}, "
-        f"{100 * busy / (busy + found.idle_seconds):.3g} % of the time"
-    )
+    busy, idle = waiting + flushes, found.idle_seconds
+    n_disks = found.description.get("n_disks", 1)
+    if n_disks > 1:  # disks are busy at the same time: the sum is no part of the recording
+        click.echo(
+            f"I/O outstanding: {_time(1e6 * busy)}, added up over {n_disks} disks; about {_time(1e6 * idle)} with none "
+            "on any disk"
+        )
+    else:
+        click.echo(
+            f"I/O outstanding: {_time(1e6 * busy)} of {_time(1e6 * (busy + idle))}, "
+            f"{100 * busy / (busy + idle):.3g} % of the time"
+        )
     cells: dict[str, tuple[float, float]] = {}
     for d in known:
         size = next(b for b in SIZE_BINS if b.upper_inclusive is None or d.nbytes <= b.upper_inclusive)
