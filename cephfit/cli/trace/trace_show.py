@@ -229,11 +229,11 @@ def rate_text(rate: float) -> str:
 
 
 def _time(microseconds: float) -> str:
-    """Format a time with three significant digits and a suitable unit: ``565 us``, ``24.9 ms``, ``1.99 s``."""
+    """Format a time with at least three significant digits and a suitable unit: ``565 us``, ``24.9 ms``, ``3,600 s``."""
     for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if microseconds >= size:
-            return f"{microseconds / size:.3g} {unit}"
-    return f"{microseconds:.3g} us"
+        if microseconds >= 0.9995 * size:
+            return f"{rate_text(microseconds / size)} {unit}"
+    return f"{rate_text(microseconds)} us"
 
 
 def _share(share: float | None) -> str:
