@@ -117,7 +117,7 @@ def test_a_trace_of_many_disks_is_written_in_linear_time(tmp_path: Path) -> None
 
 
 def test_demands_of_a_converted_trace_are_of_the_accesses_in_it(tmp_path: Path) -> None:
-    """The metadata counts issued events too, but the file has no such accesses: the profile must not claim them."""
+    """The metadata counts issued events too, but the file has no such accesses: the profile must not claim it."""
     trace = write(tmp_path / "t", merged_events())
     for action, expected in (("Q", (4096, 80)), ("D", (8192, 40))):
         run("convert", trace, "--action", action, "-o", tmp_path / f"{action}.parquet")

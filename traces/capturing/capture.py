@@ -332,7 +332,9 @@ def _place(output: Path, device: str) -> tuple[Path, str]:
     traces = folder.glob(f"{glob.escape(stem)}.blktrace.*")
     taken = next((file for file in (*traces, record_path(folder, stem)) if file.exists()), None)
     if taken is not None:
-        raise InputError("a trace exists here already", where=str(taken), remedy="choose another place, or delete it")
+        raise InputError(
+            "a trace exists here already", where=str(taken), remedy="choose another place, or delete it"
+        )
     return folder, stem
 
 

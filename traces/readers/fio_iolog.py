@@ -3,8 +3,8 @@
 The source is fio's HOWTO (``write_iolog``; "Trace file format"), and iolog.c. A line is ``file action [offset
 length]`` in bytes. Version 3 prefixes the time in microseconds since the job began (observed in logs of fio 3.33).
 Version 2 has no times, only ``wait`` lines. fio's manual calls them microseconds since the previous wait, but fio
-waits until so many milliseconds after its start (iolog.c, ``read_iolog_get``; observed in fio 3.33). They are read and
-written as fio takes them.
+waits until so many milliseconds after its start (iolog.c, ``read_iolog_get``; observed in fio 3.33). They are read
+and written as fio takes them.
 
 This module also converts disk names into words that are valid in fio's files and as file names.
 """

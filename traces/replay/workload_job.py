@@ -274,8 +274,8 @@ def _spread(profile: Profile) -> list[str]:
     if not seconds or own is None or own >= USED_SHARE * seconds:
         return []
     return [
-        f"the accesses occurred within {_seconds_text(own)} s of the {_seconds_text(seconds)} s that were recorded; "
-        "the job issues them at their mean rate over the whole recording"
+        f"the accesses occurred within {_seconds_text(own)} s of the {_seconds_text(seconds)} s that were "
+        "recorded; the job issues them at their mean rate over the whole recording"
     ]
 
 

@@ -158,8 +158,8 @@ def _print_waiting(found: Profile) -> None:
     n_disks = found.description.get("n_disks", 1)
     if n_disks > 1:  # disks are busy at the same time: the sum is no part of the recording
         click.echo(
-            f"I/O outstanding: {_time(1e6 * busy)}, added up over {n_disks} disks; about {_time(1e6 * idle)} with none "
-            "on any disk"
+            f"I/O outstanding: {_time(1e6 * busy)}, added up over {n_disks} disks; about {_time(1e6 * idle)} with "
+            "none on any disk"
         )
     else:
         click.echo(
@@ -229,7 +229,7 @@ def rate_text(rate: float) -> str:
 
 
 def _time(microseconds: float) -> str:
-    """Format a time with at least three significant digits and a suitable unit: ``565 us``, ``24.9 ms``, ``3,600 s``."""
+    """Format a time with three significant digits or more, and its unit: ``565 us``, ``24.9 ms``, ``3,600 s``."""
     for unit, size in (("s", 1e6), ("ms", 1e3)):
         if microseconds >= 0.9995 * size:
             return f"{rate_text(microseconds / size)} {unit}"

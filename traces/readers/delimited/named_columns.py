@@ -52,8 +52,8 @@ def _letters(*parts: str) -> frozenset[bytes]:
 _READS = frozenset({b"read", b"rd"}) | _letters("r", " f", " a", " s", " m")
 _WRITES = frozenset({b"write", b"wr", b"ww"}) | _letters(" f", "w", " f", " a", " s", " m")
 _OTHERS = (
-    dict.fromkeys(frozenset({b"discard", b"trim", b"unmap"}) | _letters("d", " e", " f", " a", " s", " m"), "discard")
-    | dict.fromkeys(frozenset({b"flush"}) | _letters("f", " fn", " f", " s", " m"), "flush")
+    dict.fromkeys([b"discard", b"trim", b"unmap", *_letters("d", " e", " f", " a", " s", " m")], "discard")
+    | dict.fromkeys([b"flush", *_letters("f", " fn", " f", " s", " m")], "flush")
     | dict.fromkeys(_letters("n", " s", " m"), "")
 )
 
@@ -229,7 +229,7 @@ def _layout(
 
 
 def _op_words(text: str) -> tuple[frozenset[bytes], frozenset[bytes], Mapping[bytes, str]]:
-    """Return the words for reads, for writes and for rows to skip, with no reasons, as ``READ/WRITE/SKIP`` names them.
+    """Return the words for reads, for writes and for rows to skip, as ``READ/WRITE/SKIP`` names them.
 
     Raises:
         InputError: one of the first two is missing, or a word has two meanings.
