@@ -39,9 +39,11 @@ from cephfit.traces.stream import TextBlock, TraceStream, bad_line, impossible_n
 _EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
 SUMMARY = re.compile(
     rb"^\s*$|^\s*#|^(CPU\s*\d+ \(|Total \(|Throughput|Events \(|Skips:|Input file |"
-    rb"\s*(Reads|Read|Writes|Write|PC|IO|Timer|Allocation) [A-Za-z. ]*:)"
+    rb"\s*(Reads|Read|Writes|Write|PC|IO|Timer|Allocation|Dispatch|Completion) [A-Za-z. ]*:|"
+    rb".{1,16} \(\d+(, \.\.\.)?\)\s*$)"
 )
-"""Lines of the summary that blkparse prints at the end, of its messages, and comments that people add."""
+"""Lines of the summary that blkparse prints at the end (with -s also for each program, under its name and PID),
+of its messages, and comments that people add."""
 
 _SKIPS = re.compile(rb"^Skips: \S+ forward \((.{1,40}?) +-")
 """blkparse's count of missing records; its digits are grouped according to the locale."""
