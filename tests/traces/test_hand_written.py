@@ -53,6 +53,16 @@ def test_a_profile_needs_no_description(document: dict[str, Any], tmp_path: Path
         run(view[0], tmp_path / "p.json", *view[1:])
 
 
+def test_the_share_of_reads_on_a_page_follows_from_the_accesses(tmp_path: Path) -> None:
+    """The description of a hand-written profile may be empty; the page said 0.0 % reads."""
+    pytest.importorskip("matplotlib")
+    accesses = {"read": {"4K": 3}, "write": {"4K": 1}}
+    minimal = {"schema_version": 2, "accesses": accesses, "random": {"read": 1, "write": 0}}
+    (tmp_path / "p.json").write_text(json.dumps(minimal))
+    run("plot", tmp_path / "p.json", "-o", tmp_path / "p.html")
+    assert "4 accesses, 75.0 % reads" in (tmp_path / "p.html").read_text()
+
+
 def test_views_do_without_what_is_not_required(document: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     changed = json.loads(json.dumps(document))
