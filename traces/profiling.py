@@ -197,11 +197,14 @@ def _with_issued_demands(
     The storage serves what the block layer issues. That is fewer and larger accesses than an application queued,
     if it merges them. A user who names an action has everything of that one.
     """
-    events = found[0].description.get("events", {})
+    description = found[0].description
+    # A Parquet file has the counts of all events, but the accesses of one of them.
+    if not (request.with_demands and request.counted.is_open and description["action"] == Action.QUEUE.value):
+        return found
+    events = description["events"]
     n_queued, n_issued = (events.get(action.value, 0) for action in (Action.QUEUE, Action.ISSUE))
     is_as_queued = abs(n_queued - n_issued) <= _MERGED * n_queued
-    is_whole = n_issued and events.get(Action.COMPLETE.value)
-    if not (request.with_demands and request.counted.is_open and n_queued and is_whole) or is_as_queued:
+    if is_as_queued or not (n_issued and events.get(Action.COMPLETE.value)):
         return found
     if not are_rereadable(recordings_of(paths)):
         return [_noted(profile, _FROM_A_PIPE) for profile in found]

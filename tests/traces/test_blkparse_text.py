@@ -1,8 +1,11 @@
 """blkparse's default text, line by line."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+from trace_maker import mixed_workload, write
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
@@ -46,6 +49,34 @@ def test_accesses_and_what_is_skipped(tmp_path: Path) -> None:
     assert found.n_accesses == 2
     assert found.description["skipped"] == {"discard": 1, "flush": 1, "passthrough": 1, "zero length": 1}
     assert found.description["percentiles"]["latency_us"]["write"]["p50"] == pytest.approx(49, rel=0.04)
+
+
+OF_PROGRAMS = """\
+kworker/0:1 a (4162)
+ Reads Queued:           1,       64KiB\t Writes Queued:           1,        4KiB
+ Allocation wait:        0        \t Allocation wait:         0
+ Dispatch wait:          1        \t Dispatch wait:           1
+ Completion wait:       49        \t Completion wait:        49
+fio (7, ...)
+ Reads Queued:           0,        0KiB\t Writes Queued:           0,        0KiB
+"""
+"""What ``blkparse -s`` prints before the summary (blkparse 1.2 with -t)."""
+
+
+def test_the_summary_of_each_program_is_no_event(tmp_path: Path) -> None:
+    text = TEXT.replace("CPU0 (8,0):\n", f"{OF_PROGRAMS}CPU0 (8,0):\n")
+    found, expected = (profile_files([written(tmp_path, its)]).to_json() for its in (text, TEXT))
+    assert found == expected
+
+
+@pytest.mark.skipif(shutil.which("blkparse") is None, reason="blkparse is not installed")
+def test_the_real_summary_of_each_program(tmp_path: Path) -> None:
+    write(tmp_path / "sda.blktrace.0", mixed_workload(50))
+    command = ["blkparse", "-i", "sda", "-s", "-t"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True, timeout=60)
+    assert b"Dispatch wait:" in done.stdout
+    (tmp_path / "t").write_bytes(done.stdout)
+    assert profile_files([tmp_path / "t"]).n_accesses == done.stdout.count(b"  Q  ")
 
 
 def test_a_remap_from_a_partition_changes_nothing(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from cephfit.core.errors import HostError, InputError
 from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
 from cephfit.traces.capturing import blk_tracer
+from cephfit.traces.capturing import capture as capture_module
 from cephfit.traces.capturing import kernel_settings as kernel
 from cephfit.traces.capturing.capture import CaptureReport, capture, capturing
 
@@ -159,6 +160,67 @@ def test_changes_are_reverted_after_a_signal(disk: Path, tmp_path: Path, signal_
         process.wait(timeout=30)
     assert (kernel_settings(), is_mounted()) == (before, mounted)
     assert json.loads((tmp_path / "run.capture.json").read_text())["lost_events"] == 0
+
+
+FAKE_BLKTRACE = """#!{python}
+import signal, sys, time
+from pathlib import Path
+def end(*_):
+    print("{summary}")
+    sys.exit()
+signal.signal(signal.SIGINT, end)
+Path("{started}").touch()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("summary", "lost"), [("  Total:  2100 events (dropped 7),  98 KiB data", 7), ("Segmentation fault", None)]
+)
+def test_an_interrupted_capture_states_what_blktrace_lost(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, summary: str, lost: int | None
+) -> None:
+    """Ctrl-C ends most captures. A record with 0 lost events would say that the trace is whole."""
+    program, started = tmp_path / "blktrace", tmp_path / "started"
+    program.write_text(FAKE_BLKTRACE.format(python=sys.executable, summary=summary, started=started))
+    program.chmod(0o755)
+    (tmp_path / "run").mkdir()
+
+    def wait(*_: object) -> None:
+        while not started.exists():
+            time.sleep(0.01)
+
+    monkeypatch.setattr(capture_module, "_wait_until_started", wait)
+    monkeypatch.setattr(capture_module, "_DEBUGFS", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(KeyboardInterrupt), capturing(disk, tmp_path / "run") as report:
+        assert report.method == "blktrace"
+        raise KeyboardInterrupt
+    record = tmp_path / "run" / f"{disk.name}.capture.json"
+    assert (json.loads(record.read_text())["lost_events"] if record.exists() else None) == lost
+
+
+def test_a_name_with_brackets_is_no_pattern(disk: Path, tmp_path: Path) -> None:
+    with capturing(disk, tmp_path / "run[1]") as report:
+        write_blocks(disk, 5)
+    assert written_blocks(tmp_path / "run[1]") == 5
+    assert report.nbytes > 0
+    with pytest.raises(InputError, match="a trace exists here already"):
+        capture(disk, 0.1, tmp_path / "run[1]")
+
+
+def test_a_kernel_without_a_switch_is_left_to_the_other_tracer(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel without CONFIG_BLK_DEV_IO_TRACE; the missing file must not end the command with a traceback."""
+    monkeypatch.setattr(capture_module, "_DEBUGFS", tmp_path)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: "/bin/false")
+    monkeypatch.setattr(capture_module, "_switch", lambda _: tmp_path / "none")
+    with (
+        pytest.raises(capture_module.BlktraceUnavailableError, match="the kernel has no"),
+        capture_module.tracing(disk.name, tmp_path, "run"),
+    ):
+        pass
 
 
 def test_a_killed_capture_is_undone_by_the_next_one(disk: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from cephfit.traces.counting import demand_counts
 from cephfit.traces.counting.demand_counts import DemandCounting, WorkloadDemands, demands_of
 from cephfit.traces.counting.demand_loops import SIZE_CLASSES, WINDOW
 from cephfit.traces.readers.block_events.block_layer import Action
+from cephfit.traces.recordings import ReadOptions
 
 MS, S = 1_000_000, 1_000_000_000
 FUA_BIT = 1 << 15
@@ -40,7 +41,8 @@ def counted(*batches: AccessBatch) -> WorkloadDemands:
     counting = DemandCounting()
     for one in batches:
         counting.add(one)
-    return demands_of(list(counting.counts().disks.values()), has_depths=True, n_flushes=None)
+    disks = list(counting.counts().disks.values())
+    return demands_of(disks, duration_ns=0, has_depths=True, n_flushes=None)
 
 
 def waited(found: WorkloadDemands | Profile) -> float:
@@ -401,6 +403,18 @@ def test_the_profile_of_disks_adds_their_waiting_times(tmp_path: Path) -> None:
     one = profile_files([path], demands=True, disks=["8,0"])
     assert waited(one) == pytest.approx(0.002)
     assert one.idle_seconds == pytest.approx(0.002)
+
+
+def test_disks_that_are_used_one_after_the_other_are_idle_in_between(tmp_path: Path) -> None:
+    """Each has one access of a second, 9 s apart: both are idle for (8/9)^2 of the recording.
+
+    With the time of each disk instead of that of the recording, the workload was never idle.
+    """
+    (tmp_path / "t").write_text("".join(f"{9000 * i},disk{i},R,0,4096,1000\n" for i in range(2)))
+    columns = ReadOptions(columns="time:ms,disk,op,offset,length,latency")
+    found = profile_files([tmp_path / "t"], options=columns, demands=True)
+    assert waited(found) == pytest.approx(2)
+    assert found.idle_seconds == pytest.approx(9 * (8 / 9) ** 2)
 
 
 def test_too_many_disks_have_no_demands_and_the_profile_says_so(tmp_path: Path) -> None:

@@ -107,6 +107,28 @@ def test_wrong_blkparse_formats_are_explained(tmp_path: Path, layout: str, wrong
         profiled(tmp_path, "R 1 2\n", options=ReadOptions(blkparse_format=layout))
 
 
+def test_completions_alone_count_without_times(tmp_path: Path) -> None:
+    """As of ``blktrace -a complete``. They were skipped as completions of nothing."""
+    text = "R C 8 16\nWS C 24 128\n"
+    found = profiled(tmp_path, text, options=ReadOptions(blkparse_format="%d %a %S %n\\n"))
+    assert (counts(found), found.description["action"]) == ((1, 1), "C")
+
+
+def test_nanoseconds_without_seconds_are_no_time(tmp_path: Path) -> None:
+    """They begin again every second."""
+    text = "900000000 R Q 8 16\n100000000 R Q 24 16\n"
+    found = profiled(tmp_path, text, options=ReadOptions(blkparse_format="%t %d %a %S %n\\n")).description
+    assert (found["duration_seconds"], found["clock_steps_back"]) == (0, 0)
+    assert found["lacks"][0].startswith("time (%T)")
+
+
+def test_seconds_without_nanoseconds_are_a_coarse_clock(tmp_path: Path) -> None:
+    text = "".join(f"{i // 100} R Q {8 * i} 8\n" for i in range(500))
+    found = profiled(tmp_path, text, options=ReadOptions(blkparse_format="%T %d %a %S %n\\n")).description
+    assert found["clock_seconds"] == 1
+    assert any(missing.startswith("time: in steps of 1 s") for missing in found["lacks"])
+
+
 def test_columns_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("0,4096,8192\n")
     shown = CliRunner().invoke(
@@ -142,6 +164,16 @@ def test_time_and_latency_have_units_of_their_own(tmp_path: Path) -> None:
     assert found.description["percentiles"]["latency_us"]["all"]["p50"] == pytest.approx(250, rel=0.02)
     assert found.description["percentiles"]["latency_us"]["all"]["p99"] == pytest.approx(1000, rel=0.02)
     assert found.description["skipped"] == {"discard": 1}
+
+
+def test_a_flush_in_the_letters_of_the_kernel_is_a_commit(tmp_path: Path) -> None:
+    """An application's flush is a write without bytes (FWS), the kernel's own a flush before a flush (FF)."""
+    text = "0,W,8,4096\n1,FWS,0,0\n2,FF,0,0\n3,FWFS,8,4096\n4,R,0,0\n5,FN,0,0\n6,DS,0,4096\n"
+    found = profiled(tmp_path, text, options=ReadOptions(columns="time:ms,op,offset:lbn,length"), demands=True)
+    assert counts(found) == (0, 2)
+    assert found.description["skipped"] == {"flush": 3, "zero length": 1, "discard": 1}
+    assert found.commits is not None
+    assert found.commits.flushes == 3
 
 
 def test_units_of_their_own_in_a_file_that_the_loop_reads(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from test_trace_views import needs_fio, run
 from cephfit.core.errors import InputError
 from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
+from cephfit.traces.replay.fio_replay import read_log
 
 FIO = [
     *("fio", "--name=a", "--filename=file", "--size=16m", "--rw=randrw", "--bsrange=4k-128k", "--io_size=8m"),
@@ -33,8 +34,9 @@ VERSION_2 = """\
 fio version 2 iolog
 /dev/vdb add
 /dev/vdb open
+/dev/vdb wait 300 0
 /dev/vdb read 4096 8192
-/dev/vdb wait 74 0
+/dev/vdb wait 374 0
 /dev/vdb write 12288 65536
 /dev/vdb sync 0 0
 /dev/vdb trim 0 4096
@@ -42,15 +44,15 @@ fio version 2 iolog
 """
 
 
-@pytest.mark.parametrize("text", [VERSION_2, VERSION_3])
-def test_both_versions(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(("text", "seconds"), [(VERSION_2, 0.074), (VERSION_3, 74e-6)])
+def test_both_versions(tmp_path: Path, text: str, seconds: float) -> None:
     path = tmp_path / "log"
     path.write_text(text)
     found = profile_files([path])
     assert (found.accesses[Op.READ]["4K"], found.accesses[Op.WRITE]["128K"]) == (1, 1)
     assert list(found.description["disks"]) == ["/dev/vdb"]
     assert found.description["skipped"] == {"discard": 1, "flush": 1}
-    assert found.description["duration_seconds"] == pytest.approx(74e-6)
+    assert found.description["duration_seconds"] == pytest.approx(seconds)
 
 
 def test_an_unknown_version(tmp_path: Path) -> None:
@@ -84,6 +86,47 @@ def test_a_log_of_the_real_fio_has_its_reported_totals(tmp_path: Path) -> None:
     for op in Op:
         assert sum(found.accesses[op].values()) == job[op.value]["total_ios"]
         assert found.description["nbytes"][op.value] == job[op.value]["io_bytes"]
+
+
+@pytest.mark.fio
+@needs_fio
+def test_a_log_of_the_real_fio_with_every_kind_of_sync(tmp_path: Path) -> None:
+    """``sync_file_range`` starts the writeback of pages; it is no flush of the disk's cache."""
+    syncs = ["--sync_file_range=write:4", "--fdatasync=8"]
+    command = ["fio", "--name=a", "--filename=f", "--size=64k", "--rw=write", "--bs=4k", "--ioengine=sync"]
+    subprocess.run(
+        [*command, *syncs, "--write_iolog=log"], cwd=tmp_path, check=True, capture_output=True, timeout=60
+    )
+    found = profile_files([tmp_path / "log"], demands=True)
+    assert found.n_accesses == 16
+    assert found.description["skipped"] == {"flush": 1, "writeback": 2}
+    assert found.commits is not None
+    assert found.commits.flushes == 1
+
+
+@pytest.mark.fio
+@needs_fio
+def test_waits_are_those_that_the_real_fio_makes(tmp_path: Path) -> None:
+    """fio's manual has microseconds between the waits. fio waits until so many milliseconds after its start."""
+    rows = "".join(f"{at},R,{8192 * at},4096\n" for at in (0, 300, 310, 900))
+    (tmp_path / "t.csv").write_text(rows)
+    (tmp_path / "target").write_bytes(bytes(8 << 20))
+    columns = ("--columns", "time:ms,op,offset,length")
+    run("convert", tmp_path / "t.csv", *columns, "-o", tmp_path / "t.iolog", "--iolog-version", "2")
+    options = [f"--replay_redirect={tmp_path}/target", "--write_lat_log=l", "--log_offset=1", "--ioengine=psync"]
+    command = ["fio", "--name=r", "--read_iolog=t.iolog", *options]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    issued, _ = read_log(tmp_path / "l_lat.1.log")
+    assert (issued.time_ms - issued.time_ms[0]).tolist() == pytest.approx([0, 300, 310, 900], abs=60)
+    found = profile_files([tmp_path / "t.iolog"]).description
+    assert (found["duration_seconds"], found["clock_seconds"]) == (0.9, 0.001)
+
+
+def test_a_wait_of_centuries_is_named(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(f"fio version 2 iolog\nf add\nf read 0 512\nf wait {1 << 50} 0\nf read 0 512\n")
+    with pytest.raises(InputError, match="wait of less than a century") as caught:
+        profile_files([tmp_path / "log"])
+    assert caught.value.where.endswith("line 4")
 
 
 def test_disks_with_names_that_differ_only_in_blanks_stay_separate(tmp_path: Path) -> None:

@@ -18,6 +18,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ("histograms", [], "description.histograms: [] is not an object"),
     ("histograms", {"size": {"all": {"limits": [1], "counts": [1]}}}, "one more count than limits"),
     ("histograms", {"size": {"all": {"counts": [1, 2]}}}, "histograms.size.all: 'limits' is missing"),
+    (
+        "histograms",
+        {"size": {"all": {"limits": [1, 2], "counts": [1, 2, 0]}, "read": {"limits": [1], "counts": [1, 2]}}},
+        "histograms.size.read: its limits differ",
+    ),
     ("iops", "many", "description.iops: 'many' is not a number"),
     ("lacks", "time", "description.lacks: 'time' is not a list"),
     ("sources", [7], "description.sources[0]: 7 is not an object"),
@@ -46,6 +51,29 @@ def test_a_profile_needs_no_description(document: dict[str, Any], tmp_path: Path
     (tmp_path / "p.json").write_text(json.dumps(document | {"description": {}}))
     for view in (("show",), ("compare", tmp_path / "p.json"), ("jobs", "--pace", "full-speed")):
         run(view[0], tmp_path / "p.json", *view[1:])
+
+
+def test_the_share_of_reads_on_a_page_follows_from_the_accesses(tmp_path: Path) -> None:
+    """The description of a hand-written profile may be empty; the page said 0.0 % reads."""
+    pytest.importorskip("matplotlib")
+    accesses = {"read": {"4K": 3}, "write": {"4K": 1}}
+    minimal = {"schema_version": 2, "accesses": accesses, "random": {"read": 1, "write": 0}}
+    (tmp_path / "p.json").write_text(json.dumps(minimal))
+    run("plot", tmp_path / "p.json", "-o", tmp_path / "p.html")
+    assert "4 accesses, 75.0 % reads" in (tmp_path / "p.html").read_text()
+
+
+def test_views_do_without_what_is_not_required(document: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    changed = json.loads(json.dumps(document))
+    del changed["description"]["histograms"]["size"]["all"]
+    del changed["description"]["behaviour"]["over_time"]
+    del changed["description"]["behaviour"]["footprint"]["exact"]
+    (tmp_path / "p.json").write_text(json.dumps(changed))
+    assert "footprint: " in run("show", tmp_path / "p.json").stdout
+    drawn = json.loads(run("plot", tmp_path / "p.json", "-o", tmp_path / "p.svg", "--json").stdout)["pictures"]
+    assert not {"size", "iops", "bytes"} & set(drawn)
+    assert {"distance", "lbn", "sensitivity"} <= set(drawn)
 
 
 def test_descriptions_of_cephfit_have_the_form(document: dict[str, Any], tmp_path: Path) -> None:

@@ -168,9 +168,14 @@ def test_biosnoop_with_the_pattern_of_each_access(tmp_path: Path, queued: bool) 
     assert found.description["percentiles"]["latency_us"]["all"]["p50"] == pytest.approx(740, rel=0.04)
 
 
-def test_biosnoop_of_bpftrace_is_refused_with_a_hint(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "header",
+    ["TIME(ms)     COMM             PID    LAT(ms)", "TIME(ms)     DISK    COMM             PID    LAT(ms)"],
+)
+def test_biosnoop_of_bpftrace_is_refused_with_a_hint(tmp_path: Path, header: str) -> None:
+    """Older and newer versions of bpftrace's tools/biosnoop.bt."""
     with pytest.raises(InputError, match="neither place nor size") as caught:
-        profiled(tmp_path, "Attaching 4 probes...\nTIME(ms)     COMM             PID    LAT(ms)\n1 dd 5 2\n")
+        profiled(tmp_path, f"Attaching 4 probes...\n{header}\n1 dd 5 2\n")
     assert "bcc" in caught.value.remedy
 
 
@@ -205,6 +210,20 @@ def test_strace_over_midnight_with_what_was_returned(tmp_path: Path) -> None:
     assert found.description["skipped"] == {"failed": 1}
     distance = found.description["histograms"]["distance"]["all"]
     assert distance["counts"][distance["limits"].index(1)] == 1  # the write begins where the read returned
+
+
+def test_sync_file_range_of_strace_is_no_flush(tmp_path: Path) -> None:
+    """PostgreSQL calls it after every 64 writes of a checkpoint. The disk's cache is not flushed."""
+    text = """\
+1700000000.000000 openat(AT_FDCWD, "/f", O_RDWR) = 3 <0.000010>
+1700000000.100000 pwrite64(3, ""..., 8192, 0) = 8192 <0.000020>
+1700000000.200000 sync_file_range(3, 0, 8192, SYNC_FILE_RANGE_WRITE) = 0 <0.000020>
+1700000000.300000 fdatasync(3) = 0 <0.000020>
+"""
+    found = profiled(tmp_path, text, demands=True)
+    assert found.description["skipped"] == {"flush": 1, "writeback": 1}
+    assert found.commits is not None
+    assert found.commits.flushes == 1
 
 
 def test_strace_with_a_clock_of_whole_seconds_is_reported(tmp_path: Path) -> None:

@@ -4,10 +4,13 @@ import contextlib
 import gzip
 import json
 import random
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from test_demands import merged_events
 from test_formats import WHOLE
 from test_more_formats import ORACLE
 from test_trace_views import run
@@ -16,6 +19,8 @@ from trace_maker import Event, write
 from cephfit.cli.trace.trace_commands import command
 from cephfit.core.errors import InputError
 from cephfit.traces import profile_files
+from cephfit.traces.columns import AccessBatch
+from cephfit.traces.readers.parquet import write_parquet
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -93,6 +98,37 @@ def test_lacks_and_notes_of_the_trace_are_preserved(tmp_path: Path, name: str) -
     assert original["lacks"] or original["notes"]
     for found in (once, twice):
         assert (found["lacks"], found["notes"]) == (original["lacks"], original["notes"])
+
+
+def test_a_trace_of_many_disks_is_written_in_linear_time(tmp_path: Path) -> None:
+    """As many files as a strace may have. To search the list of names for each took minutes for every batch."""
+    n, n_batches = 1 << 16, 8
+    disks = tuple(f"/home/user/file{i}" for i in range(n))
+    each = np.arange(n_batches * 1000, dtype=np.int64).reshape(n_batches, 1000)
+    batches = [
+        AccessBatch(rows, np.zeros(1000, np.uint8), rows, rows + 1, (n - 1 - rows).astype(np.int32), disks)
+        for rows in each
+    ]
+    begun = time.monotonic()
+    assert write_parquet(batches, tmp_path / "t.parquet") == n_batches * 1000
+    assert time.monotonic() - begun < 5
+    table = pq.read_table(tmp_path / "t.parquet", columns=["lbn", "disk"])
+    assert table["disk"].to_pylist() == [disks[n - 1 - lbn] for lbn in table["lbn"].to_pylist()]
+
+
+def test_demands_of_a_converted_trace_are_of_the_accesses_in_it(tmp_path: Path) -> None:
+    """The metadata counts issued events too, but the file has no such accesses: the profile must not claim it."""
+    trace = write(tmp_path / "t", merged_events())
+    for action, expected in (("Q", (4096, 80)), ("D", (8192, 40))):
+        run("convert", trace, "--action", action, "-o", tmp_path / f"{action}.parquet")
+        found = profile_files([tmp_path / f"{action}.parquet"], demands=True)
+        assert (found.description["events"]["Q"], found.description["events"]["D"]) == (80, 40)
+        assert "demands_action" not in found.description
+        demands = found.demands or ()
+        assert (round(sum(d.nbytes * d.accesses for d in demands)), sum(d.accesses for d in demands)) == (
+            expected[0] * expected[1],
+            expected[1],
+        )
 
 
 def test_events_that_a_capture_lost_and_missing_files_are_preserved(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from trace_maker import READ, WRITE, C, Event, Q, mixed_workload, write
 
 from cephfit.cli.main import main
+from cephfit.cli.trace.trace_show import _time
 from cephfit.core.values.profile import Profile
 from cephfit.traces.description.stored_descriptions import compared, kolmogorov_smirnov, total_variation
 from cephfit.traces.replay.workload_job import DiskJob, job_file, job_of, sections_of
@@ -202,6 +203,35 @@ def test_an_io_log_has_the_same_accesses(trace: Path, tmp_path: Path, version: s
     assert (a["accesses"], a["random_by_bin"]) == (b["accesses"], b["random_by_bin"])
     for kind, histogram in a["description"]["histograms"]["distance"].items():
         assert b["description"]["histograms"]["distance"][kind] == histogram
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "shown"),
+    [(0.5, "0.5 us"), (565, "565 us"), (999.7, "1 ms"), (24_900, "24.9 ms"), (999_700, "1 s"), (3.6e9, "3,600 s")],
+)
+def test_times_have_no_exponents(microseconds: float, shown: str) -> None:
+    assert _time(microseconds) == shown
+
+
+def test_the_note_of_a_job_has_no_exponents(tmp_path: Path) -> None:
+    rows = [f"{i},{disk},R,{4096 * i},4096\n" for i, disk in ((0, "a"), (1500, "a"), (7200, "b"))]
+    (tmp_path / "t.csv").write_text("".join(rows))
+    columns = ("--columns", "time:s,disk,op,offset,length", "--disk", "a")
+    assert "within 1,500 s of the 7,200 s" in " ".join(run("jobs", tmp_path / "t.csv", *columns).stdout.split())
+
+
+def test_time_outstanding_on_several_disks_is_no_share_of_the_recording(tmp_path: Path) -> None:
+    """Four disks, each busy for 5 of the 10 ms after each access, together for 2 s in a recording of 1 s."""
+    rows = [f"{10 * i},disk{n},R,{4096 * i},4096,5\n" for i in range(100) for n in range(4)]
+    (tmp_path / "t.csv").write_text("".join(rows))
+    columns = ("--columns", "time:ms,disk,op,offset,length,latency")
+    (line,) = (
+        line
+        for line in run("profile", tmp_path / "t.csv", *columns).stdout.splitlines()
+        if line.startswith("I/O outstanding")
+    )
+    assert "I/O outstanding: 2 s, added up over 4 disks; about " in line
+    assert "% of the time" not in line
 
 
 def test_a_trace_is_not_written_over_itself(trace: Path, tmp_path: Path) -> None:

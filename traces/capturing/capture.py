@@ -4,6 +4,7 @@ The record of a capture is a report for the user, and a small file next to the t
 trace of a guest's volume: block tracepoints as compressed text.
 """
 
+import glob
 import gzip
 import json
 import os
@@ -155,7 +156,8 @@ def tracing(device: str, folder: Path, stem: str) -> Iterator[list[int]]:
     """Record a device's events to ``FOLDER/STEM.blktrace.N`` with blktrace during the context.
 
     Yields:
-        A list to which the number of lost events is appended when the context ends.
+        A list to which the number of lost events is appended when the context ends, also after an exception. It
+        stays empty if blktrace does not state the number.
 
     Raises:
         BlktraceUnavailableError: blktrace is not installed, or the kernel denied its channel.
@@ -166,6 +168,8 @@ def tracing(device: str, folder: Path, stem: str) -> Iterator[list[int]]:
         raise BlktraceUnavailableError("the program blktrace is not installed")
     if not _DEBUGFS.is_dir():
         raise BlktraceUnavailableError(f"the kernel has no {_DEBUGFS}, which blktrace needs")
+    if not _switch(device).exists():
+        raise BlktraceUnavailableError(f"the kernel has no {_switch(device)}, which blktrace needs")
     command = [program, "-d", f"/dev/{device.replace('!', '/')}", "-D", str(folder), "-o", stem]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         lost: list[int] = []
@@ -180,10 +184,15 @@ def tracing(device: str, folder: Path, stem: str) -> Iterator[list[int]]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 text, _ = process.communicate()
-        dropped = _DROPPED.search(text)
-        if process.returncode != 0 or dropped is None:
+            if dropped := _DROPPED.search(text):
+                lost.append(int(dropped[1]))
+        if process.returncode != 0 or not lost:
             raise HostError(f"blktrace failed: {text.strip()[-300:]}", where=f"/dev/{device}")
-        lost.append(int(dropped[1]))
+
+
+def _switch(device: str) -> Path:
+    """Return the kernel's switch of a device's tracing."""
+    return Path("/sys/class/block") / device / "trace" / "enable"
 
 
 def _wait_until_started(process: "subprocess.Popen[str]", device: str) -> None:
@@ -191,7 +200,7 @@ def _wait_until_started(process: "subprocess.Popen[str]", device: str) -> None:
 
     The switch alone is not enough: a locked-down kernel turns it on and then refuses the channels.
     """
-    switch = Path("/sys/class/block") / device / "trace" / "enable"
+    switch = _switch(device)
     end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end:
         if process.poll() is not None:
@@ -283,7 +292,7 @@ def _start(tracer: ExitStack, device: str, folder: Path, stem: str, report: Capt
 
 def _fill_in(report: CaptureReport, folder: Path, stem: str, lost: list[int]) -> None:
     files = []
-    for file in sorted(folder.glob(f"{stem}.blktrace.*"), key=lambda f: (len(f.name), f.name)):
+    for file in sorted(folder.glob(f"{glob.escape(stem)}.blktrace.*"), key=lambda f: (len(f.name), f.name)):
         if file.stat().st_size:
             files.append(file)
         else:
@@ -291,7 +300,8 @@ def _fill_in(report: CaptureReport, folder: Path, stem: str, lost: list[int]) ->
     report.files = tuple(str(f) for f in files)
     report.nbytes = sum(f.stat().st_size for f in files)
     report.lost_events = sum(lost)
-    record_path(folder, stem).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
+    if lost:  # without the record, a profile shows that the number is unknown
+        record_path(folder, stem).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
 
 
 def _kernel_name(device: Path) -> str:
@@ -319,10 +329,11 @@ def _place(output: Path, device: str) -> tuple[Path, str]:
     folder, stem = (output, device) if output.is_dir() else (output.parent, output.name)
     if not folder.is_dir():
         raise InputError("this folder does not exist", where=str(folder), remedy="create it first")
-    taken = [*folder.glob(f"{stem}.blktrace.*"), *folder.glob(f"{stem}.capture.json")]
-    if taken:
+    traces = folder.glob(f"{glob.escape(stem)}.blktrace.*")
+    taken = next((file for file in (*traces, record_path(folder, stem)) if file.exists()), None)
+    if taken is not None:
         raise InputError(
-            "a trace exists here already", where=str(taken[0]), remedy="choose another place, or delete it"
+            "a trace exists here already", where=str(taken), remedy="choose another place, or delete it"
         )
     return folder, stem
 

@@ -250,14 +250,17 @@ class WorkloadDemands:
     commits: Commits | None
 
 
-def demands_of(disks: Sequence[DiskDemands], *, has_depths: bool, n_flushes: int | None) -> WorkloadDemands:
+def demands_of(
+    disks: Sequence[DiskDemands], *, duration_ns: int, has_depths: bool, n_flushes: int | None
+) -> WorkloadDemands:
     """Return the demands of several disks together; at least one.
 
     Waiting times are added up. The idle time of several disks is that of disks that are busy independently of each
-    other: the longest of their times, multiplied by the idle share of each.
+    other: the duration of the recording, multiplied by the idle share of each.
 
     Args:
         disks: Counts of the disks.
+        duration_ns: From the first to the last access of the recording. A single disk has its own duration.
         has_depths: The times show how many accesses were outstanding.
         n_flushes: Number of flushes that the reader only counted; None: the format has none.
     """
@@ -270,7 +273,7 @@ def demands_of(disks: Sequence[DiskDemands], *, has_depths: bool, n_flushes: int
     known = has_depths and bool((sums[:, 1] != DEPTH_UNKNOWN).any())
     return WorkloadDemands(
         tuple(_demand(*row) for row in sums.tolist()),
-        _idle_ns(disks) / NS_PER_S if known else None,
+        _idle_ns(disks, duration_ns) / NS_PER_S if known else None,
         _shares(alignment),
         _commits(disks, has_depths=has_depths, n_flushes=n_flushes),
     )
@@ -293,10 +296,11 @@ def _demand(key: int, depth: int, count: int, nbytes: int, waiting: int, lasting
     )
 
 
-def _idle_ns(disks: Sequence[DiskDemands]) -> float:
-    wall = max(its.wall_ns for its in disks)
+def _idle_ns(disks: Sequence[DiskDemands], duration_ns: int) -> float:
     if len(disks) == 1:
-        return float(max(wall - disks[0].busy_ns, 0))
+        return float(max(disks[0].wall_ns - disks[0].busy_ns, 0))
+    # Disks may be used one after the other; the last completion comes after the last access.
+    wall = max(duration_ns, *(its.wall_ns for its in disks))
     idle = float(wall)
     for its in disks:
         idle *= max(1 - its.busy_ns / wall, 0.0) if wall else 0.0

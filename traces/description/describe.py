@@ -98,7 +98,7 @@ def profile_of(
     if "behaviour" in description and not has_depths(total, clock_ns):
         remove_busy_shares(description["behaviour"])
     profile = Profile(name, accesses, random, by_bin, description)
-    return _with_demands(profile, partial, total, kept, clock_ns) if with_demands else profile
+    return _with_demands(profile, partial, total, kept, duration_ns, clock_ns) if with_demands else profile
 
 
 def counted_disks(
@@ -139,7 +139,7 @@ def _counted(
 
 
 def _with_demands(
-    profile: Profile, partial: PartialProfile, total: Tally, kept: Sequence[str], clock_ns: int
+    profile: Profile, partial: PartialProfile, total: Tally, kept: Sequence[str], duration_ns: int, clock_ns: int
 ) -> Profile:
     """Return the profile with demands, alignment, idle time and commits, unless there are too many disks."""
     if partial.demands.too_many:
@@ -150,6 +150,7 @@ def _with_demands(
         return profile
     found = demands_of(
         [partial.demands.disks[disk] for disk in kept],
+        duration_ns=duration_ns,
         has_depths=are_timed(total) and has_depths(total, clock_ns),
         # Readers that only count flushes do not count them by disk.
         n_flushes=partial.skipped.get("flush") if len(kept) == len(partial.names) else None,

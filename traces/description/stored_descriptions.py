@@ -113,6 +113,8 @@ def check_description(description: Mapping[str, Any], *, where: str) -> None:
         for kind, row in by_kind.items():
             if len(row["counts"]) != len(row["limits"]) + 1:
                 raise _wrong("there must be one more count than limits", f"{where}: histograms.{name}.{kind}")
+            if row["limits"] != next(iter(by_kind.values()))["limits"]:
+                raise _wrong("its limits differ from those of other kinds", f"{where}: histograms.{name}.{kind}")
     behaviour = description.get("behaviour")
     if behaviour is not None:
         _check(behaviour, _BEHAVIOUR, f"{where}: description.behaviour")

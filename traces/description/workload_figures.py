@@ -46,10 +46,10 @@ def drawings(profile: Profile) -> dict[str, Drawing]:
         ("latency_us", "Latency", "latency [µs], at most"),
         ("interarrival_us", "Inter-arrival", "time since the previous access [µs], at most"),
     ):
-        if name in histograms:
+        if "all" in histograms.get(name, {}):
             named[name] = _histogram_drawing(histograms[name], title, label)
     behaviour = profile.description.get("behaviour")
-    if behaviour and behaviour["over_time"]:
+    if behaviour and behaviour.get("over_time"):
         named["iops"] = lambda axes: _rates(axes, behaviour, "s", 1.0, "IOPS over time", "accesses per second")
         named["bytes"] = lambda axes: _rates(
             axes, behaviour, "_nbytes", 1 / MIB, "Bytes over time", "MiB per second"

@@ -2,7 +2,9 @@
 
 The source is fio's HOWTO (``write_iolog``; "Trace file format"), and iolog.c. A line is ``file action [offset
 length]`` in bytes. Version 3 prefixes the time in microseconds since the job began (observed in logs of fio 3.33).
-Version 2 has no times, only ``wait`` lines of microseconds between accesses.
+Version 2 has no times, only ``wait`` lines. fio's manual calls them microseconds since the previous wait, but fio
+waits until so many milliseconds after its start (iolog.c, ``read_iolog_get``; observed in fio 3.33). They are read
+and written as fio takes them.
 
 This module also converts disk names into words that are valid in fio's files and as file names.
 """
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
-from cephfit.core.units import LBN_NBYTES, NS_PER_US
+from cephfit.core.units import LBN_NBYTES, NS_PER_MS, NS_PER_US
 from cephfit.traces.columns import NBYTES_MAX, OP_READ, OP_WRITE, TIME_US_MAX, AccessBatch, Accesses
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.plain_lines import DIGITS, OP, TEXT, DiskTable, LineParser, PlainLine, parse_stream
@@ -27,8 +29,15 @@ from cephfit.traces.stream import TextBlock, TraceStream, bad_line
 _HEADER = re.compile(rb"^fio version (\d{1,9}) iolog\s*$")
 _FILE_ACTIONS = frozenset({b"add", b"open", b"close"})
 _OPS = {b"read": OP_READ, b"write": OP_WRITE}
-_OTHERS = {b"trim": "discard", b"sync": "flush", b"datasync": "flush"}
-_ADDED_UP = "time: version 2 has only waits between accesses, which are summed"
+_OTHERS = {
+    b"trim": "discard",
+    b"sync": "flush",
+    b"datasync": "flush",
+    b"syncfs": "flush",
+    b"sync_file_range": "writeback",
+}
+_ONLY_WAITS = "time: version 2 has only waits, read as fio takes them: until so many ms after its start"
+_US_PER_MS = NS_PER_MS // NS_PER_US
 _OFFSET_MAX = 1 << 62
 """Bytes. An access that begins below this offset also ends below 2^63."""
 _FIELDS = plain_lines.fields_of(
@@ -57,6 +66,10 @@ class FioIologReader(StreamReader):
     def sniff(self, head: bytes) -> bool:
         return _HEADER.match(head.partition(b"\n")[0]) is not None
 
+    def clock_ns(self, stream: TraceStream) -> int:
+        header = _HEADER.match(stream.head().partition(b"\n")[0])
+        return NS_PER_MS if header and int(header[1]) == 2 else 1
+
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         header = _HEADER.match(stream.head().partition(b"\n")[0])
         version = int(header[1]) if header else 0
@@ -71,14 +84,14 @@ class FioIologReader(StreamReader):
             yield from batches
         # If there are no waits either, all accesses have the same time, which the description of the profile
         # reports.
-        self.lacks = (_ADDED_UP,) if version == 2 else ()
+        self.lacks = (_ONLY_WAITS,) if version == 2 else ()
 
 
 class _Lines(LineParser[AccessBatch]):
     """Parser of the lines of one stream.
 
-    A loop reads the accesses of version 3. Those of version 2 have no times, and the waits between them must be
-    summed.
+    A loop reads the accesses of version 3. Those of version 2 have no times, and the waits before them must be
+    followed.
     """
 
     def __init__(self, stream: TraceStream, version: int) -> None:
@@ -86,7 +99,7 @@ class _Lines(LineParser[AccessBatch]):
         self._version = version
         self._files: dict[bytes, int] = {}
         self._known = DiskTable()
-        self._waited_us = 0
+        self._waited_ms = 0
 
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, AccessBatch]:
         n, end, rows = 0, at, Accesses.none()
@@ -96,16 +109,16 @@ class _Lines(LineParser[AccessBatch]):
         return n, end, rows.batch(names)
 
     def any_line(self, block: TextBlock) -> AccessBatch:
-        batch, self._waited_us = _batch(self._stream, block, self._version, self._files, self._waited_us)
+        batch, self._waited_ms = _batch(self._stream, block, self._version, self._files, self._waited_ms)
         for name, number in self._files.items():
             self._known.add([name], number)
         return batch
 
 
 def _batch(
-    stream: TraceStream, block: TextBlock, version: int, files: dict[bytes, int], waited_us: int
+    stream: TraceStream, block: TextBlock, version: int, files: dict[bytes, int], waited_ms: int
 ) -> tuple[AccessBatch, int]:
-    """Return the accesses of a block, and the sum of the waits so far (version 2)."""
+    """Return the accesses of a block, and the longest wait so far (version 2)."""
     rows: list[tuple[int, int, int, int, int]] = []
     skipped: dict[str, int] = {}
     for number, line in enumerate(block.lines, block.first):
@@ -114,12 +127,14 @@ def _batch(
         cut_off = block.cut_off and line is block.lines[-1]
         words = line.split()
         try:
-            time_us = int(words.pop(0)) if version == 3 else waited_us
+            time_us = int(words.pop(0)) if version == 3 else waited_ms * _US_PER_MS
             file, action = words[:2]
             if action in _FILE_ACTIONS and len(words) == 2:
                 continue
             if action == b"wait" and version == 2:
-                waited_us += int(words[2])
+                waited_ms = max(waited_ms, int(words[2]))
+                if waited_ms * _US_PER_MS >= TIME_US_MAX:
+                    raise bad_line(stream, number, line, "a wait of less than a century")
                 continue
             offset, nbytes = int(words[2]), int(words[3])
             if len(words) != 4 or (action not in _OPS and action not in _OTHERS):
@@ -135,12 +150,6 @@ def _batch(
             continue
         disk = files.setdefault(file, len(files))
         rows.append((time_us * NS_PER_US, _OPS[action], offset // LBN_NBYTES, nbytes, disk))
-    if waited_us >= TIME_US_MAX:
-        raise InputError(
-            "the waits sum up to more than a century",
-            where=f"{stream.name}, line {block.first + len(block.lines) - 1} or before",
-            remedy="correct the damaged wait: waits are in microseconds",
-        )
     columns = np.array(rows, np.int64).reshape(-1, 5).T.copy()
     batch = AccessBatch(
         columns[0],
@@ -151,7 +160,7 @@ def _batch(
         tuple(name.decode("utf-8", "replace") for name in files),
         skipped=skipped,
     )
-    return batch, waited_us
+    return batch, waited_ms
 
 
 _LENGTH = 80
@@ -173,6 +182,8 @@ def word_of(disk: str, taken: Collection[str]) -> str:
 
 
 _WORDS = ("read", "write")
+_BEGUN_MS = 1000
+"""The first access of version 2, in ms after fio's start: fio opens its files before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +225,7 @@ def write_iolog(
     Args:
         batches: In order of issue, of disks of one level.
         output: The log.
-        version: 3 has a time in every line (fio 3.31 or newer); 2 has waits between lines, in whole microseconds.
+        version: 3 has a time in every line (fio 3.31 or newer); 2 has waits, which lose the parts of milliseconds.
         file: Name of the only file in the log; None: each disk is named ``disk-`` and a word.
         wrap_nbytes: Offsets beyond this many bytes restart at 0; None: they stay.
     """
@@ -222,7 +233,7 @@ def write_iolog(
     words: dict[str, str] = {}
     taken: set[str] = set()
     origin_ns: int | None = None
-    now_us, written, rounded = 1, 0, 0
+    now_us, waited_ms, written, rounded = 1, 0, 0, 0
     for batch in batches:
         present = {batch.disks[d] for d in set(batch.disk.tolist())}
         for disk in sorted(present - words.keys()):
@@ -245,8 +256,9 @@ def write_iolog(
             if version == 3:
                 lines.append(f"{then_us} {names[number]} {_WORDS[op]} {offset} {nbytes}\n")
             else:
-                if then_us > now_us:
-                    lines.append(f"{names[number]} wait {then_us - now_us} 0\n")
+                if (wait_ms := _BEGUN_MS + (then_us - 1) // _US_PER_MS) > waited_ms:
+                    lines.append(f"{names[number]} wait {wait_ms} 0\n")
+                    waited_ms = wait_ms
                 lines.append(f"{names[number]} {_WORDS[op]} {offset} {nbytes}\n")
             now_us = then_us
         output.writelines(lines)

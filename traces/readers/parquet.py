@@ -193,15 +193,16 @@ def _table(pa: Any, schema: Any, batch: AccessBatch) -> Any:
             return pa.nulls(len(batch), kind)
         return pa.array(values, kind, mask=values == UNKNOWN)
 
+    present, place = np.unique(batch.disk, return_inverse=True)
     # Two disks may have the same name as text; a dictionary holds each name once.
-    names = list(dict.fromkeys(batch.disks))
-    numbers = np.array([names.index(name) for name in batch.disks], np.int32)
+    number_of: dict[str, int] = {}
+    numbers = np.array([number_of.setdefault(batch.disks[d], len(number_of)) for d in present], np.int32)
     columns = [
         pa.array(batch.time_ns, pa.int64()),
         pa.DictionaryArray.from_arrays(batch.op.astype(np.int32), _OPS),
         pa.array(batch.lbn, pa.int64()),
         pa.array(batch.nbytes, pa.int64()),
-        pa.DictionaryArray.from_arrays(numbers[batch.disk], names),
+        pa.DictionaryArray.from_arrays(numbers[place.reshape(-1)], list(number_of)),
         known(batch.latency_ns, pa.int64()),
         known(batch.outstanding, pa.int32()),
     ]

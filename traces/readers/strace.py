@@ -221,7 +221,8 @@ _NOT_FILES = frozenset(
 _SKIPPED = {
     b"fsync": "flush",
     b"fdatasync": "flush",
-    b"sync_file_range": "flush",
+    b"syncfs": "flush",
+    b"sync_file_range": "writeback",  # it does not flush the cache of the disk
     b"fallocate": "allocation",
     b"copy_file_range": "copy within the kernel",
     b"sendfile": "copy within the kernel",

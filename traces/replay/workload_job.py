@@ -274,9 +274,13 @@ def _spread(profile: Profile) -> list[str]:
     if not seconds or own is None or own >= USED_SHARE * seconds:
         return []
     return [
-        f"the accesses occurred within {own:.3g} s of the {seconds:.3g} s that were recorded; the job issues them "
-        "at their mean rate over the whole recording"
+        f"the accesses occurred within {_seconds_text(own)} s of the {_seconds_text(seconds)} s that were "
+        "recorded; the job issues them at their mean rate over the whole recording"
     ]
+
+
+def _seconds_text(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 999.5 else f"{seconds:.3g}"
 
 
 def _only_disk(profile: Profile) -> Mapping[str, Any]:

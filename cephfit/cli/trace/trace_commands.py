@@ -253,6 +253,7 @@ def _page(found: Profile, names: list[str]) -> str:
     """Return one page with all plots; it loads nothing from the network."""
     from html import escape
 
+    from cephfit.core.values.cells import Op
     from cephfit.traces.description.workload_figures import figure_of
 
     figures = []
@@ -261,7 +262,8 @@ def _page(found: Profile, names: list[str]) -> str:
         figure_of(found, [name]).savefig(buffer, format="svg", metadata={"Date": None})
         svg = buffer.getvalue()
         figures.append(f"<figure>{_own_ids(svg[svg.index('<svg') :], f'p{number}')}</figure>")
-    summary = f"{found.n_accesses:,} accesses, {100 * found.description.get('read_share', 0):.1f} % reads"
+    n_reads = sum(found.accesses[Op.READ].values())
+    summary = f"{found.n_accesses:,} accesses, {100 * n_reads / found.n_accesses:.1f} % reads"
     return _PAGE.format(title=escape(found.name), summary=summary, figures="\n".join(figures))
 
 

@@ -125,7 +125,7 @@ _DISKS_NAMED = 15
     type=click.Choice(["2", "3"]),
     default="3",
     show_default=True,
-    help="3 has a time in every line and needs fio 3.31 or later; 2 has waits between the accesses.",
+    help="3 has a time in every line and needs fio 3.31 or later; 2 has waits, in whole milliseconds.",
 )
 @click.option("--disk", help="Write this disk only.")
 @trace_options

@@ -154,11 +154,18 @@ def _print_waiting(found: Profile) -> None:
     flushes = (found.commits.flush_waiting_seconds if found.commits else None) or 0.0
     if found.idle_seconds is None or waiting + flushes <= 0:
         return
-    busy = waiting + flushes
-    click.echo(
-        f"I/O outstanding: {_time(1e6 * busy)} of {_time(1e6 * (busy + found.idle_seconds))}, "
-        f"{100 * busy / (busy + found.idle_seconds):.3g} % of the time"
-    )
+    busy, idle = waiting + flushes, found.idle_seconds
+    n_disks = found.description.get("n_disks", 1)
+    if n_disks > 1:  # disks are busy at the same time: the sum is no part of the recording
+        click.echo(
+            f"I/O outstanding: {_time(1e6 * busy)}, added up over {n_disks} disks; about {_time(1e6 * idle)} with "
+            "none on any disk"
+        )
+    else:
+        click.echo(
+            f"I/O outstanding: {_time(1e6 * busy)} of {_time(1e6 * (busy + idle))}, "
+            f"{100 * busy / (busy + idle):.3g} % of the time"
+        )
     cells: dict[str, tuple[float, float]] = {}
     for d in known:
         size = next(b for b in SIZE_BINS if b.upper_inclusive is None or d.nbytes <= b.upper_inclusive)
@@ -222,11 +229,11 @@ def rate_text(rate: float) -> str:
 
 
 def _time(microseconds: float) -> str:
-    """Format a time with three significant digits and a suitable unit: ``565 us``, ``24.9 ms``, ``1.99 s``."""
+    """Format a time with three significant digits or more, and its unit: ``565 us``, ``24.9 ms``, ``3,600 s``."""
     for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if microseconds >= size:
-            return f"{microseconds / size:.3g} {unit}"
-    return f"{microseconds:.3g} us"
+        if microseconds >= 0.9995 * size:
+            return f"{rate_text(microseconds / size)} {unit}"
+    return f"{rate_text(microseconds)} us"
 
 
 def _share(share: float | None) -> str:
@@ -313,7 +320,7 @@ def _number(value: float) -> str:
 
 
 def _print_behaviour(console: Console, behaviour: dict[str, Any]) -> None:
-    if behaviour["over_time"] is None:
+    if behaviour.get("over_time") is None:
         console.print("\nOver time: not available, because all accesses have the same time", style="bold")
     else:
         _print_over_time(console, behaviour["over_time"])
@@ -378,7 +385,8 @@ def _print_threshold_table(console: Console, table: dict[str, Any]) -> None:
 
 def _print_facts(behaviour: dict[str, Any]) -> None:
     footprint, hot = behaviour["footprint"], behaviour["hot_spots"]
-    kind = "" if footprint["exact"] else f" (estimate, ±{200 * footprint['relative_standard_error']:.1f} %)"
+    error = footprint["relative_standard_error"]
+    kind = f" (estimate, ±{200 * error:.1f} %)" if error else ""
     click.echo(
         f"footprint: {footprint['nbytes'] / (1 << 30):.2f} GiB in {footprint['blocks_of_4k']} blocks of 4K{kind}; "
         f"{100 * footprint['reaccess_share']:.1f} % of block accesses go to blocks accessed before"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cephfit.core.errors import InputError
 from cephfit.core.units import LBN_NBYTES, NS_PER_S
 from cephfit.traces.columns import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX, AccessBatch
-from cephfit.traces.matching.completion_loop import ISSUED
+from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED
 from cephfit.traces.readers.block_events import blkparse_loop
 from cephfit.traces.readers.block_events.block_layer import (
     Action,
@@ -39,9 +39,11 @@ from cephfit.traces.stream import TextBlock, TraceStream, bad_line, impossible_n
 _EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
 SUMMARY = re.compile(
     rb"^\s*$|^\s*#|^(CPU\s*\d+ \(|Total \(|Throughput|Events \(|Skips:|Input file |"
-    rb"\s*(Reads|Read|Writes|Write|PC|IO|Timer|Allocation) [A-Za-z. ]*:)"
+    rb"\s*(Reads|Read|Writes|Write|PC|IO|Timer|Allocation|Dispatch|Completion) [A-Za-z. ]*:|"
+    rb".{1,16} \(\d+(, \.\.\.)?\)\s*$)"
 )
-"""Lines of the summary that blkparse prints at the end, of its messages, and comments that people add."""
+"""Lines of the summary that blkparse prints at the end (with -s also for each program, under its name and PID),
+of its messages, and comments that people add."""
 
 _SKIPS = re.compile(rb"^Skips: \S+ forward \((.{1,40}?) +-")
 """blkparse's count of missing records; its digits are grouped according to the locale."""
@@ -218,8 +220,8 @@ class BlkparseFormatReader(StreamReader):
         self.directives, self._line = _compiled(layout) if layout else (frozenset[str](), re.compile(rb"(?!)"))
         self.names_disks = "D" in self.directives or {"M", "m"} <= self.directives
         lacks = []
-        if layout and "T" not in self.directives and "t" not in self.directives:
-            lacks.append("time (%T, %t): no rates, no inter-arrival, no latency")
+        if layout and "T" not in self.directives:
+            lacks.append("time (%T): no rates, no inter-arrival, no latency")
         if layout and not self.names_disks:
             lacks.append("device (%D, or %M and %m): all lines are counted as one disk")
         if layout and "a" not in self.directives:
@@ -228,6 +230,9 @@ class BlkparseFormatReader(StreamReader):
 
     def sniff(self, head: bytes) -> bool:
         return False
+
+    def clock_ns(self, stream: TraceStream) -> int:
+        return NS_PER_S if "T" in self.directives and "t" not in self.directives else 1
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         if not self.directives:
@@ -259,7 +264,7 @@ class BlkparseFormatReader(StreamReader):
             action = fields["a"].decode() if "a" in fields else self.action.value
             events[action] = events.get(action, 0) + 1
             kind = self._kinds.get(action)
-            if kind is None or (action == "C" and "T" not in fields):
+            if kind is None or (kind == COMPLETED and "T" not in fields):
                 continue
             try:
                 sector, nbytes = int(fields["S"]), _nbytes_of(fields)
@@ -286,7 +291,8 @@ def _row(fields: dict[str, bytes], kind: int, sector: int, nbytes: int) -> tuple
     Raises:
         ValueError: a number is impossible.
     """
-    time_ns = int(fields.get("T", b"0")) * NS_PER_S + int(fields.get("t", b"0"))
+    # Without the second, the nanoseconds in it are no time.
+    time_ns = int(fields["T"]) * NS_PER_S + int(fields.get("t", b"0")) if "T" in fields else 0
     if "D" in fields:
         device = device_number(fields["D"])
     else:

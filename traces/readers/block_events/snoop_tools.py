@@ -25,7 +25,7 @@ _BIOSNOOP_ROW = re.compile(
     rb"^\s*(?P<time>\d+\.\d+)\s+(?P<comm>\S.*?)\s+(?P<pid>\d+)\s+(?P<disk>\S+)\s+(?P<op>[A-Z?-]{1,8})\s+"
     rb"(?P<sector>-?\d+)\s+(?P<nbytes>\d+)(?:\s*[SR?])?(\s+(-?\d+\.\d+|-))*?\s+(?P<latency>\d+\.\d+)\s*$"
 )
-_BPFTRACE = re.compile(rb"^\s*TIME\(ms\)\s+COMM\s+PID\s+LAT\(ms\)\s*$|^Attaching \d+ probes?\.\.\.\s*$")
+_BPFTRACE = re.compile(rb"^\s*TIME\(ms\)\s+(DISK\s+)?COMM\s+PID\s+LAT\(ms\)\s*$")
 _BIOSNOOP_NOISE = re.compile(rb"^\s*$|^Tracing block|^\^C|^Attaching|^WARNING")
 _BIOSNOOP_LOST = re.compile(rb"^(?:lost|Possibly lost) (\d{1,18}) (?:events|samples)")
 """The messages of libbpf-tools and of bcc. bcc's number is a lower bound: it sees only that a buffer was full."""
@@ -49,15 +49,11 @@ class BiosnoopReader(StreamReader):
 
     def sniff(self, head: bytes) -> bool:
         lines = [line for line in head.splitlines()[:20] if line.strip() and len(line) <= _LINE_MAX]
-        if any(_BPFTRACE.match(line) for line in lines[:3]) and not any(
-            _BIOSNOOP_HEADER.match(line) for line in lines
-        ):
-            if any(re.match(rb"^\s*TIME\(ms\)\s+COMM\s+PID\s+LAT", line) for line in lines):
-                raise InputError(
-                    "this is the output of bpftrace's biosnoop.bt, which has neither place nor size of an access",
-                    remedy="record with bcc's biosnoop, or with `cephfit trace capture`",
-                )
-            return False
+        if any(_BPFTRACE.match(line) for line in lines):
+            raise InputError(
+                "this is the output of bpftrace's biosnoop.bt, which has neither place nor size of an access",
+                remedy="record with bcc's biosnoop, or with `cephfit trace capture`",
+            )
         rows = [line for line in lines if not (_BIOSNOOP_NOISE.match(line) or _BIOSNOOP_LOST.match(line))]
         return bool(rows) and bool(_BIOSNOOP_HEADER.match(rows[0]) or _BIOSNOOP_ROW.match(rows[0]))
 

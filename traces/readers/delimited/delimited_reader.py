@@ -7,7 +7,7 @@ numbers with thousands separators or hexadecimal (``plain_fields``).
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -108,8 +108,8 @@ class DelimitedFormat:
         latency: column, or None.
         latency_unit_ns: ns of one unit of latency; None: that of time.
         action: column, and the only word in it (lower case) whose rows count; None: all rows count.
-        others: words of the op column for records that are neither reads nor writes; they count as skipped.
-            None: any word is, except for reads and writes.
+        others: words of the op column for records that are neither reads nor writes, and the reasons by which they
+            count as skipped; empty: derived from the word. None: any word is, except for reads and writes.
         header: matches lines that may precede the rows (and recur where files were concatenated).
         note: what the reader of a profile must know.
         lacks: what a profile needs and the format does not contain.
@@ -138,7 +138,7 @@ class DelimitedFormat:
     latency: int | None = None
     latency_unit_ns: int | None = None
     action: tuple[int, bytes] | None = None
-    others: frozenset[bytes] | None = None
+    others: Mapping[bytes, str] | None = None
     header: re.Pattern[bytes] = re.compile(rb"^\s*(#.*)?$")
     note: str = ""
     lacks: tuple[str, ...] = ()
@@ -336,8 +336,11 @@ def _joined(fields: list[bytes], separator: bytes | None) -> bytes:
 
 def _skip_reason(op: bytes, nbytes: int, layout: DelimitedFormat) -> str:
     if op not in layout.reads and op not in layout.writes:
-        return _OTHER_OPS.get(op) or (f"op {op.decode('utf-8', 'replace')}" if op else "no op")
-    return "" if nbytes > 0 else "zero length"
+        named = (layout.others or {}).get(op) or _OTHER_OPS.get(op)
+        return named or (f"op {op.decode('utf-8', 'replace')}" if op else "no op")
+    if nbytes > 0:
+        return ""
+    return "flush" if op.startswith(b"fw") else "zero length"  # the kernel's letters, such as FWS
 
 
 def _other_action(fields: list[bytes], layout: DelimitedFormat) -> str:

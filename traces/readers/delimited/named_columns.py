@@ -52,10 +52,9 @@ def _letters(*parts: str) -> frozenset[bytes]:
 _READS = frozenset({b"read", b"rd"}) | _letters("r", " f", " a", " s", " m")
 _WRITES = frozenset({b"write", b"wr", b"ww"}) | _letters(" f", "w", " f", " a", " s", " m")
 _OTHERS = (
-    frozenset({b"discard", b"trim", b"unmap", b"flush"})
-    | _letters("d", " e", " f", " a", " s", " m")
-    | _letters("f", " n", " s", " m")
-    | _letters("n", " s", " m")
+    dict.fromkeys([b"discard", b"trim", b"unmap", *_letters("d", " e", " f", " a", " s", " m")], "discard")
+    | dict.fromkeys([b"flush", *_letters("f", " fn", " f", " s", " m")], "flush")
+    | dict.fromkeys(_letters("n", " s", " m"), "")
 )
 
 
@@ -229,7 +228,7 @@ def _layout(
     )
 
 
-def _op_words(text: str) -> tuple[frozenset[bytes], frozenset[bytes], frozenset[bytes]]:
+def _op_words(text: str) -> tuple[frozenset[bytes], frozenset[bytes], Mapping[bytes, str]]:
     """Return the words for reads, for writes and for rows to skip, as ``READ/WRITE/SKIP`` names them.
 
     Raises:
@@ -244,7 +243,7 @@ def _op_words(text: str) -> tuple[frozenset[bytes], frozenset[bytes], frozenset[
         raise _wrong(
             f"op:{text}: must be the words for a read and a write (and for rows to skip), for example op:0/1"
         )
-    return kinds[0], kinds[1], kinds[2] if len(kinds) == 3 else frozenset()
+    return kinds[0], kinds[1], dict.fromkeys(kinds[2], "") if len(kinds) == 3 else {}
 
 
 def _row_pattern(place: dict[str, int], n: int, separator: bytes | None) -> bytes:
