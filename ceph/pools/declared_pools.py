@@ -16,7 +16,14 @@ from cephfit.ceph.crush.map_proposal import Movement, Proposal, movement
 from cephfit.ceph.options.option import same_value
 from cephfit.ceph.pools.osd_capacity import few_pgs_of, pool_defaults
 from cephfit.ceph.pools.own_pools import PoolDeletion, Pools
-from cephfit.ceph.pools.pool_keys import VALUE_TYPES, code_differences, profile_of, release_note, why_no_tiers
+from cephfit.ceph.pools.pool_keys import (
+    VALUE_TYPES,
+    code_differences,
+    profile_of,
+    release_note,
+    value_that_unsets,
+    why_no_tiers,
+)
 from cephfit.ceph.pools.pool_plan import PoolPlan, Role, own_rule, plan_pools
 from cephfit.ceph.pools.pool_readback import dumped_pool, mapped_pgs, pool_value, read_back_pools
 from cephfit.core.errors import ClusterError, InputError
@@ -366,8 +373,7 @@ class DeclaredPools:
             if pool != name or key in but or (key == "min_size" and "size" in but):
                 continue
             if self._dumped(pool) is not None:
-                # `unset` is Ceph's word for a pool without a specific value (compression_*, csum_*).
-                self._set(pool, key, "unset" if entry.was is None else str(entry.was))
+                self._set(pool, key, value_that_unsets(key) if entry.was is None else str(entry.was))
                 done.append(f"pool {pool} has {key} = {'nothing' if entry.was is None else entry.was} again")
             self._journal.forget(_VALUE, entry.place)
         return done

@@ -98,6 +98,7 @@ VALUE_TYPES: Mapping[str, str] = {
     "read_ratio": "int",
     "write_fadvise_dontneed": "bool",
     "fast_read": "bool",
+    "recovery_priority": "int",
     "allow_ec_optimizations": "bool",
     "size": "int",
     "min_size": "int",
@@ -121,6 +122,14 @@ VALUE_TYPES: Mapping[str, str] = {
     "m": "int",
 }
 """Ceph's type names for the comparison of values; other values are compared as text."""
+
+
+def value_that_unsets(key: str) -> str:
+    """Return the value with which ``osd pool set`` removes a pool's own value.
+
+    For words it is ``unset``. Numbers refuse that, and 0 removes them (OSDMonitor::prepare_command_pool_set).
+    """
+    return "unset" if VALUE_TYPES.get(key, "str") == "str" else "0"
 
 
 _PROFILE = "erasure profile"

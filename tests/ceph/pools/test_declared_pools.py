@@ -106,6 +106,13 @@ class Monitors:
         values = self.pools[pool]["values"]
         if var == "min_size" and int(val) > int(values["size"]):
             raise RefusedError("pool min_size must be between 1 and size", code=errno.EINVAL)
+        if var.startswith(("compression_", "csum_")):
+            is_word = var in ("compression_mode", "compression_algorithm", "csum_type")
+            if val == "unset" and not is_word:
+                raise RefusedError(f"error parsing value '{val}'", code=errno.EINVAL)
+            if val == ("unset" if is_word else "0"):
+                values.pop(var, None)
+                return
         if var != self.deaf_to:
             values[var] = val
         if var == "size":  # OSDMonitor::prepare_command_pool_set
@@ -302,3 +309,18 @@ def test_the_original_min_size_outlives_another_change_of_size(
     assert copies(vms) == ("2", "1")
     pools.give_back()
     assert copies(vms) == ("3", "3")
+
+
+def test_values_that_a_pool_did_not_have_are_removed_again(pools: DeclaredPools, vms: dict[str, Any]) -> None:
+    """Ceph refuses `unset` for numbers: 0 removes them."""
+    before = dict(vms)
+    declared = {
+        "compression_mode": "force",
+        "compression_required_ratio": "0.7",
+        "compression_max_blob_size": "65536",
+        "csum_type": "crc32c",
+    }
+    pools.apply({"vms": declared}, adopt=frozenset({"vms"}))
+    assert vms == before | declared
+    pools.give_back()
+    assert vms == before
