@@ -1,6 +1,6 @@
 """Settings of the partition ``ceph``, applied through the central config store."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from cephfit.ceph.admin.daemons import Daemon, concerned, running_daemons, strongest
@@ -17,6 +17,12 @@ CONFIG = "config"
 
 Place = tuple[str, str]
 """Section (with its mask) and option: one entry of the config store."""
+
+
+def place_of(entry: Entry) -> Place:
+    """Return the place of a journal's entry of the kind ``CONFIG``."""
+    section, _, key = entry.place.rpartition(" ")
+    return section, key
 
 
 def stored_settings(admin: CephAdmin) -> dict[Place, str]:
@@ -81,25 +87,29 @@ class CephSettings:
             self._bring((section, key), stored_settings(self._admin).get((section, key)), entry.was, ())
             self._journal.forget(CONFIG, entry.place)
 
-    def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
+    def needs_restart(
+        self, configuration: Configuration, restored: Mapping[Place, str | None]
+    ) -> dict[int, dict[str, str]]:
         """Return the OSDs that need a restart for a configuration, each with the options and values behind it.
 
         Values that are already in the config store need none. The configuration's options must exist.
+
+        Args:
+            configuration: to apply.
+            restored: original values that are restored where the configuration does not set the option.
         """
-        settings = [
-            s for s in configuration.within(Partition.CEPH) if not self._catalogue.option(s.key).acts_at_runtime
-        ]
-        if not settings:
+        keys = [*(s.key for s in configuration.within(Partition.CEPH)), *(key for _, key in restored)]
+        if all(self._catalogue.option(key).acts_at_runtime for key in keys):
             return {}
         daemons = running_daemons(self._admin)
         stored = stored_settings(self._admin)
         needs: dict[int, dict[str, str]] = {}
-        for (section, key), value in self._places(configuration, daemons).items():
+        for (section, key), value in {**restored, **self._places(configuration, daemons)}.items():
             if self._catalogue.option(key).acts_at_runtime or self._same(key, stored.get((section, key)), value):
                 continue
             for daemon in concerned(section, daemons):
                 if daemon.kind == "osd":
-                    needs.setdefault(int(daemon.id), {})[key] = value
+                    needs.setdefault(int(daemon.id), {})[key] = "" if value is None else value
         return needs
 
     def undoings(self) -> tuple[Entry, ...]:
@@ -133,11 +143,7 @@ class CephSettings:
         return places
 
     def _originals(self) -> dict[Place, str | None]:
-        originals: dict[Place, str | None] = {}
-        for entry in self._journal.entries(CONFIG):
-            section, _, key = entry.place.rpartition(" ")
-            originals[section, key] = entry.was
-        return originals
+        return {place_of(entry): entry.was for entry in self._journal.entries(CONFIG)}
 
     def _same(self, key: str, stored: str | None, value: str | None) -> bool:
         if stored is None or value is None:

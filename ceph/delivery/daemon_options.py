@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cephfit.ceph.admin.daemons import AdminSockets, Daemon, concerned, running_daemons, strongest
-from cephfit.ceph.delivery.central_config import CephSettings, stored_settings
+from cephfit.ceph.delivery.central_config import CephSettings, Place, place_of, stored_settings
 from cephfit.ceph.delivery.conf_files import Change, ConfFiles, escaped
 from cephfit.ceph.delivery.daemon_values import (
     DaemonValues,
@@ -168,15 +168,22 @@ class DaemonOptions:
         """Record that the OSD was restarted."""
         self._restarts.restarted(osd)
 
-    def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
+    def needs_restart(
+        self, configuration: Configuration, *, restored: Mapping[Place, str | None] | None = None
+    ) -> dict[int, dict[str, str]]:
         """Return the OSDs that need a restart for a configuration, each with the options and values behind it.
 
         Values that are already in store and files need none. The configuration's options must exist.
+
+        Args:
+            configuration: to apply.
+            restored: original values in the config store of an earlier configuration, which are restored unless
+                this one sets the option.
         """
         needs: dict[int, dict[str, str]] = {}
         in_store = self._by(DeliveryWay.STORE, configuration)
-        if in_store.settings:
-            needs |= self._store.needs_restart(in_store)
+        if in_store.settings or restored:
+            needs |= self._store.needs_restart(in_store, restored or {})
         for change in self.file_changes(configuration):
             for osd, options in change.osds.items():
                 needs.setdefault(osd, {}).update(options)
@@ -232,7 +239,7 @@ class DaemonOptions:
         entries = self._store.undoings()
         stored = stored_settings(self._admin) if entries else {}
         for entry in entries:
-            section, _, key = entry.place.rpartition(" ")
+            section, key = place_of(entry)
             now, was = stored.get((section, key)), entry.was
             if now is None or was is None:
                 is_same = now is was
@@ -249,7 +256,7 @@ class DaemonOptions:
             due |= set(change.osds)
         daemons = running_daemons(self._admin)
         for entry in self._store.undoings():
-            section, _, key = entry.place.rpartition(" ")
+            section, key = place_of(entry)
             if not self._catalogue.option(key).acts_at_runtime:
                 due |= {int(d.id) for d in concerned(section, daemons) if d.kind == "osd"}
         return sorted(due)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.cluster_adapters import GreaterEnvironment
-from cephfit.ceph.delivery.central_config import CONFIG, stored_settings
+from cephfit.ceph.delivery.central_config import CONFIG, place_of, stored_settings
 from cephfit.ceph.delivery.shell_commands import Parts, Present, parts_of
 from cephfit.ceph.options.option import as_ceph_writes, risk_of, same_value
 from cephfit.ceph.options.option_catalogue import Catalogue
@@ -199,12 +199,16 @@ class PermanentConfiguration:
                     f"{keys}: only the config store of the monitors keeps values for good; write them into the "
                     "daemons' ceph.conf yourself, or use settings=store"
                 )
+        restarts = tuple(sorted(self._changes.settings.needs_restart(known, restored=self._applied.options())))
+        if restarts and not faults and (why := self._changes.why_no_restart_of(restarts)):
+            names = ", ".join(f"osd.{osd}" for osd in restarts)
+            faults.append(f"{names} must be restarted, also for what is undone; {why}")
         return PermanentPlan(
             configuration,
             parts,
             pool if parts.pool.settings else "",
             (*self._option_differences(known), *self._host_differences(parts.hosts), *_of_pool(pool_change)),
-            tuple(sorted(self._changes.settings.needs_restart(known))) if known.settings else (),
+            restarts,
             pool_change,
             self._present(pool_change),
             self.in_place(),
@@ -414,7 +418,7 @@ def _of_pool(change: PoolChange | None) -> tuple[Difference, ...]:
 
 def _undoing(entry: Entry) -> Undoing:
     if entry.kind == CONFIG:
-        section, _, key = entry.place.rpartition(" ")
+        section, key = place_of(entry)
         return Undoing(f"option {key} of {section}", "", "not set" if entry.was is None else str(entry.was))
     was = "not there" if entry.was is None else str(entry.was)
     return Undoing(f"{entry.kind} {entry.place}", "", was if len(was) < 60 else "as it was")

@@ -2,6 +2,8 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from small_cluster import Daemons, SmallCluster
@@ -15,8 +17,9 @@ from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.core.values.measurement import Step
 from cephfit.targets.ceph.change_scopes import WholeCluster
-from cephfit.targets.ceph.cluster_preview import count_restarts, restarts_note
+from cephfit.targets.ceph.cluster_preview import applied_order, count_restarts, restarts_note
 
 PATIENCE_SECONDS = 0.05
 SHARDS = Configuration("shards", (Setting(Partition.CEPH, "osd", "osd_op_num_shards", 99),))
@@ -237,3 +240,15 @@ def test_the_preview_counts_the_restarts_of_each_osd() -> None:
         "osd.1, osd.2, osd.3, osd.4, osd.5, osd.6 and 2 more 4 times each"
     )
     assert restarts_note({}) == ""
+
+
+def test_new_volumes_reset_the_options_between_rounds() -> None:
+    """Otherwise the last configuration of a round may be the first one of the next without a restart."""
+    steps = [Step(repeat, name, ()) for repeat in (0, 1) for name in ("skipped", "B")]
+
+    def n_restarts(*, new_volumes: bool) -> int:
+        sweep: Any = SimpleNamespace(steps=steps, measurement=SimpleNamespace(new_volumes=new_volumes))
+        return count_restarts(applied_order(sweep, ["B"]), {"B": {0: {"osd_op_num_shards": "3"}}}).total()
+
+    assert n_restarts(new_volumes=False) == 2
+    assert n_restarts(new_volumes=True) == 4
