@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cephfit.cli.check import evaluate_command
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Applied, Client, Health, NullProgress
 from cephfit.core.values.configuration import Configuration
@@ -15,6 +16,7 @@ from cephfit.core.values.sample import Run, State, WorkloadSample
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.evaluation import evaluate
 from cephfit.sweep.trial import Trial
+from cephfit.traces.capturing import capture
 
 CONFIGURATIONS = (Configuration("A"), Configuration("fast"), Configuration("refused"))
 
@@ -194,3 +196,15 @@ def test_samples_of_a_changed_workload_are_not_mixed_with_earlier_ones(store: St
     changed.description = lambda: {"version": 1, "name": "changed"}  # type: ignore[method-assign]
     with pytest.raises(InputError, match="other options or on another cluster"):
         run(bench, [changed], store)
+
+
+def test_a_recording_replaces_an_earlier_one_and_no_other_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(capture, "capturing", lambda device, place: nullcontext())
+    (tmp_path / "mail").mkdir()
+    for name in ("nbd0.blktrace.0", "nbd0.capture.json", "letters.txt"):
+        (tmp_path / "mail" / name).touch()
+    with evaluate_command._recorder(tmp_path)("mail", Path("/dev/nbd1")):
+        pass
+    assert [path.name for path in (tmp_path / "mail").iterdir()] == ["letters.txt"]
