@@ -97,7 +97,11 @@ class Volumes:
         required = _creation_options(configuration)
         with self._pool(volume.pool) as ioctx, self._refusals(volume):
             if volume.image in self._rbd.RBD().list(ioctx):
-                return
+                try:
+                    self._rbd.Image(ioctx, volume.image, read_only=True).close()
+                    return
+                except self._rbd.ImageNotFound:  # a process that was killed has created a part of it
+                    self._rbd.RBD().remove(ioctx, volume.image)
             self._rbd.RBD().create(ioctx, volume.image, volume.nbytes, old_format=False, **required)
 
     def remove(self, volume: Volume) -> None:

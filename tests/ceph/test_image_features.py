@@ -10,6 +10,7 @@ import pytest
 from cephfit.ceph.volumes import _DATA_POOL, _FEATURES, Volume, Volumes
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Journal
+from cephfit.core.values.configuration import Configuration
 from cephfit.targets.ceph.change_scopes import OnlyPool
 
 
@@ -51,3 +52,20 @@ def test_an_image_stays_in_the_journal_while_its_pool_cannot_be_opened(tmp_path:
     with pytest.raises(ClusterError, match="pool bench"):
         OnlyPool("bench", admin, journal, volumes_of("TimedOut")).take_back(pools=True)
     assert [e.place for e in journal.entries()] == ["bench/A.c0"]
+
+
+def test_an_image_that_a_killed_process_created_in_part_is_created_again() -> None:
+    """It is in the pool's list and has no header."""
+    rbd = pytest.importorskip("rbd", reason="needs Ceph's Python bindings")
+    cluster: Any = Mock()
+    volumes = Volumes(SimpleNamespace(cluster=cluster))  # type: ignore[arg-type]
+    calls = Mock()
+    calls.list.return_value = ["A.c0"]
+    missing = Mock(side_effect=rbd.ImageNotFound("error opening image"))
+    errors = {"Error": rbd.Error, "ImageNotFound": rbd.ImageNotFound}
+    volumes._rbd = SimpleNamespace(RBD=lambda: calls, Image=missing, **errors)
+    volumes.ensure(Configuration("A"), Volume("bench", "A.c0", 4096))
+    assert [name for name, _, _ in calls.method_calls] == ["list", "remove", "create"]
+    volumes._rbd.Image = Mock()
+    volumes.ensure(Configuration("A"), Volume("bench", "A.c0", 4096))
+    assert calls.create.call_count == 1
