@@ -20,6 +20,9 @@ PLAIN_KEYS = (
 )  # fmt: skip
 """Keys of ``osd pool set`` that a sweep may vary."""
 
+PLACING_KEYS = ("size", "pg_num", "pgp_num", "crush_rule")
+"""A change of one of these moves PGs."""
+
 TIER_KEYS = (
     "hit_set_type", "hit_set_count", "hit_set_period", "hit_set_fpp", "hit_set_grade_decay_rate",
     "hit_set_search_last_n", "target_max_bytes", "target_max_objects", "cache_target_dirty_ratio",

@@ -157,12 +157,14 @@ class WholeCluster:
         tried = ErrorCollector()
         if pools:
             tried.make(self.delete_pools)
-            tried.make(self.declared_pools(self._journal).give_back)
-            tried.make(self.pools.restore_places)
         self._health.expect_new_pools()
         are_back = tried.make(self.settings.take_back)
         if tried.make(self._restart_due) and are_back:
             self.settings.forget_originals()
+        if pools:  # last: data of adopted pools may begin to move, and no OSD is restarted while it does
+            tried.make(self.declared_pools(self._journal).give_back)
+            tried.make(self.pools.restore_places)
+        self._health.expect_new_pools()
         tried.end()
 
     def _require_default_rule(self) -> None:

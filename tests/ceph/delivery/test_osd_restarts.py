@@ -13,6 +13,7 @@ from cephfit.ceph.cluster_adapters import ClusterAdapters, OsdsDownError
 from cephfit.ceph.delivery import osd_restarts
 from cephfit.ceph.delivery.osd_restarts import NooutFlags, OneByOne
 from cephfit.ceph.options.option_catalogue import Catalogue
+from cephfit.ceph.pools.declared_pools import DeclaredPools
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress
@@ -252,3 +253,17 @@ def test_new_volumes_reset_the_options_between_rounds() -> None:
 
     assert n_restarts(new_volumes=False) == 2
     assert n_restarts(new_volumes=True) == 4
+
+
+def test_the_data_of_adopted_pools_moves_after_the_restarts(
+    cluster: SmallCluster, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While data moves, no OSD may stop."""
+    monkeypatch.setattr(DeclaredPools, "give_back", lambda _: cluster.changes.append("give back"))
+    changes = whole(cluster, journal, Daemons(cluster))
+    changes.apply_options(SHARDS)
+    cluster.changes.clear()
+    changes.take_back(pools=True)
+    assert [text for text in cluster.changes if not text.startswith("may")] == [
+        "osd osd_op_num_shards gone", "restart osd.0", "restart osd.1", "restart osd.2", "give back",
+    ]  # fmt: skip

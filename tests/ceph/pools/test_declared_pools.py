@@ -12,10 +12,11 @@ from cephfit.ceph.delivery.daemon_options import DaemonOptions
 from cephfit.ceph.delivery.option_delivery import OptionDelivery
 from cephfit.ceph.host_access import Hosts
 from cephfit.ceph.options.option_catalogue import Catalogue
-from cephfit.ceph.pools.declared_pools import DeclaredPools
+from cephfit.ceph.pools.declared_pools import DeclaredPools, PoolChange, moved_by_undoing
 from cephfit.ceph.pools.own_pools import PoolDeletion
+from cephfit.ceph.pools.pool_plan import own_rule, plan_pools
 from cephfit.core.errors import ClusterError
-from cephfit.core.journal import Journal
+from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import NullProgress
 
 CODED = {"crush_rule": "hdds", "metadata.crush_rule": "hdds", "metadata.size": "3", "pg_num": "8"}
@@ -324,3 +325,21 @@ def test_values_that_a_pool_did_not_have_are_removed_again(pools: DeclaredPools,
     assert vms == before | declared
     pools.give_back()
     assert vms == before
+
+
+@pytest.mark.parametrize(
+    ("declared", "moved"),
+    [
+        ({"compression_mode": "force"}, ("crush_rule of pool vms",)),
+        ({"crush_rule": "ssds"}, ()),
+        ({"devices.class": "ssd"}, ()),
+    ],
+)
+def test_a_rule_that_is_not_declared_again_is_undone_and_moves_data(
+    declared: dict[str, str], moved: tuple[str, ...]
+) -> None:
+    entries = [Entry("pool value", "vms crush_rule", "hdds"), Entry("pool value", "vms csum_type", None)]
+    (plan,) = plan_pools("vms", declared, {}, rule_of=own_rule)
+    change = PoolChange(plan, "adopted", {}, Movement(0, 0, 0))
+    assert moved_by_undoing(entries, change) == moved
+    assert moved_by_undoing(entries, None) == ("crush_rule of pool vms",)

@@ -355,3 +355,30 @@ def test_a_plan_names_the_restarts_for_what_it_undoes(tmp_path: Path) -> None:
     )
     cluster.store = {}
     assert target.permanent().plan(FIRST).restarts == ()
+
+
+def test_a_plan_says_that_data_moves_back_and_the_health_may_show_it(tmp_path: Path) -> None:
+    applied = Journal(tmp_path / "applied.jsonl")
+    applied.note("applied configuration", "first", ["pool/pool/crush_rule = ssd"])
+    applied.note("pool value", "vms crush_rule", "hdd")
+    plan = opened(tmp_path, for_change=False, cluster=AnsweringCluster()).permanent().plan(FIRST)
+    assert plan.moves_data
+    assert plan.warnings[-1] == (
+        "data moves in the background, because of what is undone: crush_rule of pool vms"
+    )
+
+
+def test_pools_are_changed_after_the_restarts_of_osds(cluster: Cluster) -> None:
+    """While data moves, no OSD may stop."""
+    process = cluster.process()
+    order: list[str] = []
+    original = process.apply_options
+
+    def apply_options(configuration: Configuration) -> tuple[int, ...]:
+        order.append("options")
+        return original(configuration)
+
+    process.apply_options = apply_options  # type: ignore[method-assign]
+    process.permanent._pools = cast(Any, SimpleNamespace(give_back=lambda but: order.append("pools")))
+    process.permanent.apply(process.plan(FIRST))
+    assert order == ["options", "pools"]
