@@ -164,8 +164,8 @@ class FileAccess(Protocol):
     def write_whole(self, path: str, nbytes: int) -> None:
         """Write a file of incompressible data."""
         handle = self.open(path, writing=True)
-        buffer = mmap.mmap(-1, min(nbytes, _CHUNK_NBYTES))
         for place in range(0, nbytes, _CHUNK_NBYTES):
+            buffer = mmap.mmap(-1, min(_CHUNK_NBYTES, nbytes - place))
             buffer[:] = os.urandom(len(buffer))
             self.write(handle, buffer, place)
         self.close(handle)

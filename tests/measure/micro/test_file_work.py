@@ -64,6 +64,14 @@ def test_the_files_have_their_number_sizes_and_folders(access: Counted, tmp_path
     assert len(set(whole)) == 256, "incompressible"
 
 
+@pytest.mark.parametrize("nbytes", [4 * KIB, 1024 * KIB, 1536 * KIB])
+def test_a_file_has_its_size_also_if_it_is_not_whole_mebibytes(tmp_path: Path, nbytes: int) -> None:
+    files = FileSet(n_files=2, file_nbytes=nbytes, per_folder=2, filesystem="ext4")
+    assert ensure(LocalFiles(tmp_path), files) == 2
+    assert set(contents(tmp_path).values()) == {nbytes}
+    assert ensure(LocalFiles(tmp_path), files) == 0, "none is written again"
+
+
 @pytest.mark.parametrize(
     ("operation", "n"), [("create", 10), ("stat", 10), ("list", 3), ("rename", 10), ("delete", 10)]
 )
