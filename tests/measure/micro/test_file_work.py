@@ -1,5 +1,7 @@
 """Operations on files of a temporary folder: their number, their bytes, and what they leave, are known."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cephfit.core.units import KIB
+from cephfit.core.units import KIB, MIB
 from cephfit.core.values.cells import FileOperation, FileSet
 from cephfit.measure.micro.file_access import LocalFiles
 from cephfit.measure.micro.file_places import Traffic, traffic_of
@@ -164,6 +166,22 @@ def test_figures_are_of_all_threads_together(make_done: Callable[[int, int, list
     assert found["latency_mean_ns"] == 20
     assert found["percentiles_ns"]["50.0"] == 20
     assert found["percentiles_ns"]["99.0"] == 30
+
+
+@pytest.mark.root
+def test_a_loop_device_ends_with_a_killed_process(tmp_path: Path) -> None:
+    volume = tmp_path / "v"
+    volume.write_bytes(bytes(MIB))
+    program = (
+        "import os, signal; from cephfit.measure.micro.file_places import VOLUME, FilePlace; "
+        "from cephfit.measure.micro.file_program import _device; "
+        f"attached = _device(FilePlace(VOLUME, {str(volume)!r}, nbytes={MIB})); "
+        "print(attached.__enter__(), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    ended = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=False)
+    assert ended.stdout.startswith("/dev/loop")
+    left = subprocess.run(("losetup", "--associated", str(volume)), capture_output=True, text=True, check=True)
+    assert not left.stdout
 
 
 def test_interfaces_are_counted_once_or_in_both_directions(tmp_path: Path) -> None:
