@@ -71,7 +71,9 @@ class NfsSession:
     def size_of(self, path: str) -> int | None:
         """Return the size of a file or folder; None if it does not exist."""
         found = _Stat()
-        if self.library.nfs_stat64(self.context, path.encode(), ctypes.byref(found)) != 0:
+        try:
+            self.call("nfs_stat64", path.encode(), ctypes.byref(found))
+        except FileNotFoundError:
             return None
         return int(found.size)
 
