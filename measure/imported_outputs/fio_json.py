@@ -358,7 +358,7 @@ def _read_pct(options: Mapping[str, str]) -> int:
 def _limit(options: Mapping[str, str], patterns: Sequence[Pattern], nbytes: int) -> int:
     """Return the limit of one process, I/Os per second in all directions; 0 without one.
 
-    fio limits each direction: ``500`` limits reads to 500 and writes to 500, ``500,`` only reads, ``,500`` only writes.
+    fio limits each direction: ``500`` limits reads to 500 and writes to 500, ``500,`` reads and ``,500`` writes.
 
     Raises:
         UnusableError: the limit cannot be read, or only one direction of a mix has one.
