@@ -140,7 +140,8 @@ def moved_by_undoing(entries: Iterable[Entry], change: PoolChange | None) -> tup
     """
     kept = set() if change is None else {(change.plan.name, key) for key in change.keys}
     places = [entry.place.rpartition(" ")[::2] for entry in entries if entry.kind == _VALUE]
-    return tuple(f"{key} of pool {pool}" for pool, key in places if key in PLACING_KEYS and (pool, key) not in kept)
+    moved = [(pool, key) for pool, key in places if key in PLACING_KEYS and (pool, key) not in kept]
+    return tuple(f"{key} of pool {pool}" for pool, key in moved)
 
 
 PoolSettings = Mapping[str, Mapping[str, str]]

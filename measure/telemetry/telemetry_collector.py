@@ -317,7 +317,7 @@ class ClusterTelemetryCollector:
                 self._links[name] = {device: speed for device, speed in speeds.items() if speed is not None}
 
     def _disks(self, clients: Iterable[Client]) -> dict[str, dict[str, str]]:
-        """Return host to disk to its user. Hosts without access are omitted: this machine may have such disks too."""
+        """Return host to disk to its user. Hosts without access have none: their names may be in use here."""
         disks: dict[str, dict[str, str]] = {name: {} for name in self._seen}
         here = LocalHost().name
         shared: dict[tuple[str, str], list[str]] = {}

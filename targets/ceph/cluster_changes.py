@@ -281,7 +281,7 @@ class AppliedValues:
         return tuple(e for e in found.values() if e.kind not in (_APPLIED, _KEEPING))
 
     def options(self) -> dict[Place, str | None]:
-        """Return the original values of the applied configuration in the config store; None for an unset option."""
+        """Return the config store's original values of the applied configuration; None for an unset option."""
         entries = (e for e in self.entries() if e.kind == CONFIG)
         return {place_of(e): None if e.was is None else str(e.was) for e in entries}
 

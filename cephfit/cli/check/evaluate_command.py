@@ -151,7 +151,7 @@ def _chosen(sweep: Sweep, named: str | None) -> Sequence[Configuration]:
 
 
 def _recorder(folder: Path) -> Record:
-    """Return what records a run into a subfolder with the workload's name, replacing an earlier recording there."""
+    """Return what records a run into a subfolder with the workload's name, in place of an earlier recording."""
     from contextlib import contextmanager
 
     from cephfit.traces.capturing.capture import SUFFIX, capturing

@@ -147,5 +147,5 @@ def test_a_scrub_is_unrelated_to_placement(clock: Clock) -> None:
 
 def test_a_pool_that_somebody_deletes_meanwhile_is_named(clock: Clock) -> None:
     cluster = Placing(clock, until_clean(500, "peering"))
-    with pytest.raises(ClusterError, match="^pool other: the pool was deleted while cephfit used it"):
+    with pytest.raises(ClusterError, match=r"^pool other: the pool was deleted while cephfit used it"):
         await_placed(cluster, "other", 9, patience_seconds=PATIENCE_SECONDS)

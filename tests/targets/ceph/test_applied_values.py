@@ -363,9 +363,7 @@ def test_a_plan_says_that_data_moves_back_and_the_health_may_show_it(tmp_path: P
     applied.note("pool value", "vms crush_rule", "hdd")
     plan = opened(tmp_path, for_change=False, cluster=AnsweringCluster()).permanent().plan(FIRST)
     assert plan.moves_data
-    assert plan.warnings[-1] == (
-        "data moves in the background, because of what is undone: crush_rule of pool vms"
-    )
+    assert plan.warnings[-1] == "data moves in the background, because of what is undone: crush_rule of pool vms"
 
 
 def test_pools_are_changed_after_the_restarts_of_osds(cluster: Cluster) -> None:
