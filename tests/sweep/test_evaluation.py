@@ -147,6 +147,25 @@ def test_a_killed_evaluation_continues_with_what_is_missing(store: Store) -> Non
     assert (len(samples), sum(work.n_runs for work in again)) == (8, 8 - n_done)
 
 
+def test_a_round_has_new_volumes_also_if_a_kill_came_before_those_of_the_last_one_were_removed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed() -> None:
+        raise KeyboardInterrupt
+
+    bench = Bench()
+    monkeypatch.setattr(bench, "reset", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(bench, [Work(bench, "one")], store)
+    later = Bench()
+    with pytest.raises(KeyboardInterrupt):
+        run(later, [Work(later, "one", dies_at=2)], store)
+    assert [line.split()[0] for line in later.log][:2] == ["reset", "apply"]
+    last = Bench()
+    run(last, [Work(last, "one")], store)
+    assert [line.split()[0] for line in last.log] == ["apply", "prepare", "drop", "run", "cleanup", "reset"]
+
+
 def test_a_complete_evaluation_touches_the_target_no_more(store: Store) -> None:
     bench = Bench()
     run(bench, [Work(bench, "one")], store)
