@@ -6,7 +6,7 @@ from functools import partial
 from cephfit.ceph.admin.daemons import Daemon, concerned, running_daemons, strongest
 from cephfit.ceph.delivery.daemon_values import Differences
 from cephfit.ceph.delivery.osd_restarts import RestartsDue
-from cephfit.ceph.options.option import as_ceph_writes, same_value
+from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.journal import Entry, Journal
@@ -99,13 +99,13 @@ class CephSettings:
             restored: original values that are restored where the configuration does not set the option.
         """
         keys = [*(s.key for s in configuration.within(Partition.CEPH)), *(key for _, key in restored)]
-        if all(self._catalogue.option(key).acts_at_runtime for key in keys):
+        if all(map(self._catalogue.acts_at_runtime, keys)):
             return {}
         daemons = running_daemons(self._admin)
         stored = stored_settings(self._admin)
         needs: dict[int, dict[str, str]] = {}
         for (section, key), value in {**restored, **self._places(configuration, daemons)}.items():
-            if self._catalogue.option(key).acts_at_runtime or self._same(key, stored.get((section, key)), value):
+            if self._catalogue.acts_at_runtime(key) or self._same(key, stored.get((section, key)), value):
                 continue
             for daemon in concerned(section, daemons):
                 if daemon.kind == "osd":
@@ -148,7 +148,7 @@ class CephSettings:
     def _same(self, key: str, stored: str | None, value: str | None) -> bool:
         if stored is None or value is None:
             return stored is value
-        return same_value(self._catalogue.option(key).type, value, stored)
+        return self._catalogue.same(key, value, stored)
 
     def _bring(self, place: Place, now: str | None, value: str | None, daemons: Sequence[Daemon]) -> None:
         if not self._same(place[1], now, value):
@@ -156,13 +156,15 @@ class CephSettings:
 
     def _change(self, place: Place, was: str | None, value: str | None, daemons: Sequence[Daemon]) -> None:
         section, key = place
-        if not self._catalogue.option(key).acts_at_runtime:
+        if not self._catalogue.acts_at_runtime(key):
             self._restarts.note(int(d.id) for d in concerned(section, daemons) if d.kind == "osd")
         self._journal.note(CONFIG, f"{section} {key}", was)
         if value is None:
             self._admin.command("config rm", who=section, name=key)
         else:
-            self._admin.command("config set", who=section, name=key, value=value)
+            # The store keeps values of options that an upgrade removed, and takes them only by force.
+            force = {"force": True} if self._catalogue.find(key) is None else {}
+            self._admin.command("config set", who=section, name=key, value=value, **force)
 
     def leftovers(
         self, configuration: Configuration, daemons: Sequence[Daemon], differences: Differences
@@ -173,7 +175,6 @@ class CephSettings:
         stored = stored_settings(self._admin) if gone else {}
         sentences = []
         for section, key in gone:
-            option = self._catalogue.option(key)
             for daemon in concerned(section, daemons):
                 if daemon.kind != "osd" or not differences[daemon.name]:
                     continue  # it does not report the sources of its values
@@ -183,7 +184,7 @@ class CephSettings:
                 if expected is None or runs is None:
                     is_same = expected is runs
                 else:
-                    is_same = same_value(option.type, expected, runs)
+                    is_same = self._catalogue.same(key, expected, runs)
                 if not is_same:
                     sentences.append(f"{daemon.name} still runs {key} = {runs} of an earlier configuration")
         return sentences

@@ -18,7 +18,7 @@ from cephfit.ceph.delivery.daemon_values import Place as InjectedPlace
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery, has_store
 from cephfit.ceph.delivery.osd_restarts import RestartsDue
 from cephfit.ceph.host_access import Hosts
-from cephfit.ceph.options.option import as_ceph_writes, same_value
+from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.journal import Journal
@@ -244,7 +244,7 @@ class DaemonOptions:
             if now is None or was is None:
                 is_same = now is was
             else:
-                is_same = same_value(self._catalogue.option(key).type, was, now)
+                is_same = self._catalogue.same(key, was, now)
             if not is_same:
                 found.append(Undoing(f"option {key} of {section}", _or_not_set(now), _or_not_set(was)))
         return found
@@ -257,7 +257,7 @@ class DaemonOptions:
         daemons = running_daemons(self._admin)
         for entry in self._store.undoings():
             section, key = place_of(entry)
-            if not self._catalogue.option(key).acts_at_runtime:
+            if not self._catalogue.acts_at_runtime(key):
                 due |= {int(d.id) for d in concerned(section, daemons) if d.kind == "osd"}
         return sorted(due)
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small_cluster import Daemons, SmallCluster
+from small_cluster import OPTIONS, Daemons, SmallCluster
 
 from cephfit.ceph.ceph_health import CephHealth
 from cephfit.ceph.cluster_adapters import ClusterAdapters, OsdsDownError
@@ -253,6 +253,26 @@ def test_new_volumes_reset_the_options_between_rounds() -> None:
 
     assert n_restarts(new_volumes=False) == 2
     assert n_restarts(new_volumes=True) == 4
+
+
+@pytest.mark.parametrize("before", [{}, {("osd", "osd_op_num_shards"): "16"}])
+def test_an_option_that_an_upgrade_removed_is_undone_without_a_restart(
+    cluster: SmallCluster,
+    journal: Journal,
+    before: dict[tuple[str, str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster.store.update(before)
+    whole(cluster, journal, Daemons(cluster)).apply_options(SHARDS)
+    monkeypatch.delitem(OPTIONS, "osd_op_num_shards")
+    cluster.changes.clear()
+    upgraded = whole(cluster, journal, Daemons(cluster))
+    assert [u.what for u in upgraded.undoings()] == ["option osd_op_num_shards of osd"]
+    upgraded.take_back(pools=False)
+    assert cluster.store == before
+    assert not any(text.startswith("restart") for text in cluster.changes)
+    journal.finish()
+    assert not journal.entries()
 
 
 def test_the_data_of_adopted_pools_moves_after_the_restarts(
