@@ -77,7 +77,7 @@ class CephSettings:
         """Set one entry for cephfit's internal needs, journalled like any other; ``apply`` reverts it."""
         place = (section, key)
         stored = stored_settings(self._admin).get(place)
-        if not self._same(key, stored, value):
+        if not self._catalogue.same(key, value, stored):
             self._change(place, stored, value, ())
 
     def take_back_one(self, section: str, key: str) -> None:
@@ -105,7 +105,8 @@ class CephSettings:
         stored = stored_settings(self._admin)
         needs: dict[int, dict[str, str]] = {}
         for (section, key), value in {**restored, **self._places(configuration, daemons)}.items():
-            if self._catalogue.acts_at_runtime(key) or self._same(key, stored.get((section, key)), value):
+            now = stored.get((section, key))
+            if self._catalogue.acts_at_runtime(key) or self._catalogue.same(key, value, now):
                 continue
             for daemon in concerned(section, daemons):
                 if daemon.kind == "osd":
@@ -145,13 +146,8 @@ class CephSettings:
     def _originals(self) -> dict[Place, str | None]:
         return {place_of(entry): entry.was for entry in self._journal.entries(CONFIG)}
 
-    def _same(self, key: str, stored: str | None, value: str | None) -> bool:
-        if stored is None or value is None:
-            return stored is value
-        return self._catalogue.same(key, value, stored)
-
     def _bring(self, place: Place, now: str | None, value: str | None, daemons: Sequence[Daemon]) -> None:
-        if not self._same(place[1], now, value):
+        if not self._catalogue.same(place[1], value, now):
             self._change(place, now, value, daemons)
 
     def _change(self, place: Place, was: str | None, value: str | None, daemons: Sequence[Daemon]) -> None:
@@ -181,10 +177,6 @@ class CephSettings:
                 takes = strongest([s for s, k in stored if k == key], daemon)
                 expected = None if takes is None else stored[takes, key]
                 runs = differences[daemon.name].get(key, {}).get("mon")
-                if expected is None or runs is None:
-                    is_same = expected is runs
-                else:
-                    is_same = self._catalogue.same(key, expected, runs)
-                if not is_same:
+                if not self._catalogue.same(key, expected, runs):
                     sentences.append(f"{daemon.name} still runs {key} = {runs} of an earlier configuration")
         return sentences

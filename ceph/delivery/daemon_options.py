@@ -241,11 +241,7 @@ class DaemonOptions:
         for entry in entries:
             section, key = place_of(entry)
             now, was = stored.get((section, key)), entry.was
-            if now is None or was is None:
-                is_same = now is was
-            else:
-                is_same = self._catalogue.same(key, was, now)
-            if not is_same:
+            if not self._catalogue.same(key, was, now):
                 found.append(Undoing(f"option {key} of {section}", _or_not_set(now), _or_not_set(was)))
         return found
 

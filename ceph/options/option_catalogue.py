@@ -86,8 +86,13 @@ class Catalogue:
         found = self.find(key)
         return found is None or found.acts_at_runtime
 
-    def same(self, key: str, one: str, other: str) -> bool:
-        """Return whether two spellings are one value of an option, which an upgrade may have removed."""
+    def same(self, key: str, one: str | None, other: str | None) -> bool:
+        """Return whether two spellings are one value of an option, which an upgrade may have removed.
+
+        None stands for no value.
+        """
+        if one is None or other is None:
+            return one is other
         found = self.find(key)
         return same_value("" if found is None else found.type, one, other)
 
