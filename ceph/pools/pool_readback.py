@@ -126,7 +126,11 @@ def dumped_pool(admin: CephAdmin, name: str) -> dict[str, Any]:
     for pool in admin.command("osd dump")["pools"]:
         if pool["pool_name"] == name:
             return dict(pool)
-    raise ClusterError("the pool was deleted while cephfit used it", where=f"pool {name}")
+    raise ClusterError(
+        "the pool was deleted while cephfit used it",
+        where=f"pool {name}",
+        remedy="run the same command again: a pool that cephfit had created is created again",
+    )
 
 
 def mapped_pgs(admin: CephAdmin, osd_map: bytes, pools: Sequence[str]) -> dict[str, tuple[int, ...]]:
