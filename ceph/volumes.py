@@ -76,11 +76,15 @@ def image_name(configuration: Configuration, client: str, nbytes: int, *, filled
     return f"{safe}.{digest}.{client}.{format_nbytes(nbytes)}.{'bench' if filled else 'workload'}"
 
 
+class _NoSuchPoolError(ClusterError):
+    """The cluster has no pool of this name."""
+
+
 class Volumes:
     """Creates images and keeps notes on them. The images are in cephfit's pools and are deleted with the pool."""
 
     def __init__(self, admin: RadosAdmin) -> None:
-        self._rbd = optional_module("rbd")
+        self._rados, self._rbd = optional_module("rados"), optional_module("rbd")
         self._admin = admin
 
     def ensure(self, configuration: Configuration, volume: Volume) -> None:
@@ -93,16 +97,25 @@ class Volumes:
         required = _creation_options(configuration)
         with self._pool(volume.pool) as ioctx, self._refusals(volume):
             if volume.image in self._rbd.RBD().list(ioctx):
-                return
+                try:
+                    self._rbd.Image(ioctx, volume.image, read_only=True).close()
+                    return
+                except self._rbd.ImageNotFound:  # a process that was killed has created a part of it
+                    self._rbd.RBD().remove(ioctx, volume.image)
             self._rbd.RBD().create(ioctx, volume.image, volume.nbytes, old_format=False, **required)
 
     def remove(self, volume: Volume) -> None:
-        """Delete the image if it exists.
+        """Delete the image if it exists; it is gone with its pool.
 
         Raises:
             ClusterError: a client has it open.
         """
-        with self._pool(volume.pool) as ioctx, self._refusals(volume), suppress(self._rbd.ImageNotFound):
+        with (
+            suppress(_NoSuchPoolError),
+            self._pool(volume.pool) as ioctx,
+            self._refusals(volume),
+            suppress(self._rbd.ImageNotFound),
+        ):
             self._rbd.RBD().remove(ioctx, volume.image)
 
     def exists(self, volume: Volume) -> bool:
@@ -168,9 +181,18 @@ class Volumes:
 
     @contextmanager
     def _pool(self, name: str) -> Iterator[Any]:
-        # The connection's map may still have a deleted pool of this name, which has another number.
-        self._admin.cluster.wait_for_latest_osdmap()
-        ioctx = self._admin.cluster.open_ioctx(name)
+        try:
+            # The connection's map may still have a deleted pool of this name, which has another number.
+            self._admin.cluster.wait_for_latest_osdmap()
+            ioctx = self._admin.cluster.open_ioctx(name)
+        except self._rados.ObjectNotFound:
+            raise _NoSuchPoolError(
+                "this cluster has no such pool",
+                where=f"pool {name}",
+                remedy="it was deleted meanwhile: run `cephfit restore`, then begin again",
+            ) from None
+        except self._rados.Error as error:
+            raise ClusterError(f"librados refused: {error}", where=f"pool {name}") from None
         try:
             yield ioctx
         finally:

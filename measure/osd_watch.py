@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from cephfit.ceph.admin.answers import osds_up
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.core.errors import CephfitError
 from cephfit.core.optional_modules import optional_module
@@ -94,8 +95,8 @@ def admin_of(clients: Sequence[Client]) -> RadosAdmin | None:
 
 
 def _counters(admin: CephAdmin) -> dict[int, OsdCounters]:
-    """Read the counters of every OSD."""
-    return {int(osd): counters_of_osd(admin, int(osd)) for osd in admin.command("osd ls")}
+    """Read the counters of every OSD that is up."""
+    return {osd: counters_of_osd(admin, osd) for osd in osds_up(admin)}
 
 
 def _difference(admin: CephAdmin, before: Mapping[int, OsdCounters]) -> OsdCount:

@@ -129,9 +129,12 @@ def _conflict(mine: Setting, theirs: Setting) -> str:
 
 def _sections_meet(one: str, other: str) -> bool:
     """Return whether two sections of Ceph's configuration may apply to the same daemon or client."""
-    kinds = [section.partition("/")[0].partition(".")[0] for section in (one, other)]
+    names = [section.partition("/")[0] for section in (one, other)]
+    kinds = [name.partition(".")[0] for name in names]
     if "global" in kinds or kinds[0] != kinds[1]:
         return "global" in kinds
+    if names[0] != names[1] and all("." in name for name in names):  # osd.1 and osd.2
+        return False
     # Sections of two classes or hosts, such as osd/class:hdd and osd/class:ssd, share no daemon.
     masks = [section.partition("/")[2].partition(":") for section in (one, other)]
     return not (masks[0][0] and masks[0][0] == masks[1][0] and masks[0][2] != masks[1][2])

@@ -9,7 +9,7 @@ workload; an evaluation applies each once per round, and runs all workloads on i
 """
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -77,6 +77,8 @@ def evaluate(
     progress.start(f"evaluate {len(trials)} workloads", len(order) * len(trials))
     with cleaned_up_by(progress.done), cleaned_up_by(stage.leave):
         for place, (repeat, configuration) in enumerate(order):
+            if place and order[place - 1][0] != repeat:
+                stage.begin_round(repeat, names)
             stage.run_all(repeat, configuration, _shuffled(trials, repeat, configuration), configurations[0].name)
             if place + 1 == len(order) or order[place + 1][0] != repeat:
                 stage.end_round()
@@ -123,7 +125,8 @@ class _Stage:
         self._record = record
         self._applied: Applied | None = None
         self._last: Trial | None = None
-        self._is_used = False
+        self._is_used: bool | None = None
+        """Whether the target has volumes of a round; None: those that an earlier start may have left."""
 
     def conditions(self, trial: Trial) -> dict[str, Any]:
         """Return the conditions of a sample; a verification, which keeps its data, has others."""
@@ -140,12 +143,20 @@ class _Stage:
                 self._last.workload.cleanup(client)
             self._last = None
 
+    def begin_round(self, repeat: int, workloads: Collection[str]) -> None:
+        """Remove the volumes of the round before, if an earlier start was killed before it did."""
+        stored = self._store.workload_samples(self._run_id)
+        has_begun = any(s.repeat == repeat and name in workloads for name, s in stored)
+        if self._is_used is None and not has_begun:
+            self._target.reset()
+            self._is_used = False
+
     def end_round(self) -> None:
         self.leave()
         self._applied = None
         if self._is_used:  # nothing was measured in a round that an earlier start completed
             self._target.reset()
-        self._is_used = False
+            self._is_used = False
 
     def run_all(self, repeat: int, configuration: Configuration, trials: Sequence[Trial], default: str) -> None:
         """Run the workloads that have no valid sample in this round."""

@@ -335,8 +335,6 @@ class LocalTarget(MachineTarget, CountsTraffic):
             if not fill and not self._is_lent():
                 self._journal.forget(_LENT, str(self._path))  # of another disk
                 self._journal.note(_LENT, str(self._path), self._identity())
-            if not fill:
-                self._journal.forget(_FILLED, str(self._path))
         elif self._path.exists():
             if self._journal.get(_CREATED, str(self._path)) is None:
                 raise InputError(
@@ -355,10 +353,13 @@ class LocalTarget(MachineTarget, CountsTraffic):
                 )
             self._journal.forget(_FILLED, str(self._path))
             self._journal.note(_CREATED, str(self._path), None)
-        if not fill and not self._path.exists():
-            fill_with_random(self._path, 0)
-            os.truncate(self._path, nbytes)
-        elif fill and self._filled_nbytes() < nbytes:
+        if not fill:
+            # A workload writes its own content, and its file system may discard what was there.
+            self._journal.forget(_FILLED, str(self._path))
+            if not self._is_device():
+                fill_with_random(self._path, 0)  # creates it
+                os.truncate(self._path, max(nbytes, self._path.stat().st_size))
+        elif self._filled_nbytes() < nbytes:
             self._journal.forget(_FILLED, str(self._path))
             fill_with_random(self._path, nbytes)
             self._journal.note(_FILLED, str(self._path), {"nbytes": nbytes, "disk": self._identity()})

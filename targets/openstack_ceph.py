@@ -16,6 +16,7 @@ from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.free_capacity import CinderPool
 from cephfit.cloud.stacks import Node
 from cephfit.cloud.volumes import cinder_volumes
+from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import ClusterError
 from cephfit.core.optional_modules import optional_module
 from cephfit.core.protocols import Applied, Health, Progress
@@ -269,12 +270,10 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelem
         return self._map_watch.disturbances_since(mark)
 
     def reset(self) -> None:
-        try:
-            super().reset()
-        except ClusterError:  # the cluster must be restored even if a stack could not be deleted
-            self._ceph.reset()
-            raise
-        self._ceph.reset()
+        tried = ErrorCollector()
+        tried.make(super().reset)
+        tried.make(self._ceph.reset)  # also if a stack could not be deleted
+        tried.end()
 
     def close(self) -> None:
         try:

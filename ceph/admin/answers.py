@@ -190,10 +190,25 @@ def stored_nbytes(stats: Mapping[str, Any]) -> int:
     return int(stats.get("stored", stats.get("bytes_used", 0)))
 
 
+def osds_up(admin: CephAdmin) -> list[int]:
+    """Return the OSDs that are up. Others answer no command; those that are also out hold no data."""
+    return [int(osd["osd"]) for osd in admin.command("osd dump")["osds"] if osd["up"]]
+
+
+def drop_osd_caches(admin: CephAdmin) -> None:
+    """Make all OSDs drop their caches.
+
+    Raises:
+        ClusterError: an OSD refuses, or does not answer.
+    """
+    for osd in osds_up(admin):
+        admin.tell(f"osd.{osd}", "cache drop")
+
+
 def why_no_cache_drop(admin: CephAdmin) -> str:
     """Return why OSDs cannot drop their caches by command; empty if they can. Changes nothing."""
     version = str(admin.command("version")["version"]).split()
-    osds = admin.command("osd ls")
+    osds = osds_up(admin)
     if len(version) < 3 or not is_before_nautilus(version[2]) or not osds:
         return ""
     commands = admin.tell(f"osd.{osds[0]}", "get_command_descriptions").values()

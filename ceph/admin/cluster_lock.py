@@ -97,11 +97,13 @@ class ClusterLock:
         )
         self._key = LOCK_PREFIX + secrets.token_hex(8)
         self._renewed = time.monotonic()
-        self._clear_way(note, take_over)
-        self._write()
+        earlier = self._keys_to_replace(note, take_over)
+        self._write()  # first: a kill in between must not lose the number of changes that are left
+        for key in earlier:
+            self._remove(key)
         rivals = [holder for key, holder in self._read().items() if key != self._key]
         if rivals:
-            self._remove(self._key)
+            self.release()
             raise self._taken(rivals[0])
 
     def renew(self, *, at_once: bool = False) -> None:
@@ -126,15 +128,17 @@ class ClusterLock:
         else:
             self._remove(self._key)
 
-    def _clear_way(self, note: Callable[[str], None], take_over: bool) -> None:
-        for key, holder in self._read().items():
+    def _keys_to_replace(self, note: Callable[[str], None], take_over: bool) -> list[str]:
+        """Return the keys of this folder and of ended processes; with ``take_over`` all keys."""
+        found = self._read()
+        for holder in found.values():
             is_ours = holder.state == self._holder.state
             is_dead = self._is_dead(holder)
             if not is_ours and not (is_dead and not holder.left) and not take_over:
                 raise self._taken(holder)
             if not is_ours:
                 note(f"the lock of {holder} is taken over; {_remains(holder)}")
-            self._remove(key)
+        return list(found)
 
     def _taken(self, holder: Holder) -> ClusterError:
         ago = format_seconds(max(0.0, time.time() - holder.seen_s))

@@ -190,6 +190,15 @@ class RuleLayout:
         return shares
 
 
+def no_such_pool(pool: str) -> InputError:
+    """Return the error for ``--only-pool`` with a pool that the cluster does not have."""
+    return InputError(
+        f"this cluster has no pool {pool}",
+        where="--only-pool",
+        remedy=f"create it: ceph osd pool create {pool}; rbd pool init {pool}",
+    )
+
+
 def read_layout(admin: CephAdmin, pool_defaults: Mapping[str, Any], only_pool: str = "") -> RuleLayout:
     """Read the layout of a cluster.
 
@@ -197,13 +206,18 @@ def read_layout(admin: CephAdmin, pool_defaults: Mapping[str, Any], only_pool: s
         admin: of the cluster.
         pool_defaults: settings of pools where a configuration does not set them.
         only_pool: the pool that all configurations use; empty if each has its own.
+
+    Raises:
+        InputError: the cluster has no pool ``only_pool``.
     """
     try:
         rules: Sequence[Mapping[str, Any]] = admin.command("osd crush rule dump")
         nodes = admin.command("osd tree")["nodes"]
         default_rule, copies = str(pool_defaults.get("crush_rule", "")), pool_defaults.get("size")
         if only_pool:
-            pool = next(p for p in admin.command("osd dump")["pools"] if p["pool_name"] == only_pool)
+            pool = next((p for p in admin.command("osd dump")["pools"] if p["pool_name"] == only_pool), None)
+            if pool is None:
+                raise no_such_pool(only_pool)
             default_rule = next((r["rule_name"] for r in rules if r["rule_id"] == pool["crush_rule"]), "")
             copies = None if pool.get("erasure_code_profile") else pool["size"]
         elif copies is None:

@@ -1,12 +1,12 @@
 """Settings of the partition ``ceph``, applied through the central config store."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from cephfit.ceph.admin.daemons import Daemon, concerned, running_daemons, strongest
 from cephfit.ceph.delivery.daemon_values import Differences
 from cephfit.ceph.delivery.osd_restarts import RestartsDue
-from cephfit.ceph.options.option import as_ceph_writes, same_value
+from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.journal import Entry, Journal
@@ -17,6 +17,12 @@ CONFIG = "config"
 
 Place = tuple[str, str]
 """Section (with its mask) and option: one entry of the config store."""
+
+
+def place_of(entry: Entry) -> Place:
+    """Return the place of a journal's entry of the kind ``CONFIG``."""
+    section, _, key = entry.place.rpartition(" ")
+    return section, key
 
 
 def stored_settings(admin: CephAdmin) -> dict[Place, str]:
@@ -71,7 +77,7 @@ class CephSettings:
         """Set one entry for cephfit's internal needs, journalled like any other; ``apply`` reverts it."""
         place = (section, key)
         stored = stored_settings(self._admin).get(place)
-        if not self._same(key, stored, value):
+        if not self._catalogue.same(key, value, stored):
             self._change(place, stored, value, ())
 
     def take_back_one(self, section: str, key: str) -> None:
@@ -81,25 +87,30 @@ class CephSettings:
             self._bring((section, key), stored_settings(self._admin).get((section, key)), entry.was, ())
             self._journal.forget(CONFIG, entry.place)
 
-    def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
+    def needs_restart(
+        self, configuration: Configuration, restored: Mapping[Place, str | None]
+    ) -> dict[int, dict[str, str]]:
         """Return the OSDs that need a restart for a configuration, each with the options and values behind it.
 
         Values that are already in the config store need none. The configuration's options must exist.
+
+        Args:
+            configuration: to apply.
+            restored: original values that are restored where the configuration does not set the option.
         """
-        settings = [
-            s for s in configuration.within(Partition.CEPH) if not self._catalogue.option(s.key).acts_at_runtime
-        ]
-        if not settings:
+        keys = [*(s.key for s in configuration.within(Partition.CEPH)), *(key for _, key in restored)]
+        if all(map(self._catalogue.acts_at_runtime, keys)):
             return {}
         daemons = running_daemons(self._admin)
         stored = stored_settings(self._admin)
         needs: dict[int, dict[str, str]] = {}
-        for (section, key), value in self._places(configuration, daemons).items():
-            if self._catalogue.option(key).acts_at_runtime or self._same(key, stored.get((section, key)), value):
+        for (section, key), value in {**restored, **self._places(configuration, daemons)}.items():
+            now = stored.get((section, key))
+            if self._catalogue.acts_at_runtime(key) or self._catalogue.same(key, value, now):
                 continue
             for daemon in concerned(section, daemons):
                 if daemon.kind == "osd":
-                    needs.setdefault(int(daemon.id), {})[key] = value
+                    needs.setdefault(int(daemon.id), {})[key] = "" if value is None else value
         return needs
 
     def undoings(self) -> tuple[Entry, ...]:
@@ -133,30 +144,23 @@ class CephSettings:
         return places
 
     def _originals(self) -> dict[Place, str | None]:
-        originals: dict[Place, str | None] = {}
-        for entry in self._journal.entries(CONFIG):
-            section, _, key = entry.place.rpartition(" ")
-            originals[section, key] = entry.was
-        return originals
-
-    def _same(self, key: str, stored: str | None, value: str | None) -> bool:
-        if stored is None or value is None:
-            return stored is value
-        return same_value(self._catalogue.option(key).type, value, stored)
+        return {place_of(entry): entry.was for entry in self._journal.entries(CONFIG)}
 
     def _bring(self, place: Place, now: str | None, value: str | None, daemons: Sequence[Daemon]) -> None:
-        if not self._same(place[1], now, value):
+        if not self._catalogue.same(place[1], value, now):
             self._change(place, now, value, daemons)
 
     def _change(self, place: Place, was: str | None, value: str | None, daemons: Sequence[Daemon]) -> None:
         section, key = place
-        if not self._catalogue.option(key).acts_at_runtime:
+        if not self._catalogue.acts_at_runtime(key):
             self._restarts.note(int(d.id) for d in concerned(section, daemons) if d.kind == "osd")
         self._journal.note(CONFIG, f"{section} {key}", was)
         if value is None:
             self._admin.command("config rm", who=section, name=key)
         else:
-            self._admin.command("config set", who=section, name=key, value=value)
+            # The store keeps values of options that an upgrade removed, and takes them only by force.
+            force = {"force": True} if self._catalogue.find(key) is None else {}
+            self._admin.command("config set", who=section, name=key, value=value, **force)
 
     def leftovers(
         self, configuration: Configuration, daemons: Sequence[Daemon], differences: Differences
@@ -167,17 +171,12 @@ class CephSettings:
         stored = stored_settings(self._admin) if gone else {}
         sentences = []
         for section, key in gone:
-            option = self._catalogue.option(key)
             for daemon in concerned(section, daemons):
                 if daemon.kind != "osd" or not differences[daemon.name]:
                     continue  # it does not report the sources of its values
                 takes = strongest([s for s, k in stored if k == key], daemon)
                 expected = None if takes is None else stored[takes, key]
                 runs = differences[daemon.name].get(key, {}).get("mon")
-                if expected is None or runs is None:
-                    is_same = expected is runs
-                else:
-                    is_same = same_value(option.type, expected, runs)
-                if not is_same:
+                if not self._catalogue.same(key, expected, runs):
                     sentences.append(f"{daemon.name} still runs {key} = {runs} of an earlier configuration")
         return sentences

@@ -203,18 +203,25 @@ def read_back_new_client(
 
     Returns:
         As ``read_back_clients``.
+
+    Raises:
+        ClusterError: it cannot connect.
     """
     settings = client_settings(configuration)
     if not settings:
         return {}, []
     values: dict[str, dict[str, Any]] = {}
     mismatches = []
-    with optional_module("rados").Rados(conffile=str(conf), rados_id=client_id) as client:
-        for setting in settings:
-            got = client.conf_get(setting.key)
-            values[str(setting)] = {"a new client": got}
-            if not same_value(catalogue.option(setting.key).type, setting.value, str(got)):
-                mismatches.append(f"a new client runs {setting.key} = {got}, not {setting.value}")
+    rados = optional_module("rados")
+    try:
+        with rados.Rados(conffile=str(conf), rados_id=client_id) as client:
+            found = {setting: client.conf_get(setting.key) for setting in settings}
+    except rados.Error as error:
+        raise ClusterError(f"a new client cannot connect: {error}", where=str(conf)) from None
+    for setting, got in found.items():
+        values[str(setting)] = {"a new client": got}
+        if not same_value(catalogue.option(setting.key).type, setting.value, str(got)):
+            mismatches.append(f"a new client runs {setting.key} = {got}, not {setting.value}")
     return values, mismatches
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cephfit.ceph.admin.daemons import AdminSockets, Daemon, concerned, running_daemons, strongest
-from cephfit.ceph.delivery.central_config import CephSettings, stored_settings
+from cephfit.ceph.delivery.central_config import CephSettings, Place, place_of, stored_settings
 from cephfit.ceph.delivery.conf_files import Change, ConfFiles, escaped
 from cephfit.ceph.delivery.daemon_values import (
     DaemonValues,
@@ -18,7 +18,7 @@ from cephfit.ceph.delivery.daemon_values import Place as InjectedPlace
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery, has_store
 from cephfit.ceph.delivery.osd_restarts import RestartsDue
 from cephfit.ceph.host_access import Hosts
-from cephfit.ceph.options.option import as_ceph_writes, same_value
+from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.journal import Journal
@@ -168,15 +168,22 @@ class DaemonOptions:
         """Record that the OSD was restarted."""
         self._restarts.restarted(osd)
 
-    def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
+    def needs_restart(
+        self, configuration: Configuration, *, restored: Mapping[Place, str | None] | None = None
+    ) -> dict[int, dict[str, str]]:
         """Return the OSDs that need a restart for a configuration, each with the options and values behind it.
 
         Values that are already in store and files need none. The configuration's options must exist.
+
+        Args:
+            configuration: to apply.
+            restored: original values in the config store of an earlier configuration, which are restored unless
+                this one sets the option.
         """
         needs: dict[int, dict[str, str]] = {}
         in_store = self._by(DeliveryWay.STORE, configuration)
-        if in_store.settings:
-            needs |= self._store.needs_restart(in_store)
+        if in_store.settings or restored:
+            needs |= self._store.needs_restart(in_store, restored or {})
         for change in self.file_changes(configuration):
             for osd, options in change.osds.items():
                 needs.setdefault(osd, {}).update(options)
@@ -232,13 +239,9 @@ class DaemonOptions:
         entries = self._store.undoings()
         stored = stored_settings(self._admin) if entries else {}
         for entry in entries:
-            section, _, key = entry.place.rpartition(" ")
+            section, key = place_of(entry)
             now, was = stored.get((section, key)), entry.was
-            if now is None or was is None:
-                is_same = now is was
-            else:
-                is_same = same_value(self._catalogue.option(key).type, was, now)
-            if not is_same:
+            if not self._catalogue.same(key, was, now):
                 found.append(Undoing(f"option {key} of {section}", _or_not_set(now), _or_not_set(was)))
         return found
 
@@ -249,8 +252,8 @@ class DaemonOptions:
             due |= set(change.osds)
         daemons = running_daemons(self._admin)
         for entry in self._store.undoings():
-            section, _, key = entry.place.rpartition(" ")
-            if not self._catalogue.option(key).acts_at_runtime:
+            section, key = place_of(entry)
+            if not self._catalogue.acts_at_runtime(key):
                 due |= {int(d.id) for d in concerned(section, daemons) if d.kind == "osd"}
         return sorted(due)
 

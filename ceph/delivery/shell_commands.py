@@ -26,6 +26,7 @@ from cephfit.ceph.environment.scopes import (
     base_scope,
 )
 from cephfit.ceph.options.option import as_ceph_writes
+from cephfit.ceph.pools.pool_keys import value_that_unsets
 from cephfit.ceph.pools.pool_plan import pool_settings
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 
@@ -34,7 +35,7 @@ _NEW_POOL = ("erasure.", "cache.", "metadata.")
 _PLACING = ("devices.", "primary.", "failure_domain", "classes.")
 _FIRST_POOL_KEYS = ("size", "min_size", "pg_num", "pgp_num", "crush_rule")
 _OPTIONAL_POOL_KEYS = ("compression_", "csum_")
-"""Prefixes of pool keys that `unset` removes; a new pool has none of them (Ceph's manual, "Set Pool Values")."""
+"""Prefixes of pool keys that can be removed; a new pool has none of them (Ceph's manual, "Set Pool Values")."""
 _OWN_SECTION = re.compile(r"osd\.\d+")
 _RESTART_SECONDS = 30
 """Pause in the loop of restarts: the orchestrator restarts a daemon some seconds after the command."""
@@ -286,9 +287,9 @@ def _pool_command(
     look = ""
     if key in present.pool:
         before = present.pool[key]
-        undo = set_to("unset" if before is None else before)
+        undo = set_to(value_that_unsets(key) if before is None else before)
     elif key.startswith(_OPTIONAL_POOL_KEYS):
-        undo, look = set_to("unset"), shlex.join(["ceph", "osd", "pool", "get", pool, key])
+        undo, look = set_to(value_that_unsets(key)), shlex.join(["ceph", "osd", "pool", "get", pool, key])
     else:
         undo, look = set_to(f"OLD_{key.upper()}"), shlex.join(["ceph", "osd", "pool", "get", pool, key])
     return Command(settings, set_to(value), f"{undo}{undo_after}", look)

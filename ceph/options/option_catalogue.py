@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.delivery.option_delivery import has_store
 from cephfit.ceph.environment.scopes import GREATER_SCOPES, base_scope
-from cephfit.ceph.options.option import RISKS, Option, Risk, fault_of
+from cephfit.ceph.options.option import RISKS, Option, Risk, fault_of, same_value
 from cephfit.ceph.options.option_history import (
     FILESTORE_PREFIXES,
     REPLACED,
@@ -80,6 +80,21 @@ class Catalogue:
         raise InputError(
             unknown_option(key, names=self.names()), where=where, remedy=nearest_option(key, self.names())
         )
+
+    def acts_at_runtime(self, key: str) -> bool:
+        """Return whether running daemons act on an option; True for one that an upgrade removed: none reads it."""
+        found = self.find(key)
+        return found is None or found.acts_at_runtime
+
+    def same(self, key: str, one: str | None, other: str | None) -> bool:
+        """Return whether two spellings are one value of an option, which an upgrade may have removed.
+
+        None stands for no value.
+        """
+        if one is None or other is None:
+            return one is other
+        found = self.find(key)
+        return same_value("" if found is None else found.type, one, other)
 
     def all(self) -> tuple[Option, ...]:
         """Return every option, sorted by name: about 2,000 commands, one second in total over librados."""

@@ -5,7 +5,7 @@ sweeps and keeps these pools and their data.
 """
 
 import errno
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,19 @@ from cephfit.ceph.crush.map_proposal import Movement, Proposal, movement
 from cephfit.ceph.options.option import same_value
 from cephfit.ceph.pools.osd_capacity import few_pgs_of, pool_defaults
 from cephfit.ceph.pools.own_pools import PoolDeletion, Pools
-from cephfit.ceph.pools.pool_keys import VALUE_TYPES, code_differences, profile_of, release_note, why_no_tiers
+from cephfit.ceph.pools.pool_keys import (
+    PLACING_KEYS,
+    VALUE_TYPES,
+    code_differences,
+    profile_of,
+    release_note,
+    value_that_unsets,
+    why_no_tiers,
+)
 from cephfit.ceph.pools.pool_plan import PoolPlan, Role, own_rule, plan_pools
 from cephfit.ceph.pools.pool_readback import dumped_pool, mapped_pgs, pool_value, read_back_pools
 from cephfit.core.errors import ClusterError, InputError
-from cephfit.core.journal import Journal
+from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import CephAdmin
 from cephfit.core.values.configuration import Partition, Setting
 
@@ -45,6 +53,11 @@ class PoolChange:
     state: str
     values: Mapping[str, tuple[str | None, str]]
     moved: Movement
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of all required values."""
+        return tuple(_required(self.plan))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -116,6 +129,20 @@ def faults_together(changes: Sequence[PoolChange]) -> Sequence[str]:
 
 
 _VALUE = "pool value"
+
+
+def moved_by_undoing(entries: Iterable[Entry], change: PoolChange | None) -> tuple[str, ...]:
+    """Return the values of adopted pools whose undoing moves data, such as ``crush_rule of pool vms``.
+
+    Args:
+        entries: of a journal, of any kind.
+        change: sets some of these values again; None for no change.
+    """
+    kept = set() if change is None else {(change.plan.name, key) for key in change.keys}
+    places = [entry.place.rpartition(" ")[::2] for entry in entries if entry.kind == _VALUE]
+    moved = [(pool, key) for pool, key in places if key in PLACING_KEYS and (pool, key) not in kept]
+    return tuple(f"{key} of pool {pool}" for pool, key in moved)
+
 
 PoolSettings = Mapping[str, Mapping[str, str]]
 """Pool name to its settings: key to value as Ceph writes it."""
@@ -327,7 +354,7 @@ class DeclaredPools:
         proposal: Proposal | None,
     ) -> Movement:
         """Return the OSDs of an existing pool's PGs, now and under its new rule and size."""
-        if not {"crush_rule", "size", "pg_num", "pgp_num"} & set(values):
+        if not set(PLACING_KEYS) & set(values):
             return Movement(0, 0, 0)
         number, n_pgs = int(dumped["pool"]), int(dumped["pg_num"])
         live = proposal.after if proposal is not None else self._pools.places.live()
@@ -366,8 +393,7 @@ class DeclaredPools:
             if pool != name or key in but or (key == "min_size" and "size" in but):
                 continue
             if self._dumped(pool) is not None:
-                # `unset` is Ceph's word for a pool without a specific value (compression_*, csum_*).
-                self._set(pool, key, "unset" if entry.was is None else str(entry.was))
+                self._set(pool, key, value_that_unsets(key) if entry.was is None else str(entry.was))
                 done.append(f"pool {pool} has {key} = {'nothing' if entry.was is None else entry.was} again")
             self._journal.forget(_VALUE, entry.place)
         return done

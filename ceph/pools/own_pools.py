@@ -15,6 +15,7 @@ from cephfit.ceph.delivery.central_config import CONFIG
 from cephfit.ceph.delivery.daemon_options import DaemonOptions
 from cephfit.ceph.options.option import as_ceph_writes, same_value
 from cephfit.ceph.pools.pool_keys import (
+    PLACING_KEYS,
     VALUE_TYPES,
     add_tier,
     await_rest,
@@ -94,8 +95,6 @@ class PoolDeletion:
 
 
 _POOL = "pool"
-_PLACING_KEYS = ("size", "pg_num", "pgp_num", "crush_rule")
-"""A change of one of these moves PGs."""
 _CEPHS_SIZE = 3
 """osd_pool_default_size of every release since Firefly."""
 
@@ -232,7 +231,7 @@ class Pools:
         if plan.erasure:
             values["allow_ec_overwrites"] = "true"  # RBD writes in place
         is_moved = False
-        for key in _PLACING_KEYS:
+        for key in PLACING_KEYS:
             epoch = map_epoch(self._admin)
             if key in values and self._set(name, key, values.pop(key)):
                 is_moved, placed_at = True, epoch + 1

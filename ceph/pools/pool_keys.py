@@ -20,6 +20,9 @@ PLAIN_KEYS = (
 )  # fmt: skip
 """Keys of ``osd pool set`` that a sweep may vary."""
 
+PLACING_KEYS = ("size", "pg_num", "pgp_num", "crush_rule")
+"""A change of one of these moves PGs."""
+
 TIER_KEYS = (
     "hit_set_type", "hit_set_count", "hit_set_period", "hit_set_fpp", "hit_set_grade_decay_rate",
     "hit_set_search_last_n", "target_max_bytes", "target_max_objects", "cache_target_dirty_ratio",
@@ -98,6 +101,7 @@ VALUE_TYPES: Mapping[str, str] = {
     "read_ratio": "int",
     "write_fadvise_dontneed": "bool",
     "fast_read": "bool",
+    "recovery_priority": "int",
     "allow_ec_optimizations": "bool",
     "size": "int",
     "min_size": "int",
@@ -121,6 +125,14 @@ VALUE_TYPES: Mapping[str, str] = {
     "m": "int",
 }
 """Ceph's type names for the comparison of values; other values are compared as text."""
+
+
+def value_that_unsets(key: str) -> str:
+    """Return the value with which ``osd pool set`` removes a pool's own value.
+
+    For words it is ``unset``. Numbers refuse that, and 0 removes them (OSDMonitor::prepare_command_pool_set).
+    """
+    return "unset" if VALUE_TYPES.get(key, "str") == "str" else "0"
 
 
 _PROFILE = "erasure profile"

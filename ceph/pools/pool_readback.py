@@ -118,9 +118,19 @@ def _read_place(
 
 
 def dumped_pool(admin: CephAdmin, name: str) -> dict[str, Any]:
-    """Return an existing pool's entry of ``osd dump``."""
-    pool: dict[str, Any] = next(p for p in admin.command("osd dump")["pools"] if p["pool_name"] == name)
-    return pool
+    """Return an existing pool's entry of ``osd dump``.
+
+    Raises:
+        ClusterError: the pool was deleted by somebody else.
+    """
+    for pool in admin.command("osd dump")["pools"]:
+        if pool["pool_name"] == name:
+            return dict(pool)
+    raise ClusterError(
+        "the pool was deleted while cephfit used it",
+        where=f"pool {name}",
+        remedy="run the same command again: a pool that cephfit had created is created again",
+    )
 
 
 def mapped_pgs(admin: CephAdmin, osd_map: bytes, pools: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -135,6 +135,7 @@ class Journal:
             try:
                 line = json.loads(text)
                 version, kind, place = line["version"], line["kind"], line["place"]
+                was = None if line.get("forget") else line["was"]
             except (ValueError, KeyError, TypeError):
                 raise StoreError(
                     "this line of the journal is damaged",
@@ -150,7 +151,7 @@ class Journal:
             if line.get("forget"):
                 self._entries.pop((kind, place), None)
             else:
-                self._entries.setdefault((kind, place), Entry(kind, place, line["was"]))
+                self._entries.setdefault((kind, place), Entry(kind, place, was))
 
 
 class TargetLock:

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cephfit.core.units import NS_PER_S
+from cephfit.core.errors import InputError
+from cephfit.core.units import NS_PER_S, parse_nbytes
 from cephfit.core.values.cells import Cell, Op, Pattern, SizeBin
 from cephfit.core.values.measurement import DSYNC, FSYNC
 from cephfit.core.values.sample import Metrics
@@ -168,11 +169,12 @@ def _of_group(jobs: Sequence[_Job], hints: FileHints, finished_ns: int, place: s
     options = first.options
     patterns = _patterns(first, hints)
     is_mixed = len(patterns) > 1
-    rate = _limit(options)
+    threads = [_threads(job, jobs) for job in jobs]
+    is_limited = any(_limit(job.options, patterns, 1) for job in jobs)
     for pattern in patterns:
         parts = [
-            _of_job(job, pattern, hints, _threads(job, jobs), is_mixed=is_mixed, is_limited=rate is not None)
-            for job in jobs
+            _of_job(job, pattern, hints, n, is_mixed=is_mixed, is_limited=is_limited)
+            for job, n in zip(jobs, threads, strict=True)
         ]
         sizes = {nbytes for nbytes, _, _ in parts}
         if len(sizes) > 1:
@@ -187,7 +189,7 @@ def _of_group(jobs: Sequence[_Job], hints: FileHints, finished_ns: int, place: s
             metrics=summed([metrics for _, _, metrics in parts]),
             client=first.client,
             read_pct=_read_pct(options) if is_mixed else None,
-            rate_iops=None if rate is None else _per_second(rate, nbytes),
+            rate_iops=_limit_of_all([_limit(job.options, patterns, nbytes) for job in jobs], threads),
             align_nbytes=_alignment(options, nbytes),
             sync=_sync(options) if pattern.op is Op.WRITE or is_mixed else "",
             finished_ns=finished_ns,
@@ -353,15 +355,44 @@ def _read_pct(options: Mapping[str, str]) -> int:
     return 100 - int(_digits(options.get("rwmixwrite")) or 50)
 
 
-def _limit(options: Mapping[str, str]) -> tuple[str, str] | None:
-    return next(((key, options[key]) for key in ("rate_iops", "rate") if _digits(options.get(key))), None)
+def _limit(options: Mapping[str, str], patterns: Sequence[Pattern], nbytes: int) -> int:
+    """Return the limit of one process, I/Os per second in all directions; 0 without one.
+
+    fio limits each direction: ``500`` limits reads to 500 and writes to 500, ``500,`` reads and ``,500`` writes.
+
+    Raises:
+        UnusableError: the limit cannot be read, or only one direction of a mix has one.
+    """
+    limits = [_limit_of_direction(options, pattern.op, nbytes) for pattern in patterns]
+    if any(limits) and not all(limits):
+        raise UnusableError("only one direction of the mix was limited (rate or rate_iops)")
+    return sum(limits)
 
 
-def _per_second(limit: tuple[str, str], nbytes: int) -> int:
-    key, text = limit
-    if key == "rate_iops":
-        return int(_digits(text) or 0)
-    return max(1, round(block_nbytes(next(filter(None, text.split(",")))) / nbytes))
+def _limit_of_direction(options: Mapping[str, str], op: Op, nbytes: int) -> int:
+    for key, unit in (("rate_iops", 1), ("rate", nbytes)):
+        words = options.get(key, "").split(",")
+        word = words[0] if op is Op.READ or len(words) == 1 else words[1]
+        try:
+            limit = parse_nbytes(word) if word.strip() else 0
+        except InputError:
+            raise UnusableError(f"{key}={options[key]} is not a limit") from None
+        if limit:
+            return max(1, round(limit / unit))
+    return 0
+
+
+def _limit_of_all(limits: Sequence[int], threads: Sequence[int]) -> int | None:
+    """Return the limit of processes that ran together; None without one.
+
+    Raises:
+        UnusableError: only some have a limit.
+    """
+    if not any(limits):
+        return None
+    if not all(limits):
+        raise UnusableError("only some of the processes were limited (rate or rate_iops)")
+    return sum(limit * n for limit, n in zip(limits, threads, strict=True))
 
 
 def _alignment(options: Mapping[str, str], nbytes: int) -> int:

@@ -71,7 +71,9 @@ class NfsSession:
     def size_of(self, path: str) -> int | None:
         """Return the size of a file or folder; None if it does not exist."""
         found = _Stat()
-        if self.library.nfs_stat64(self.context, path.encode(), ctypes.byref(found)) != 0:
+        try:
+            self.call("nfs_stat64", path.encode(), ctypes.byref(found))
+        except FileNotFoundError:
             return None
         return int(found.size)
 
@@ -164,8 +166,8 @@ class FileAccess(Protocol):
     def write_whole(self, path: str, nbytes: int) -> None:
         """Write a file of incompressible data."""
         handle = self.open(path, writing=True)
-        buffer = mmap.mmap(-1, min(nbytes, _CHUNK_NBYTES))
         for place in range(0, nbytes, _CHUNK_NBYTES):
+            buffer = mmap.mmap(-1, min(_CHUNK_NBYTES, nbytes - place))
             buffer[:] = os.urandom(len(buffer))
             self.write(handle, buffer, place)
         self.close(handle)

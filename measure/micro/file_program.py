@@ -144,7 +144,7 @@ def _mount_own(device: str, kind: str) -> bool:
 
 @contextmanager
 def _device(place: FilePlace) -> Iterator[str]:
-    """Attach a volume within the block; a mounted loop device stays until it is unmounted."""
+    """Attach a volume within the block; a mounted loop device stays until it is unmounted, also after a kill."""
     if not place.offset and place.path.startswith("/dev/"):
         yield place.path
         return
@@ -152,10 +152,9 @@ def _device(place: FilePlace) -> Iterator[str]:
         *("losetup", "--find", "--show", "--direct-io=on", "--offset", str(place.offset)),
         *("--sizelimit", str(place.nbytes), place.path),
     ).strip()
-    try:
+    with Path(loop).open("rb"):
+        _call("losetup", "--detach", loop)  # when nothing has it open any more
         yield loop
-    finally:
-        _call("losetup", "--detach", loop)
 
 
 def _call(*argv: str) -> str:

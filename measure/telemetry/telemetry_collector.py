@@ -1,6 +1,6 @@
 """Counters of a cluster's hosts and OSDs before and after a run, and the utilization in between."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -317,15 +317,36 @@ class ClusterTelemetryCollector:
                 self._links[name] = {device: speed for device, speed in speeds.items() if speed is not None}
 
     def _disks(self, clients: Iterable[Client]) -> dict[str, dict[str, str]]:
+        """Return host to disk to its user. Hosts without access have none: their names may be in use here."""
         disks: dict[str, dict[str, str]] = {name: {} for name in self._seen}
         here = LocalHost().name
+        shared: dict[tuple[str, str], list[str]] = {}
         for osd, about in self._osds.items():
-            host = about.get("hostname", "")
+            name = str(about.get("hostname", ""))
+            if name in self._unseen:
+                continue
+            host = name if name in disks else here
             kind = self._device_class.get(osd, "")
-            for disk in filter(None, str(about.get("devices", "")).split(",")):
-                disks[host if host in disks else here][disk] = f"osd.{osd}" + (f" ({kind})" if kind else "")
+            data, others = _disks_of_osd(about)
+            for number, disk in enumerate(data):
+                disks[host][disk] = f"osd.{osd}{f': {disk}' if number else ''}{f' ({kind})' if kind else ''}"
+            for disk in others:
+                shared.setdefault((host, disk), []).append(f"osd.{osd}")
+        for (host, disk), osds in shared.items():
+            disks[host].setdefault(disk, f"{', '.join(osds)}: {disk} ({_WITHOUT_DATA})")
         disks[here].update(_disks_of_clients(clients))
         return disks
+
+
+_WITHOUT_DATA = "DB, WAL or journal"
+
+
+def _disks_of_osd(about: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the disks with an OSD's data, and its others, from its metadata; all as the first if unknown."""
+    disks = [name for name in str(about.get("devices", "")).split(",") if name]
+    places = about.get("bluestore_bdev_devices") or about.get("backend_filestore_dev_node") or ""
+    data = [name for name in str(places).replace("/dev/", "").split(",") if name in disks]
+    return data or disks, [name for name in disks if data and name not in data]
 
 
 class LocalTelemetryCollector:

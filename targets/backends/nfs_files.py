@@ -51,6 +51,10 @@ class NfsFiles:
         """
         return bool(self._ask("create", name, str(nbytes))["created"])
 
+    def complete(self, name: str, nbytes: int) -> None:
+        """Create a file whose creation was cut short: it is missing or too small. Raises as ``delete``."""
+        self._ask("complete", name, str(nbytes))
+
     def delete(self, name: str) -> None:
         """Delete a file, which may be missing.
 
@@ -93,13 +97,21 @@ class _Session(NfsSession):
     """The steps of this program."""
 
     def create(self, name: str, nbytes: str) -> dict[str, Any]:
-        path, handle = f"/{name}".encode(), ctypes.c_void_p()
         if self.size_of(f"/{name}") is not None:
             return {"created": False}
-        self.call("nfs_creat", path, 0o600, ctypes.byref(handle))
-        self.call("nfs_close", handle)
-        self.call("nfs_truncate", path, ctypes.c_uint64(int(nbytes)))
+        self._make(f"/{name}", int(nbytes))
         return {"created": True}
+
+    def complete(self, name: str, nbytes: str) -> dict[str, Any]:
+        if (self.size_of(f"/{name}") or 0) < int(nbytes):
+            self._make(f"/{name}", int(nbytes))
+        return {}
+
+    def _make(self, path: str, nbytes: int) -> None:
+        handle = ctypes.c_void_p()
+        self.call("nfs_creat", path.encode(), 0o600, ctypes.byref(handle))
+        self.call("nfs_close", handle)
+        self.call("nfs_truncate", path.encode(), ctypes.c_uint64(nbytes))
 
     def delete(self, name: str) -> dict[str, Any]:
         if self.size_of(f"/{name}") is not None:

@@ -16,6 +16,8 @@ from cephfit.targets.backends.nfs_files import NfsFiles
 
 _URL = re.compile(r"(?://)?(?P<host>[^/:@?\s]+)(?P<port>:\d+)?(?P<export>/[^?\s]*)")
 _CREATED = "file"
+_COMPLETE = "complete"
+"""A created file that has its size."""
 _FOLDER = "folder"
 
 
@@ -109,25 +111,32 @@ class NfsTarget(BackendTarget, ExportsFiles):
 
     def _require_volumes(self, n_clients: int, nbytes: int, options: Mapping[str, str]) -> None:
         volumes = [self._volume(index, nbytes) for index in range(n_clients)]
-        new = [volume for volume in volumes if self._journal.get(_CREATED, volume) is None]
-        if not new:
-            return
-        free = self._files.limits()["free"]
-        if free < len(new) * nbytes:
+        begun = [volume for volume in volumes if self._journal.get(_CREATED, volume) is not None]
+        missing_nbytes = (len(volumes) - len(begun)) * nbytes
+        if missing_nbytes and (free := self._files.limits()["free"]) < missing_nbytes:
             raise InputError(
-                f"the volumes need {about(len(new) * nbytes)}, the export has {about(free)} free",
+                f"the volumes need {about(missing_nbytes)}, the export has {about(free)} free",
                 where=self.name,
                 remedy="use smaller volumes or fewer clients, or free space on the server",
             )
-        for volume in new:
-            self._journal.note(_CREATED, volume, None)
-            if not self._files.create(volume, nbytes):
-                self._journal.forget(_CREATED, volume)
-                raise InputError(
-                    f"{volume} already exists in the export, and no journal on this machine knows it",
-                    where=self.name,
-                    remedy="delete it on the server if it is left from an earlier sweep",
-                )
+        for volume in volumes:
+            if self._journal.get(_COMPLETE, volume) is not None:
+                continue
+            if volume in begun:  # by a process that was killed, or the server did not answer
+                self._files.complete(volume, nbytes)
+            else:
+                self._create(volume, nbytes)
+            self._journal.note(_COMPLETE, volume, None)
+
+    def _create(self, volume: str, nbytes: int) -> None:
+        self._journal.note(_CREATED, volume, None)
+        if not self._files.create(volume, nbytes):
+            self._journal.forget(_CREATED, volume)
+            raise InputError(
+                f"{volume} already exists in the export, and no journal on this machine knows it",
+                where=self.name,
+                remedy="delete it on the server if it is left from an earlier sweep",
+            )
 
     def _remove_volumes(self) -> None:
         for entry in self._journal.entries(_FOLDER):
@@ -135,4 +144,5 @@ class NfsTarget(BackendTarget, ExportsFiles):
             self._journal.forget(_FOLDER, entry.place)
         for entry in self._journal.entries(_CREATED):
             self._files.delete(entry.place)
+            self._journal.forget(_COMPLETE, entry.place)
             self._journal.forget(_CREATED, entry.place)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cephfit import __version__
+from cephfit.ceph.admin.answers import drop_osd_caches
 from cephfit.ceph.admin.daemons import running_daemons
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.ceph_health import CephHealth
@@ -357,8 +358,7 @@ class CephTarget(
     def drop_caches(self) -> None:
         # In order from client to disk, because data that one cache writes enters the next one.
         self._clients.drop_caches()
-        for osd in self._admin.command("osd ls"):
-            self._admin.tell(f"osd.{osd}", "cache drop")
+        drop_osd_caches(self._admin)
         self._around.drop_page_caches()
 
     def why_caches_stay(self) -> str:

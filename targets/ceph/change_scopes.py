@@ -10,6 +10,7 @@ from typing import Any
 from cephfit.ceph.admin.answers import RefusedError, is_before_nautilus
 from cephfit.ceph.ceph_health import CephHealth
 from cephfit.ceph.cluster_adapters import ClusterAdapters, OsdsDownError, ReadValues
+from cephfit.ceph.crush.data_placement import no_such_pool
 from cephfit.ceph.delivery.daemon_options import DaemonOptions
 from cephfit.ceph.delivery.osd_restarts import NooutFlags
 from cephfit.ceph.options.option_catalogue import Catalogue
@@ -156,12 +157,14 @@ class WholeCluster:
         tried = ErrorCollector()
         if pools:
             tried.make(self.delete_pools)
-            tried.make(self.declared_pools(self._journal).give_back)
-            tried.make(self.pools.restore_places)
         self._health.expect_new_pools()
         are_back = tried.make(self.settings.take_back)
         if tried.make(self._restart_due) and are_back:
             self.settings.forget_originals()
+        if pools:  # last: data of adopted pools may begin to move, and no OSD is restarted while it does
+            tried.make(self.declared_pools(self._journal).give_back)
+            tried.make(self.pools.restore_places)
+        self._health.expect_new_pools()
         tried.end()
 
     def _require_default_rule(self) -> None:
@@ -176,12 +179,13 @@ class WholeCluster:
     def _why_no_restart(self, configuration: Configuration) -> str:
         """Return why a configuration's OSDs cannot be restarted; empty if they can, or need no restart."""
         needs = self.settings.needs_restart(configuration)
-        if not needs:
-            return ""
-        if self._restarts is None:
-            return f"{self.settings.why_restart(configuration, needs)}, and this target cannot restart OSDs"
-        why = self._restarts.why_not(sorted(needs))
-        return f"{self.settings.why_restart(configuration, needs)}; {why}" if why else ""
+        why = self.why_no_restart_of(sorted(needs)) if needs else ""
+        link = ", and" if self._restarts is None else ";"
+        return f"{self.settings.why_restart(configuration, needs)}{link} {why}" if why else ""
+
+    def why_no_restart_of(self, osds: Sequence[int]) -> str:
+        """Return why these OSDs cannot be restarted; empty if they can."""
+        return "this target cannot restart OSDs" if self._restarts is None else self._restarts.why_not(osds)
 
     def apply_options(self, configuration: Configuration) -> tuple[int, ...]:
         """Bring the options of daemons to those of a configuration; return the OSDs that were restarted for it.
@@ -362,11 +366,7 @@ class OnlyPool:
 
     def _require_pool(self) -> None:
         if self._pool not in (p["poolname"] for p in self._admin.command("osd lspools")):
-            raise InputError(
-                f"this cluster has no pool {self._pool}",
-                where="--only-pool",
-                remedy=f"create it: ceph osd pool create {self._pool}; rbd pool init {self._pool}",
-            )
+            raise no_such_pool(self._pool)
 
     def _against(self, setting: Setting) -> str:
         place = (setting.partition, setting.scope.partition("/")[0])

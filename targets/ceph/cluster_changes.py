@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from cephfit.ceph.ceph_health import CephHealth, is_getting_full
 from cephfit.ceph.cluster_adapters import ClusterAdapters, ReadValues
+from cephfit.ceph.delivery.central_config import CONFIG, Place, place_of
 from cephfit.ceph.delivery.client_conf import why_no_plugins
 from cephfit.ceph.options import option_catalogue as options
 from cephfit.ceph.options.option import as_ceph_writes
@@ -278,6 +279,11 @@ class AppliedValues:
         moving = self._journal.entries() if self.is_keeping() else ()
         found = {(e.kind, e.place): e for e in (*self._applied.entries(), *moving)}
         return tuple(e for e in found.values() if e.kind not in (_APPLIED, _KEEPING))
+
+    def options(self) -> dict[Place, str | None]:
+        """Return the config store's original values of the applied configuration; None for an unset option."""
+        entries = (e for e in self.entries() if e.kind == CONFIG)
+        return {place_of(e): None if e.was is None else str(e.was) for e in entries}
 
     def is_keeping(self) -> bool:
         """Return whether ``keep`` was begun and not finished: what is in the target's journal stays."""

@@ -1,7 +1,7 @@
 """Preview what a sweep would change on a whole cluster, from queries to monitors and manager only."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from cephfit.ceph.admin.daemons import Daemon, concerned, running_daemons, strongest
@@ -129,11 +129,25 @@ def planned_pools(
     return tuple(found)
 
 
+def applied_order(sweep: PlannedSweep, applied: Container[str]) -> list[str]:
+    """Return the names of configurations in the order in which they are applied; empty for a reset in between.
+
+    Args:
+        sweep: the sweep; with new volumes for each round, the target is reset between rounds.
+        applied: names of the configurations that are not skipped.
+    """
+    order: list[str] = []
+    for _, steps in groupby(sweep.steps, key=lambda step: step.repeat):
+        order += [name for name, _ in groupby(step.configuration for step in steps) if name in applied]
+        order += [""] if sweep.measurement.new_volumes else []
+    return order
+
+
 def count_restarts(order: Sequence[str], startup: Mapping[str, Mapping[int, Mapping[str, str]]]) -> Counter[int]:
     """Return the number of restarts of each OSD during a sweep and its undoing.
 
     Args:
-        order: names of configurations in the order in which they are applied.
+        order: see ``applied_order``.
         startup: configuration to OSD to the options that the OSD must read at its start, where they differ from
             the values before the sweep.
     """
@@ -172,8 +186,7 @@ def preview_of(
     present = CurrentValues(admin, catalogue, settings)
     startup = {c.name: settings.needs_restart(c) for c in configurations}
     plans = {c.name: pools.plans(c) for c in configurations}
-    order = [name for (_, name), _ in groupby((s.repeat, s.configuration) for s in sweep.steps)]
-    count = count_restarts([name for name in order if name in plans], startup)
+    count = count_restarts(applied_order(sweep, plans), startup)
     n_restarts = count.total()
     # Several pools may share a rule; it counts once.
     wishes = {w.rule: w for p in plans.values() for w in pools.wishes(p, where=f"sweep {sweep.name}")}

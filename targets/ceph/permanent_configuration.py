@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.cluster_adapters import GreaterEnvironment
-from cephfit.ceph.delivery.central_config import CONFIG, stored_settings
+from cephfit.ceph.delivery.central_config import CONFIG, place_of, stored_settings
 from cephfit.ceph.delivery.shell_commands import Parts, Present, parts_of
 from cephfit.ceph.options.option import as_ceph_writes, risk_of, same_value
 from cephfit.ceph.options.option_catalogue import Catalogue
-from cephfit.ceph.pools.declared_pools import PoolChange
+from cephfit.ceph.pools.declared_pools import PoolChange, moved_by_undoing
 from cephfit.core.cleanup import ErrorCollector
 from cephfit.core.errors import CephfitError, ClusterError
 from cephfit.core.journal import Entry, Journal
@@ -66,6 +66,7 @@ class PermanentPlan:
         present: values before the change.
         earlier: configuration that was applied before; its other settings are undone, and all of them if applying
             this one fails. Empty without one.
+        moved_back: its settings of pools whose undoing moves data, as text.
         faults: why it must not be applied.
         warnings: sentences for the user.
     """
@@ -78,6 +79,7 @@ class PermanentPlan:
     pool_change: PoolChange | None
     present: Present
     earlier: str = ""
+    moved_back: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -88,7 +90,7 @@ class PermanentPlan:
 
     @property
     def moves_data(self) -> bool:
-        return self.pool_change is not None and self.pool_change.moved.n_pgs > 0
+        return bool(self.moved_back) or (self.pool_change is not None and self.pool_change.moved.n_pgs > 0)
 
     def to_json(self) -> dict[str, Any]:
         moved = self.pool_change.moved.as_json() if self.pool_change else None
@@ -100,6 +102,7 @@ class PermanentPlan:
             "moved": moved,
             "by_hand": [{"setting": str(s), "why": why} for s, why in self.parts.by_hand],
             "earlier": self.earlier,
+            "moved_back": list(self.moved_back),
             "faults": list(self.faults),
             "warnings": list(self.warnings),
         }
@@ -199,17 +202,23 @@ class PermanentConfiguration:
                     f"{keys}: only the config store of the monitors keeps values for good; write them into the "
                     "daemons' ceph.conf yourself, or use settings=store"
                 )
+        restarts = tuple(sorted(self._changes.settings.needs_restart(known, restored=self._applied.options())))
+        if restarts and not faults and (why := self._changes.why_no_restart_of(restarts)):
+            names = ", ".join(f"osd.{osd}" for osd in restarts)
+            faults.append(f"{names} must be restarted, also for what is undone; {why}")
+        moved_back = moved_by_undoing(self._applied.entries(), pool_change)
         return PermanentPlan(
             configuration,
             parts,
             pool if parts.pool.settings else "",
             (*self._option_differences(known), *self._host_differences(parts.hosts), *_of_pool(pool_change)),
-            tuple(sorted(self._changes.settings.needs_restart(known))) if known.settings else (),
+            restarts,
             pool_change,
             self._present(pool_change),
             self.in_place(),
+            moved_back,
             tuple(dict.fromkeys(faults)),
-            tuple(self._warnings(known, parts, pool_change)),
+            tuple(self._warnings(known, parts, pool_change, moved_back)),
         )
 
     def apply(self, plan: PermanentPlan) -> tuple[str, ...]:
@@ -309,12 +318,13 @@ class PermanentConfiguration:
             )
 
     def _apply(self, plan: PermanentPlan) -> tuple[int, ...]:
-        declared = {plan.pool: _as_declared(plan.parts.pool)} if plan.pool else {}
-        keys = {plan.pool: (*declared[plan.pool], "crush_rule")} if plan.pool else {}
-        self._pools.give_back(but=keys)
         restarted = self._changes.apply_options(plan.parts.options)
         self._greater.apply(plan.parts.hosts, ())
-        if declared:  # last, because data begins to move
+        # Pools come last, because data begins to move, and no OSD is restarted meanwhile.
+        change = plan.pool_change
+        self._pools.give_back(but={} if change is None else {plan.pool: change.keys})
+        if change is not None:
+            declared = {plan.pool: _as_declared(plan.parts.pool)}
             self._pools.apply(declared, adopt=frozenset(declared))
         return restarted
 
@@ -387,7 +397,9 @@ class PermanentConfiguration:
         values = {} if pool_change is None else {key: now for key, (now, _) in pool_change.values.items()}
         return Present(stored_settings(self._admin), values)
 
-    def _warnings(self, options: Configuration, parts: Parts, pool_change: PoolChange | None) -> Iterable[str]:
+    def _warnings(
+        self, options: Configuration, parts: Parts, pool_change: PoolChange | None, moved_back: Sequence[str]
+    ) -> Iterable[str]:
         late = [s.key for s in options.settings if self._catalogue.option(s.key).acts_at_creation_only]
         if late:
             yield f"{', '.join(late)}: only OSDs created from now on read it; existing OSDs stay as they are"
@@ -397,6 +409,8 @@ class PermanentConfiguration:
             yield "kernel values are lost when a host boots: write them into sysctl.d or udev rules as well"
         if pool_change is not None and pool_change.moved.n_pgs:
             yield f"data moves in the background: {pool_change.moved}"
+        if moved_back:
+            yield f"data moves in the background, because of what is undone: {', '.join(moved_back)}"
 
 
 def _as_declared(pool: Configuration) -> dict[str, str]:
@@ -414,7 +428,7 @@ def _of_pool(change: PoolChange | None) -> tuple[Difference, ...]:
 
 def _undoing(entry: Entry) -> Undoing:
     if entry.kind == CONFIG:
-        section, _, key = entry.place.rpartition(" ")
+        section, key = place_of(entry)
         return Undoing(f"option {key} of {section}", "", "not set" if entry.was is None else str(entry.was))
     was = "not there" if entry.was is None else str(entry.was)
     return Undoing(f"{entry.kind} {entry.place}", "", was if len(was) < 60 else "as it was")

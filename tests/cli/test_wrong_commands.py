@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from cephfit.ceph.admin.fallback_admins import RestAdmin
 from cephfit.ceph.cluster_adapters import ClusterAdapters
+from cephfit.ceph.crush.data_placement import read_layout
 from cephfit.cli import demo
 from cephfit.cli.cluster import lab_command
 from cephfit.cli.cluster.restore_command import restoring
@@ -48,6 +49,17 @@ def test_a_dry_run_in_a_missing_pool_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no pool bench") as caught:
         changes.preview(read_sweep(bundled_sweep("quick")), [Configuration("A")])
     assert "ceph osd pool create bench" in str(caught.value)
+
+
+def test_the_facts_of_a_missing_pool_are_refused() -> None:
+    """They are read before anything is changed, also by commands without a dry run."""
+
+    class NoPool:
+        def command(self, prefix: str, **arguments: Any) -> Any:
+            return {"pools": [], "nodes": []} if prefix in ("osd dump", "osd tree") else []
+
+    with pytest.raises(InputError, match="no pool bench"):
+        read_layout(NoPool(), {}, "bench")  # type: ignore[arg-type]
 
 
 def test_a_dry_run_with_a_missing_crush_rule_is_refused(tmp_path: Path) -> None:

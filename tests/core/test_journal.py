@@ -44,9 +44,10 @@ def test_the_file_is_deleted_only_when_nothing_is_left_to_undo(tmp_path: Path) -
     assert not journal.path.exists()
 
 
-def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", ["rubbish", '{"version": 1, "kind": "pool", "place": "q"}'])
+def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path, damaged: str) -> None:
     path = tmp_path / "journal"
-    path.write_text('{"version": 1, "kind": "pool", "place": "p", "was": null}\nrubbish\n')
+    path.write_text(f'{{"version": 1, "kind": "pool", "place": "p", "was": null}}\n{damaged}\n')
     with pytest.raises(StoreError, match=r"journal:2: this line of the journal is damaged"):
         Journal(path)
 

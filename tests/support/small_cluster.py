@@ -116,6 +116,8 @@ class SmallCluster:
         return {"ok_to_stop": True}
 
     def _config_help(self, key: str) -> Any:
+        if key not in OPTIONS:
+            raise RefusedError(f"Error: unknown option {key}", where="mon", code=errno.ENOENT)
         flags = ["runtime"] if OPTIONS[key] else ["startup"]
         return {
             "name": key, "type": "uint", "level": "advanced", "desc": key, "long_desc": "", "default": 8,
@@ -128,7 +130,9 @@ class SmallCluster:
 
     # What changes something.
 
-    def _config_set(self, who: str, name: str, value: str) -> None:
+    def _config_set(self, who: str, name: str, value: str, *, force: bool = False) -> None:
+        if name not in OPTIONS and not force:
+            raise RefusedError(f"unrecognized config option '{name}'", where="mon", code=errno.EINVAL)
         self.changes.append(f"{who} {name} = {value}")
         self.store[who, name] = value
 

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cephfit.cli.check import evaluate_command
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Applied, Client, Health, NullProgress
 from cephfit.core.values.configuration import Configuration
@@ -15,6 +16,7 @@ from cephfit.core.values.sample import Run, State, WorkloadSample
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.evaluation import evaluate
 from cephfit.sweep.trial import Trial
+from cephfit.traces.capturing import capture
 
 CONFIGURATIONS = (Configuration("A"), Configuration("fast"), Configuration("refused"))
 
@@ -145,6 +147,25 @@ def test_a_killed_evaluation_continues_with_what_is_missing(store: Store) -> Non
     assert (len(samples), sum(work.n_runs for work in again)) == (8, 8 - n_done)
 
 
+def test_a_round_has_new_volumes_also_if_a_kill_came_before_those_of_the_last_one_were_removed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed() -> None:
+        raise KeyboardInterrupt
+
+    bench = Bench()
+    monkeypatch.setattr(bench, "reset", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(bench, [Work(bench, "one")], store)
+    later = Bench()
+    with pytest.raises(KeyboardInterrupt):
+        run(later, [Work(later, "one", dies_at=2)], store)
+    assert [line.split()[0] for line in later.log][:2] == ["reset", "apply"]
+    last = Bench()
+    run(last, [Work(last, "one")], store)
+    assert [line.split()[0] for line in last.log] == ["apply", "prepare", "drop", "run", "cleanup", "reset"]
+
+
 def test_a_complete_evaluation_touches_the_target_no_more(store: Store) -> None:
     bench = Bench()
     run(bench, [Work(bench, "one")], store)
@@ -194,3 +215,15 @@ def test_samples_of_a_changed_workload_are_not_mixed_with_earlier_ones(store: St
     changed.description = lambda: {"version": 1, "name": "changed"}  # type: ignore[method-assign]
     with pytest.raises(InputError, match="other options or on another cluster"):
         run(bench, [changed], store)
+
+
+def test_a_recording_replaces_an_earlier_one_and_no_other_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(capture, "capturing", lambda device, place: nullcontext())
+    (tmp_path / "mail").mkdir()
+    for name in ("nbd0.blktrace.0", "nbd0.capture.json", "letters.txt"):
+        (tmp_path / "mail" / name).touch()
+    with evaluate_command._recorder(tmp_path)("mail", Path("/dev/nbd1")):
+        pass
+    assert [path.name for path in (tmp_path / "mail").iterdir()] == ["letters.txt"]

@@ -1,8 +1,9 @@
 """iSCSI, NFS and Swift targets pass the contract suite on real servers; other tests are on one protocol."""
 
+import errno
 import hashlib
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from cephfit.lab.daemons.processes import command_line, kill, of_folder
 from cephfit.lab.devices.disks import loops_of
 from cephfit.lab.devices.fuse_devices import reason_in
 from cephfit.lab.lab_server import LabServer
-from cephfit.targets.backends.backend_target import ExistingServer
+from cephfit.measure.micro.file_access import NfsSession
+from cephfit.targets.backends.backend_target import ExistingServer, ExportsVolumes, NbdServer, ServerPlace
 from cephfit.targets.backends.iscsi_target import parse_iscsi
-from cephfit.targets.backends.nfs_target import parse_nfs
+from cephfit.targets.backends.nfs_target import NfsTarget, parse_nfs
 from cephfit.targets.backends.swift_target import SwiftAccount, key_from_environment, parse_swift
 
 _DISK_NBYTES = 256 * MIB
@@ -410,3 +412,92 @@ def test_options_of_a_server_that_is_not_a_labs_are_refused() -> None:
     server = ExistingServer("nfs")
     assert server.why_not("sync").endswith("(cephfit lab up --with nfs)")
     assert "cannot be dropped" in server.why_caches_stay()
+
+
+class _Export:
+    """The files of an export whose server may not answer."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.files: dict[str, int] = {}
+        self.answers = True
+
+    def limits(self) -> dict[str, int]:
+        return {"free": 1 << 40}
+
+    def create(self, name: str, nbytes: int) -> bool:
+        if not self.answers:
+            raise ClusterError("the NFS server gave no answer within 30 s")
+        if name in self.files:
+            return False
+        self.files[name] = nbytes
+        return True
+
+    def complete(self, name: str, nbytes: int) -> None:
+        self.files[name] = max(nbytes, self.files.get(name, 0))
+
+    def delete(self, name: str) -> None:
+        self.files.pop(name, None)
+
+
+def test_a_file_whose_creation_was_cut_short_is_created_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server gave no answer, or a kill came between the journal and the file."""
+    monkeypatch.setattr("cephfit.targets.backends.nfs_target.NfsFiles", _Export)
+    place = ServerPlace("nfs://h/e", ExistingServer("nfs"), tmp_path, tmp_path / "lock", "nfs://h/e")
+    target = NfsTarget("nfs://h/e", parse_nfs("h/e"), place, _NoDevices())
+    export: Any = target._files
+    export.answers = False
+    with pytest.raises(ClusterError, match="no answer"):
+        target._require_volumes(1, MIB, {})
+    target._require_volumes(1, MIB, {})
+    (volume,) = export.files
+    assert export.files == {volume: MIB}
+    export.files.clear()
+    target._require_volumes(1, MIB, {})
+    assert not export.files, "a filled file that somebody deleted does not come back empty"
+    target.reset()
+    assert not target.is_changed()
+    export.files[volume] = MIB
+    export.answers = True
+    with pytest.raises(InputError, match="no journal on this machine knows it"):
+        target._require_volumes(1, MIB, {})
+    assert export.files == {volume: MIB}
+    target.close()
+
+
+class _NoDevices(ExportsVolumes):
+    def attach(self, name: str, server: NbdServer, *, storage: str, folder: Path, enter: Sequence[str]) -> Path:
+        raise AssertionError("nothing is attached")
+
+    def device_of(self, name: str, *, folder: Path) -> Path | None:
+        return None
+
+    def detach(self, name: str, *, folder: Path) -> None:
+        pass
+
+    def detach_all(self, folder: Path) -> None:
+        pass
+
+
+class _Library:
+    """libnfs with one answer to ``stat``."""
+
+    def __init__(self, answer: int) -> None:
+        self.answer = answer
+
+    def nfs_stat64(self, *_: object) -> int:
+        return self.answer
+
+    def nfs_get_error(self, *_: object) -> bytes:
+        return b"NFS3ERR_IO"
+
+
+def test_a_file_that_cannot_be_looked_at_does_not_count_as_deleted() -> None:
+    session: Any = NfsSession.__new__(NfsSession)
+    session.context = None
+    session.library = _Library(-errno.ENOENT)
+    assert session.size_of("/v") is None
+    session.library = _Library(-errno.EIO)
+    with pytest.raises(OSError, match="NFS3ERR_IO"):
+        session.size_of("/v")

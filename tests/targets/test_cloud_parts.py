@@ -22,7 +22,7 @@ from cephfit.cloud.guests.guests import Place, PlacedEngine, places_of
 from cephfit.cloud.stacks import Node
 from cephfit.cloud.volumes import cinder_volumes
 from cephfit.cloud.volumes.volume_types import Qos, volumes_found
-from cephfit.core.errors import ClusterError, InputError
+from cephfit.core.errors import CephfitError, ClusterError, InputError
 from cephfit.core.protocols import Client
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration, Partition, Setting
@@ -37,6 +37,7 @@ from cephfit.targets.openstack_ceph import (
     why_not_below_a_cloud,
     written_under,
 )
+from cephfit.targets.openstack_target import OpenStackTarget
 
 METRICS = Metrics(iops=10.0, nbytes_per_s=40960.0, n_ios=10, runtime_ns=10**9, latency_mean_ns=1e6)
 
@@ -254,3 +255,21 @@ def test_an_unavailable_keystone_is_one_sentence_for_every_service(
     monkeypatch.setattr(cloud_connection, "_ATTEMPTS", 1)
     with pytest.raises(ClusterError, match="a service of the cloud does not answer"):
         ask(WithoutCatalogue())
+
+
+@pytest.mark.parametrize("refusal", [InputError("clouds.yaml is gone"), ClusterError("the stack is still there")])
+def test_the_cluster_is_restored_if_the_cloud_cannot_be_cleaned_up(
+    refusal: CephfitError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Below:
+        def reset(self) -> None:
+            raise ClusterError("osd.3 does not start")
+
+    def refuse(_: Any) -> None:
+        raise refusal
+
+    monkeypatch.setattr(OpenStackTarget, "reset", refuse)
+    target: Any = OpenStackWithCeph.__new__(OpenStackWithCeph)
+    target._ceph = Below()
+    with pytest.raises(ClusterError, match=rf"{refusal.what}; osd\.3 does not start"):
+        target.reset()

@@ -270,6 +270,21 @@ def test_a_local_volume_is_filled_with_incompressible_data(tmp_path: Path) -> No
     target.close()
 
 
+def test_a_file_of_a_workload_is_large_enough_and_filled_again_for_a_sweep(tmp_path: Path) -> None:
+    """The file system of a workload discards blocks, and reads of holes cost nothing."""
+    target, file = local_target(f"local:{tmp_path / 'v'}"), tmp_path / "v"
+    target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
+    target.apply(DEFAULT, n_clients=1, volume_nbytes=2 * MIB, fill=False)
+    assert file.stat().st_size == 2 * MIB
+    file.write_bytes(bytes(2 * MIB))
+    target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB, fill=False)
+    assert file.stat().st_size == 2 * MIB, "no data of the workload are cut off"
+    target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
+    assert len(zlib.compress(file.read_bytes()[:MIB])) > MIB
+    target.reset()
+    target.close()
+
+
 @pytest.mark.root
 def test_a_device_with_content_is_refused(loop_device: Callable[[int], Path]) -> None:
     device = loop_device(16 * MIB)

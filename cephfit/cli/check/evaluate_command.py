@@ -151,17 +151,17 @@ def _chosen(sweep: Sweep, named: str | None) -> Sequence[Configuration]:
 
 
 def _recorder(folder: Path) -> Record:
-    """Return what records a run into a subfolder with the workload's name, replacing an earlier recording."""
-    import shutil
+    """Return what records a run into a subfolder with the workload's name, in place of an earlier recording."""
     from contextlib import contextmanager
 
-    from cephfit.traces.capturing.capture import capturing
+    from cephfit.traces.capturing.capture import SUFFIX, capturing
 
     @contextmanager
     def recorded(workload: str, device: Path) -> Iterator[None]:
         place = folder / workload
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
+        place.mkdir(parents=True, exist_ok=True)
+        for earlier in (*place.glob("*.blktrace.*"), *place.glob(f"*{SUFFIX}")):
+            earlier.unlink()
         with capturing(device, place):
             yield
 

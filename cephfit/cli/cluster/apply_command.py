@@ -253,7 +253,8 @@ def _answer(plan: PermanentPlan, name: str) -> str:
     n = len(plan.changes)
     restarts = f"{len(plan.restarts)} OSDs are restarted one by one" if plan.restarts else "no daemon is restarted"
     change = plan.pool_change
-    moved = str(change.moved) if change is not None and change.moved.n_pgs else "no data moves"
+    moved = str(change.moved) if change is not None and change.moved.n_pgs else ""
+    moved = moved or ("data moves" if plan.moved_back else "no data moves")
     what = f"changes {n} value{'s' if n != 1 else ''}" if n else "changes nothing: every value is there already"
     return f"{plan.configuration.name} {what} on {name}; {restarts}; {moved}"
 

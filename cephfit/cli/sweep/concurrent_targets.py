@@ -112,16 +112,12 @@ def _listen(
             if word == "document":
                 ended[target] = Finished(target, arguments[0])
             elif word == "error":
-                ended[target] = Finished(target, None, _error_of(*arguments))
+                what, where, remedy = arguments
+                ended[target] = Finished(target, None, CephfitError(what, where=where, remedy=remedy))
             elif word == "interrupted":
                 ended[target] = Finished(target, None, interrupted=True)
             else:
                 getattr(shown[target], word)(*arguments)
-
-
-def _error_of(kind: str, what: str, where: str, remedy: str) -> CephfitError:
-    kinds = {c.__name__: c for c in CephfitError.__subclasses__()}
-    return kinds.get(kind, CephfitError)(what, where=where, remedy=remedy)
 
 
 def _died(process: SpawnProcess) -> CephfitError:
@@ -169,7 +165,7 @@ def _measure_in_process(request: Request, target: str, pipe: Connection) -> None
     try:
         progress.send("document", measure(request, target, progress))
     except CephfitError as error:
-        progress.send("error", type(error).__name__, error.what, error.where, error.remedy)
+        progress.send("error", error.what, error.where, error.remedy)
     except KeyboardInterrupt:
         with suppress(OSError):
             progress.send("interrupted")

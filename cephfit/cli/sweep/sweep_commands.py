@@ -281,12 +281,16 @@ def _hint_how_to_continue(
 ) -> Callable[[type[BaseException] | None, object, object], bool]:
     """Return a callback for an exit stack that prints how to continue after Ctrl-C or SIGTERM."""
     from cephfit.cli.cluster.restore_command import restoring
+    from cephfit.operations.measuring.sweep_measurement import UndoingInterruptedError
 
     def hint(kind: type[BaseException] | None, _error: object, _traceback: object) -> bool:
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
+        undoing = " and ".join(f"`{restoring(text, cluster)}`" for text in target_texts)
+        if kind is not None and issubclass(kind, UndoingInterruptedError):
+            click.echo(f"\nthe run is finished, but not all of its changes are undone: {undoing}", err=True)
+        elif kind is not None and issubclass(kind, KeyboardInterrupt):
             click.echo(
                 "\nrun the same command to continue from here; the target stays as it is now until then, or until "
-                f"{' and '.join(f'`{restoring(text, cluster)}`' for text in target_texts)}",
+                f"{undoing}",
                 err=True,
             )
         return False

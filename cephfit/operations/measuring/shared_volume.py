@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.volumes import Volume, Volumes
+from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Progress
 from cephfit.core.values.cells import Op
@@ -171,9 +172,9 @@ def measure_shared_volume(
         images = _images(plan, access.pool)
         volumes = Volumes(admin)
         _require_pool(admin, access.pool)
-        try:
-            # Also removes what a killed run has left.
-            _remove(admin, volumes, tuple(images.values()))
+        remove = partial(_remove, admin, volumes, tuple(images.values()))
+        with cleaned_up_by(remove):
+            remove()  # what a killed run has left
             for way, volume in images.items():
                 features = Setting(Partition.POOL, "image", "features", _FEATURES[way])
                 volumes.ensure(Configuration("shared", (features,)), volume)
@@ -184,8 +185,6 @@ def measure_shared_volume(
                         clients.fill(volume.image, seconds=volume.nbytes / SLOWEST_NBYTES_PER_S)
                 runs = measured_rounds(plan, partial(_run_opened, clients, plan, images), progress)
                 hand_overs = _hand_overs(clients, plan, images, progress)
-        finally:
-            _remove(admin, volumes, tuple(images.values()))
     finally:
         admin.close()
     return SharingResults(runs, hand_overs, missing_file_systems())

@@ -58,6 +58,10 @@ class Request:
     targets: tuple[str, ...] = ()
 
 
+class UndoingInterruptedError(KeyboardInterrupt):
+    """An interrupt while the changes of a finished run are undone: the same command would begin another run."""
+
+
 def measured(
     request: Request, target_text: str, progress: Progress, conclude: Callable[[Store, Run], _Concluded]
 ) -> _Concluded:
@@ -74,6 +78,7 @@ def measured(
 
     Raises:
         CephfitError: see ``run_sweep`` in ``sweep/execution/runner.py``. All completed samples are stored.
+        UndoingInterruptedError: the run is finished, and some changes are left.
     """
     from cephfit.operations.measuring.target_choice import open_target
     from cephfit.results.store.sample_store import Store
@@ -118,7 +123,10 @@ def measured(
             order = {"number": request.targets.index(target_text), "targets": list(request.targets)}
             results.put_document(finished.run_id, TARGETS_DOCUMENT, order)
         if not request.keep:
-            target.reset()
+            try:
+                target.reset()
+            except KeyboardInterrupt:
+                raise UndoingInterruptedError from None
         return conclude(results, finished)
 
 

@@ -11,6 +11,7 @@ from cephfit.ceph.admin import fallback_admins
 from cephfit.ceph.admin.answers import (
     RefusedError,
     as_before_nautilus,
+    drop_osd_caches,
     is_before_nautilus,
     listed_pgs,
     refusal,
@@ -60,8 +61,7 @@ class Luminous:
         self.answers: dict[str, Any] = {
             "version": {"version": LUMINOUS},
             "mon dump": MON_DUMP,
-            "osd dump": {"epoch": 23, "pools": [POOL], "osds": []},
-            "osd ls": [0, 1],
+            "osd dump": {"epoch": 23, "pools": [POOL], "osds": [{"osd": 0, "up": 1}, {"osd": 1, "up": 1}]},
             "pg ls-by-pool": PGS,
             "osd erasure-code-profile get": {"k": "4", "m": "2", "plugin": "jerasure"},
         }
@@ -222,3 +222,23 @@ def test_the_program_creates_pools(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     BinaryAdmin(conf).command("osd pool create", pool="p", pg_num=8, autoscale_mode="off")
     calls = (tmp_path / "called").read_text().splitlines()
     assert [("autoscale" in call) for call in calls] == [True, False]
+
+
+def test_caches_are_dropped_by_the_osds_that_are_up() -> None:
+    """An OSD whose disk has died, and that is out, refuses with ENXIO."""
+
+    class WithDeadDisk(Luminous):
+        def __init__(self) -> None:
+            super().__init__()
+            self.answers |= {"osd dump": {"osds": [{"osd": 0, "up": 1}, {"osd": 1, "up": 0}, {"osd": 2, "up": 1}]}}
+            self.dropped: list[str] = []
+
+        def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:
+            if daemon == "osd.1":
+                raise refusal(daemon, prefix, errno.ENXIO, "")
+            assert prefix == "cache drop"
+            self.dropped.append(daemon)
+
+    cluster = WithDeadDisk()
+    drop_osd_caches(cluster)
+    assert cluster.dropped == ["osd.0", "osd.2"]

@@ -197,3 +197,23 @@ def test_keys_of_others_are_none_of_the_locks_business(here: Machine, there: Mac
     lock.release()
     there.lock().release()
     assert here.store.content == {}
+
+
+class Killed(BaseException):
+    """Ends a process at once."""
+
+
+def test_a_kill_at_the_start_does_not_hide_what_an_earlier_process_left(here: Machine, there: Machine) -> None:
+    lock = here.lock()
+    here.left = 3
+    lock.release()
+
+    def die() -> None:
+        raise Killed
+
+    here.store.around_set = die
+    with pytest.raises(Killed):
+        here.lock()
+    here.store.around_set = lambda: None
+    with pytest.raises(ClusterError, match="ended and left 3 changes"):
+        there.lock()

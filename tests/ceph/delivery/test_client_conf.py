@@ -1,10 +1,12 @@
-"""Plugins that a machine's librbd may lack."""
+"""Plugins that a machine's librbd may lack, and a client that is started to read its values."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cephfit.ceph.delivery.client_conf import why_no_plugins
+from cephfit.ceph.delivery.client_conf import read_back_new_client, why_no_plugins
+from cephfit.core.errors import ClusterError
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, read_sweep
 
@@ -33,3 +35,10 @@ def test_the_folder_is_where_this_machines_librados_looks() -> None:
     for why in why_no_plugins(with_plugins("no_such_plugin")):
         assert "/ceph/librbd/libceph_librbd_no_such_plugin.so" in why
     assert why_no_plugins(with_plugins("no_such_plugin"))
+
+
+def test_a_client_that_cannot_be_started_is_an_error_of_the_cluster(tmp_path: Path) -> None:
+    pytest.importorskip("rados", reason="needs Ceph's Python bindings")
+    catalogue: Any = None
+    with pytest.raises(ClusterError, match="a new client cannot connect"):
+        read_back_new_client(with_plugins("x"), catalogue, tmp_path / "missing.conf", "admin")

@@ -2,21 +2,25 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from small_cluster import Daemons, SmallCluster
+from small_cluster import OPTIONS, Daemons, SmallCluster
 
 from cephfit.ceph.ceph_health import CephHealth
 from cephfit.ceph.cluster_adapters import ClusterAdapters, OsdsDownError
 from cephfit.ceph.delivery import osd_restarts
 from cephfit.ceph.delivery.osd_restarts import NooutFlags, OneByOne
 from cephfit.ceph.options.option_catalogue import Catalogue
+from cephfit.ceph.pools.declared_pools import DeclaredPools
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.core.values.measurement import Step
 from cephfit.targets.ceph.change_scopes import WholeCluster
-from cephfit.targets.ceph.cluster_preview import count_restarts, restarts_note
+from cephfit.targets.ceph.cluster_preview import applied_order, count_restarts, restarts_note
 
 PATIENCE_SECONDS = 0.05
 SHARDS = Configuration("shards", (Setting(Partition.CEPH, "osd", "osd_op_num_shards", 99),))
@@ -237,3 +241,49 @@ def test_the_preview_counts_the_restarts_of_each_osd() -> None:
         "osd.1, osd.2, osd.3, osd.4, osd.5, osd.6 and 2 more 4 times each"
     )
     assert restarts_note({}) == ""
+
+
+def test_new_volumes_reset_the_options_between_rounds() -> None:
+    """Otherwise the last configuration of a round may be the first one of the next without a restart."""
+    steps = [Step(repeat, name, ()) for repeat in (0, 1) for name in ("skipped", "B")]
+
+    def n_restarts(*, new_volumes: bool) -> int:
+        sweep: Any = SimpleNamespace(steps=steps, measurement=SimpleNamespace(new_volumes=new_volumes))
+        return count_restarts(applied_order(sweep, ["B"]), {"B": {0: {"osd_op_num_shards": "3"}}}).total()
+
+    assert n_restarts(new_volumes=False) == 2
+    assert n_restarts(new_volumes=True) == 4
+
+
+@pytest.mark.parametrize("before", [{}, {("osd", "osd_op_num_shards"): "16"}])
+def test_an_option_that_an_upgrade_removed_is_undone_without_a_restart(
+    cluster: SmallCluster,
+    journal: Journal,
+    before: dict[tuple[str, str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster.store.update(before)
+    whole(cluster, journal, Daemons(cluster)).apply_options(SHARDS)
+    monkeypatch.delitem(OPTIONS, "osd_op_num_shards")
+    cluster.changes.clear()
+    upgraded = whole(cluster, journal, Daemons(cluster))
+    assert [u.what for u in upgraded.undoings()] == ["option osd_op_num_shards of osd"]
+    upgraded.take_back(pools=False)
+    assert cluster.store == before
+    assert not any(text.startswith("restart") for text in cluster.changes)
+    journal.finish()
+    assert not journal.entries()
+
+
+def test_the_data_of_adopted_pools_moves_after_the_restarts(
+    cluster: SmallCluster, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While data moves, no OSD may stop."""
+    monkeypatch.setattr(DeclaredPools, "give_back", lambda _: cluster.changes.append("give back"))
+    changes = whole(cluster, journal, Daemons(cluster))
+    changes.apply_options(SHARDS)
+    cluster.changes.clear()
+    changes.take_back(pools=True)
+    assert [text for text in cluster.changes if not text.startswith("may")] == [
+        "osd osd_op_num_shards gone", "restart osd.0", "restart osd.1", "restart osd.2", "give back",
+    ]  # fmt: skip

@@ -148,6 +148,13 @@ def test_min_size_comes_after_size_because_ceph_resets_it_in_both_directions() -
     ]
 
 
+def test_a_number_that_a_pool_did_not_have_is_removed_by_0() -> None:
+    ratio = Configuration("c", (Setting(POOL, "pool", "compression_required_ratio", 0.7),))
+    for present in (None, Present(stored={}, pool={"compression_required_ratio": None})):
+        (command,) = commands_for(ratio, acts_at_runtime=acts, pool="vms", present=present)
+        assert command.undo == "ceph osd pool set vms compression_required_ratio 0"
+
+
 def test_min_size_alone_is_undone_alone() -> None:
     (command,) = commands_for(
         Configuration("c", (Setting(POOL, "pool", "min_size", 1),)), acts_at_runtime=acts, pool="vms"

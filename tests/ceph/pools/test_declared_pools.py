@@ -12,10 +12,11 @@ from cephfit.ceph.delivery.daemon_options import DaemonOptions
 from cephfit.ceph.delivery.option_delivery import OptionDelivery
 from cephfit.ceph.host_access import Hosts
 from cephfit.ceph.options.option_catalogue import Catalogue
-from cephfit.ceph.pools.declared_pools import DeclaredPools
+from cephfit.ceph.pools.declared_pools import DeclaredPools, PoolChange, moved_by_undoing
 from cephfit.ceph.pools.own_pools import PoolDeletion
+from cephfit.ceph.pools.pool_plan import own_rule, plan_pools
 from cephfit.core.errors import ClusterError
-from cephfit.core.journal import Journal
+from cephfit.core.journal import Entry, Journal
 from cephfit.core.protocols import NullProgress
 
 CODED = {"crush_rule": "hdds", "metadata.crush_rule": "hdds", "metadata.size": "3", "pg_num": "8"}
@@ -106,6 +107,13 @@ class Monitors:
         values = self.pools[pool]["values"]
         if var == "min_size" and int(val) > int(values["size"]):
             raise RefusedError("pool min_size must be between 1 and size", code=errno.EINVAL)
+        if var.startswith(("compression_", "csum_")):
+            is_word = var in ("compression_mode", "compression_algorithm", "csum_type")
+            if val == "unset" and not is_word:
+                raise RefusedError(f"error parsing value '{val}'", code=errno.EINVAL)
+            if val == ("unset" if is_word else "0"):
+                values.pop(var, None)
+                return
         if var != self.deaf_to:
             values[var] = val
         if var == "size":  # OSDMonitor::prepare_command_pool_set
@@ -302,3 +310,36 @@ def test_the_original_min_size_outlives_another_change_of_size(
     assert copies(vms) == ("2", "1")
     pools.give_back()
     assert copies(vms) == ("3", "3")
+
+
+def test_values_that_a_pool_did_not_have_are_removed_again(pools: DeclaredPools, vms: dict[str, Any]) -> None:
+    """Ceph refuses `unset` for numbers: 0 removes them."""
+    before = dict(vms)
+    declared = {
+        "compression_mode": "force",
+        "compression_required_ratio": "0.7",
+        "compression_max_blob_size": "65536",
+        "csum_type": "crc32c",
+    }
+    pools.apply({"vms": declared}, adopt=frozenset({"vms"}))
+    assert vms == before | declared
+    pools.give_back()
+    assert vms == before
+
+
+@pytest.mark.parametrize(
+    ("declared", "moved"),
+    [
+        ({"compression_mode": "force"}, ("crush_rule of pool vms",)),
+        ({"crush_rule": "ssds"}, ()),
+        ({"devices.class": "ssd"}, ()),
+    ],
+)
+def test_a_rule_that_is_not_declared_again_is_undone_and_moves_data(
+    declared: dict[str, str], moved: tuple[str, ...]
+) -> None:
+    entries = [Entry("pool value", "vms crush_rule", "hdds"), Entry("pool value", "vms csum_type", None)]
+    (plan,) = plan_pools("vms", declared, {}, rule_of=own_rule)
+    change = PoolChange(plan, "adopted", {}, Movement(0, 0, 0))
+    assert moved_by_undoing(entries, change) == moved
+    assert moved_by_undoing(entries, None) == ("crush_rule of pool vms",)

@@ -8,6 +8,7 @@ import pytest
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.pools import pool_readback
 from cephfit.ceph.pools.pool_readback import UnplacedPoolError, await_placed
+from cephfit.core.errors import ClusterError
 
 PATIENCE_SECONDS = 600.0
 POOL = {"pool_name": "p", "pool": 1, "pg_num": 4, "pg_num_target": 4, "pg_placement_num": 4}
@@ -142,3 +143,9 @@ def test_a_scrub_is_unrelated_to_placement(clock: Clock) -> None:
     cluster = Placing(clock, lambda now: (["active+clean+scrubbing+deep"] * 4, 0))
     await_placed(cluster, "p", 9, patience_seconds=PATIENCE_SECONDS)
     assert clock.now == 0
+
+
+def test_a_pool_that_somebody_deletes_meanwhile_is_named(clock: Clock) -> None:
+    cluster = Placing(clock, until_clean(500, "peering"))
+    with pytest.raises(ClusterError, match=r"^pool other: the pool was deleted while cephfit used it"):
+        await_placed(cluster, "other", 9, patience_seconds=PATIENCE_SECONDS)

@@ -1,6 +1,7 @@
 """One sweep on several targets at once: separate runs and failures, and the comparison."""
 
 import csv
+import errno
 import json
 import os
 import re
@@ -9,16 +10,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from multiprocessing import Pipe
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 from example_run import example_run, example_samples
 
+from cephfit.ceph.admin.answers import RefusedError
 from cephfit.cli.output import table_text
 from cephfit.cli.reports.compare_command import _of_which_rounds
 from cephfit.cli.reports.compare_command import command as compare
 from cephfit.cli.reports.compare_output import _lines, _number
+from cephfit.cli.sweep import concurrent_targets, sweep_text
 from cephfit.cli.sweep.sweep_commands import command as sweep
 from cephfit.core.errors import InputError
 from cephfit.core.values.baseline import Baseline, Baselines
@@ -382,3 +387,25 @@ def test_runs_on_different_releases_name_them_and_the_way_to_their_defaults(tmp_
     assert "`cephfit params changed 16.2.15..18.2.7`" in text
     document = json.loads(compared(tmp_path, "--json"))
     assert [run["ceph_version"] for run in document["runs"]] == ["16.2.15", "18.2.7"]
+
+
+def test_a_command_that_a_cluster_refuses_is_reported_for_its_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its class has the name of another one, with other arguments."""
+
+    def refuse(*_: object) -> None:
+        raise RefusedError("`config set` was refused", where="mon", remedy="see the key", code=errno.EACCES)
+
+    monkeypatch.setattr(sweep_text, "measure", refuse)
+    monkeypatch.setattr(concurrent_targets, "_exit_with_parent", lambda pipe: None)
+    ours, its = Pipe()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        concurrent_targets._measure_in_process(cast(Any, None), "ceph", its)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    its.close()
+    ended: dict[str, concurrent_targets.Finished] = {}
+    concurrent_targets._listen({ours: "ceph"}, ended, {})
+    ours.close()
+    assert str(ended["ceph"].error) == "mon: `config set` was refused\n  see the key"

@@ -19,6 +19,7 @@ from cephfit.core.values.measurement import ASSUMED_TIMES
 from cephfit.core.values.sample import Sample, State
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.declaration.sweep_file import bundled_sweep, read_sweep
+from cephfit.targets.simulated import SimulatedTarget
 
 CEPHFIT = (sys.executable, "-m", "cephfit.cli.main")
 
@@ -157,6 +158,23 @@ def test_the_status_of_an_interrupted_run_shows_what_is_left(small_file: Path, t
     assert 0 < document["left"] < 48
     assert sum(c["ok"] + c["left"] for c in document["configurations"]) == 48
     assert "left" in run_in_process("sweep", "status", "--store", store).stdout
+
+
+def test_an_interrupt_after_the_end_of_a_run_does_not_ask_for_another_one(
+    small_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: SimulatedTarget) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SimulatedTarget, "reset", interrupted)
+    store = tmp_path / "r.sqlite"
+    ended = run_in_process("sweep", "run", small_file, "--target", "sim", "--store", store)
+    assert ended.returncode == 130
+    assert "the run is finished, but not all of its changes are undone" in ended.stderr
+    assert "cephfit restore --target sim" in ended.stderr
+    assert "run the same command" not in ended.stderr
+    with Store.open(store) as opened:
+        assert opened.run().finished
 
 
 def test_plan_status_report_and_store_count_the_same_samples(small_file: Path, tmp_path: Path) -> None:

@@ -183,6 +183,33 @@ def test_processes_of_one_job_are_summed_and_group_reporting_is_seen_by_their_nu
     assert (one.iodepth, one.metrics.iops) == (8, pytest.approx(500))
 
 
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({"rate_iops": "500"}, 500),
+        ({"rate_iops": "500,10"}, 500),
+        ({"rate_iops": ",10"}, None),
+        ({"rate_iops": "0"}, None),
+        ({"rate": "2m"}, 512),
+        ({"numjobs": "4", "iodepth": "2", "rate_iops": "125"}, 500),
+    ],
+)
+def test_a_limit_is_that_of_all_processes_in_the_measured_direction(
+    options: dict[str, str], limit: int | None
+) -> None:
+    (result,) = read("fio-json", fio_2_text(**options)).results
+    assert result.rate_iops == limit
+
+
+def test_a_limit_of_a_mix_is_that_of_both_directions() -> None:
+    document = fio_2(rw="randrw", rwmixread="50", rate_iops="500,100")
+    document["jobs"][0]["write"] = document["jobs"][0]["read"]
+    assert [r.rate_iops for r in read("fio-json", json.dumps(document)).results] == [600, 600]
+    document["jobs"][0]["job options"]["rate_iops"] = "500,"
+    (lost,) = read("fio-json", json.dumps(document)).not_understood
+    assert lost.reason == "only one direction of the mix was limited (rate or rate_iops)"
+
+
 def test_old_versions_without_options_take_pattern_size_and_depth_from_hints() -> None:
     document = fio_2()
     del document["jobs"][0]["job options"]

@@ -1,5 +1,7 @@
 """Operations on files of a temporary folder: their number, their bytes, and what they leave, are known."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cephfit.core.units import KIB
+from cephfit.core.units import KIB, MIB
 from cephfit.core.values.cells import FileOperation, FileSet
 from cephfit.measure.micro.file_access import LocalFiles
 from cephfit.measure.micro.file_places import Traffic, traffic_of
@@ -62,6 +64,14 @@ def test_the_files_have_their_number_sizes_and_folders(access: Counted, tmp_path
     assert folders_of(FILES) == ["d00000", "d00001", "d00002"]
     whole = (tmp_path / path_of(FILES, 3)).read_bytes()
     assert len(set(whole)) == 256, "incompressible"
+
+
+@pytest.mark.parametrize("nbytes", [4 * KIB, 1024 * KIB, 1536 * KIB])
+def test_a_file_has_its_size_also_if_it_is_not_whole_mebibytes(tmp_path: Path, nbytes: int) -> None:
+    files = FileSet(n_files=2, file_nbytes=nbytes, per_folder=2, filesystem="ext4")
+    assert ensure(LocalFiles(tmp_path), files) == 2
+    assert set(contents(tmp_path).values()) == {nbytes}
+    assert ensure(LocalFiles(tmp_path), files) == 0, "none is written again"
 
 
 @pytest.mark.parametrize(
@@ -156,6 +166,22 @@ def test_figures_are_of_all_threads_together(make_done: Callable[[int, int, list
     assert found["latency_mean_ns"] == 20
     assert found["percentiles_ns"]["50.0"] == 20
     assert found["percentiles_ns"]["99.0"] == 30
+
+
+@pytest.mark.root
+def test_a_loop_device_ends_with_a_killed_process(tmp_path: Path) -> None:
+    volume = tmp_path / "v"
+    volume.write_bytes(bytes(MIB))
+    program = (
+        "import os, signal; from cephfit.measure.micro.file_places import VOLUME, FilePlace; "
+        "from cephfit.measure.micro.file_program import _device; "
+        f"attached = _device(FilePlace(VOLUME, {str(volume)!r}, nbytes={MIB})); "
+        "print(attached.__enter__(), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    ended = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=False)
+    assert ended.stdout.startswith("/dev/loop")
+    left = subprocess.run(("losetup", "--associated", str(volume)), capture_output=True, text=True, check=True)
+    assert not left.stdout
 
 
 def test_interfaces_are_counted_once_or_in_both_directions(tmp_path: Path) -> None:

@@ -212,8 +212,8 @@ def test_another_configuration_that_is_killed_leaves_one_consistent_state(
         assert cluster.options == ORIGINAL
 
 
-def opened(folder: Path, *, for_change: bool) -> CephTarget:
-    cluster: Any = SmallCluster()
+def opened(folder: Path, *, for_change: bool, cluster: Any = None) -> CephTarget:
+    cluster = cluster or SmallCluster()
     return CephTarget(
         "ceph:small",
         admin=cluster,
@@ -325,3 +325,58 @@ def test_a_failure_without_a_configuration_before_names_none(cluster: Cluster) -
         cluster.process().apply(SECOND)
     assert caught.value.what.endswith("Everything was undone")
     assert caught.value.remedy == ""
+
+
+class AnsweringCluster(SmallCluster):
+    """A ``SmallCluster`` that also answers what a plan asks."""
+
+    def _osd_crush_rule_ls(self) -> Any:
+        return ["replicated_rule"]
+
+    def _osd_lspools(self) -> Any:
+        return []
+
+    def _config_show(self, who: str) -> Any:
+        return []
+
+
+def test_a_plan_names_the_restarts_for_what_it_undoes(tmp_path: Path) -> None:
+    """`first` has an option that OSDs read at their start; `second` has none, and replaces it."""
+    applied = Journal(tmp_path / "applied.jsonl")
+    applied.note("applied configuration", "first", ["ceph/osd/osd_op_num_shards = 3"])
+    applied.note(CONFIG, "osd osd_op_num_shards", None)
+    cluster: Any = AnsweringCluster()
+    cluster.store = {("osd", "osd_op_num_shards"): "3"}
+    target = opened(tmp_path, for_change=False, cluster=cluster)
+    plan = target.permanent().plan(FIRST)
+    assert plan.restarts == (0, 1, 2)
+    assert plan.faults == (
+        "osd.0, osd.1, osd.2 must be restarted, also for what is undone; this target cannot restart OSDs",
+    )
+    cluster.store = {}
+    assert target.permanent().plan(FIRST).restarts == ()
+
+
+def test_a_plan_says_that_data_moves_back_and_the_health_may_show_it(tmp_path: Path) -> None:
+    applied = Journal(tmp_path / "applied.jsonl")
+    applied.note("applied configuration", "first", ["pool/pool/crush_rule = ssd"])
+    applied.note("pool value", "vms crush_rule", "hdd")
+    plan = opened(tmp_path, for_change=False, cluster=AnsweringCluster()).permanent().plan(FIRST)
+    assert plan.moves_data
+    assert plan.warnings[-1] == "data moves in the background, because of what is undone: crush_rule of pool vms"
+
+
+def test_pools_are_changed_after_the_restarts_of_osds(cluster: Cluster) -> None:
+    """While data moves, no OSD may stop."""
+    process = cluster.process()
+    order: list[str] = []
+    original = process.apply_options
+
+    def apply_options(configuration: Configuration) -> tuple[int, ...]:
+        order.append("options")
+        return original(configuration)
+
+    process.apply_options = apply_options  # type: ignore[method-assign]
+    process.permanent._pools = cast(Any, SimpleNamespace(give_back=lambda but: order.append("pools")))
+    process.permanent.apply(process.plan(FIRST))
+    assert order == ["options", "pools"]
