@@ -1,5 +1,6 @@
 """`cephfit import`: from files to a run that other commands use, and the commands of docs/how-to-import.md."""
 
+import csv
 import json
 import math
 import re
@@ -225,6 +226,20 @@ def test_sizes_of_no_bin_alone_can_be_mapped_by_interpolation() -> None:
     assert result.exit_code == 0, result.output + str(result.exception)
     assert "Best: ssd" in result.output
     assert call("report", "--store", "s.sqlite", "-o", "r.md").exit_code == 0
+
+
+def test_a_table_of_cells_has_the_sizes_that_were_measured(tmp_path: Path) -> None:
+    """Sizes of no bin are loads of their own; the folder of reports has a page for each."""
+    assert call("import", "results/ssd", "--store", "s.sqlite").exit_code == 0
+    found = call("report", "--store", "s.sqlite", "--folder", "pages")
+    assert found.exit_code == 0, found.output + str(found.exception)
+    with Path("pages/cells.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["load"], row["size"]) for row in rows} == {
+        ("" if kib in (4, 128, 1024) else f"{kib}K", "1M" if kib == 1024 else f"{kib}K") for kib in SIZES
+    }
+    (rate,) = [row["iops"] for row in rows if (row["size"], row["pattern"]) == ("64K", "randread")]
+    assert float(rate) == pytest.approx(300 * 64 // 124 + 0.5)
 
 
 def test_a_csv_of_rates_gives_the_same_baselines_as_the_file_itself() -> None:
