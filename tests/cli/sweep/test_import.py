@@ -251,6 +251,20 @@ def test_a_csv_of_rates_gives_the_same_baselines_as_the_file_itself() -> None:
     assert {b.n_clients for b in open_baselines("t.sqlite").cells.values()} == {8}
 
 
+def test_a_column_of_clients_is_the_same_with_a_row_for_each_of_them_and_with_their_sum() -> None:
+    header = "configuration,size,pattern,client,run,iops,iodepth,clients"
+    Path("each.csv").write_text("\n".join([header, *(f"A,4K,randread,c{i},{r},50,2,4" for i in range(4) for r in (0, 1))]))
+    Path("sums.csv").write_text("\n".join([header, *(f"A,4K,randread,all,{r},200,2,4" for r in (0, 1))]))
+    for name in ("each", "sums"):
+        assert call("import", f"{name}.csv", "--store", f"{name}.sqlite").exit_code == 0
+        found = open_baselines(f"{name}.sqlite")
+        assert [(b.iops, b.n_clients) for b in found.cells.values()] == [((200.0, 200.0), 4)]
+        assert call("report", "--store", f"{name}.sqlite", "-o", "cells.csv", "--what", "cells").exit_code == 0
+        (row,) = csv.DictReader(Path("cells.csv").read_text().splitlines())
+        assert (row["clients"], float(row["iops"])) == ("4", 200.0)
+        assert float(row["latency_ms"]) == pytest.approx(1000 * 4 * 2 / 200), "Little's law: 8 in flight"
+
+
 def test_files_that_are_no_benchmark_are_named_and_the_others_are_imported() -> None:
     Path("results/hdd/notes.txt").write_text("we changed the cables\n")
     Path("results/hdd/picture.png").write_bytes(b"\x89PNG\0\0")
