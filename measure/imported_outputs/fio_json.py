@@ -168,11 +168,12 @@ def _of_group(jobs: Sequence[_Job], hints: FileHints, finished_ns: int, place: s
     options = first.options
     patterns = _patterns(first, hints)
     is_mixed = len(patterns) > 1
-    rate = _limit(options)
+    threads = [_threads(job, jobs) for job in jobs]
+    limits = [_limit(job.options) for job in jobs]
     for pattern in patterns:
         parts = [
-            _of_job(job, pattern, hints, _threads(job, jobs), is_mixed=is_mixed, is_limited=rate is not None)
-            for job in jobs
+            _of_job(job, pattern, hints, n, is_mixed=is_mixed, is_limited=limit is not None)
+            for job, n, limit in zip(jobs, threads, limits, strict=True)
         ]
         sizes = {nbytes for nbytes, _, _ in parts}
         if len(sizes) > 1:
@@ -187,7 +188,7 @@ def _of_group(jobs: Sequence[_Job], hints: FileHints, finished_ns: int, place: s
             metrics=summed([metrics for _, _, metrics in parts]),
             client=first.client,
             read_pct=_read_pct(options) if is_mixed else None,
-            rate_iops=None if rate is None else _per_second(rate, nbytes),
+            rate_iops=_limit_together(limits, threads, nbytes),
             align_nbytes=_alignment(options, nbytes),
             sync=_sync(options) if pattern.op is Op.WRITE or is_mixed else "",
             finished_ns=finished_ns,
@@ -354,7 +355,16 @@ def _read_pct(options: Mapping[str, str]) -> int:
 
 
 def _limit(options: Mapping[str, str]) -> tuple[str, str] | None:
-    return next(((key, options[key]) for key in ("rate_iops", "rate") if _digits(options.get(key))), None)
+    keys = (key for key in ("rate_iops", "rate") if int(_digits(options.get(key)) or 0))
+    return next(((key, options[key]) for key in keys), None)
+
+
+def _limit_together(
+    limits: Sequence[tuple[str, str] | None], threads: Sequence[int], nbytes: int
+) -> int | None:
+    """Return the limit of jobs that ran together, I/Os per second; None if one has none. fio limits each process."""
+    known = [n * _per_second(limit, nbytes) for limit, n in zip(limits, threads, strict=True) if limit is not None]
+    return sum(known) if len(known) == len(limits) else None
 
 
 def _per_second(limit: tuple[str, str], nbytes: int) -> int:

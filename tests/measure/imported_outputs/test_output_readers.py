@@ -183,6 +183,16 @@ def test_processes_of_one_job_are_summed_and_group_reporting_is_seen_by_their_nu
     assert (one.iodepth, one.metrics.iops) == (8, pytest.approx(500))
 
 
+@pytest.mark.parametrize(("option", "limit"), [({"rate_iops": "100"}, 100), ({"rate": "400k"}, 100), ({"rate": "0"}, 0)])
+def test_the_limit_of_a_client_is_that_of_all_its_processes(option: dict[str, str], limit: int) -> None:
+    """fio's rate and rate_iops limit each process."""
+    grouped, apart = fio_2(numjobs="4", iodepth="2", **option), fio_2(numjobs="2", **option)
+    apart["jobs"] *= 2
+    for document, n_processes in ((fio_2(**option), 1), (grouped, 4), (apart, 2)):
+        (found,) = read("fio-json", json.dumps(document)).results
+        assert found.rate_iops == (n_processes * limit or None)
+
+
 def test_old_versions_without_options_take_pattern_size_and_depth_from_hints() -> None:
     document = fio_2()
     del document["jobs"][0]["job options"]
