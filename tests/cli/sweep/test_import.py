@@ -210,6 +210,13 @@ def test_clients_of_a_repeat_are_summed() -> None:
     assert (baseline.iops, baseline.n_clients) == (pytest.approx((150.0,)), 2)
 
 
+def test_reads_are_repeats_of_each_other_whatever_a_mapping_says_about_flushes() -> None:
+    Path("synced.yaml").write_text("files: [{match: 'k-1', sync: fsync}]\n")
+    found = document("import", "results/ssd", "--mapping", "synced.yaml", "--store", "s.sqlite")
+    reads = {(s["load"], s["repeat"]) for s in found["samples"] if (s["nbytes"], s["pattern"]) == (4096, "randread")}
+    assert reads == {("", 0), ("", 1)}
+
+
 def test_a_repeat_that_two_files_state_is_named_and_not_counted_twice() -> None:
     Path("names.yaml").write_text("files: [{match: 'randread-4k', repeat: 3}]\n")
     found = document("import", "results/ssd", "--mapping", "names.yaml", "--preview")
