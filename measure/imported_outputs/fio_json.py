@@ -359,10 +359,8 @@ def _limit(options: Mapping[str, str]) -> tuple[str, str] | None:
     return next(((key, options[key]) for key in keys), None)
 
 
-def _limit_together(
-    limits: Sequence[tuple[str, str] | None], threads: Sequence[int], nbytes: int
-) -> int | None:
-    """Return the limit of jobs that ran together, I/Os per second; None if one has none. fio limits each process."""
+def _limit_together(limits: Sequence[tuple[str, str] | None], threads: Sequence[int], nbytes: int) -> int | None:
+    """Return the I/Os per second of jobs that ran together; None if one has no limit. fio limits each process."""
     known = [n * _per_second(limit, nbytes) for limit, n in zip(limits, threads, strict=True) if limit is not None]
     return sum(known) if len(known) == len(limits) else None
 

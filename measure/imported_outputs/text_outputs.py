@@ -93,14 +93,16 @@ class FioTextReader:
                 groups.setdefault(section.group, []).append(section)
             for group, sections in groups.items():
                 options = [match for (its, _), match in declared.items() if its == group]
-                parts.append((f"line {sections[0].line} ({sections[0].name})", partial(_of_group, sections, options)))
+                parts.append(
+                    (f"line {sections[0].line} ({sections[0].name})", partial(_of_group, sections, options))
+                )
         if not parts:
             return OutputContent((), (NotUnderstood("", "there are no figures of a job in it"),))
         return gathered(parts)
 
 
 def _runs_of_fio(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield (index of the first line, lines) of each run in a file: options come before all figures of their run."""
+    """Yield (index of the first line, lines) of each run in a file; options come before the figures of a run."""
     begin, has_figures = 0, False
     for at, line in enumerate(map(str.strip, lines)):
         if has_figures and _DECLARED.match(line):
@@ -126,7 +128,9 @@ def _sections(lines: Sequence[str], begin: int) -> Iterator[_Section]:
         end = starts[n + 1][0] if n + 1 < len(starts) else len(lines)
         body = lines[i + 1 : end]
         stop = next((j for j, line in enumerate(body) if line.startswith("Run status group")), len(body))
-        yield _Section(begin + i + 1, match["name"], match["group"], int(match["jobs"]), int(match["error"]), body[:stop])
+        yield _Section(
+            begin + i + 1, match["name"], match["group"], int(match["jobs"]), int(match["error"]), body[:stop]
+        )
 
 
 def _of_group(
@@ -267,8 +271,8 @@ _TERSE_CLAT_MEAN = 10
 def _of_terse(fields: Sequence[str], hints: FileHints, n_in_group: int, place: str) -> Iterator[ImportedResult]:
     if n_in_group > 1:
         raise UnusableError(
-            f"{n_in_group} lines have the group {fields[3]}: terse output does not state whether they ran together "
-            "or one after the other. Use group_reporting, and a file for each run"
+            f"{n_in_group} lines have the group {fields[3]}: terse output does not state whether they ran "
+            "together or one after the other. Use group_reporting, and a file for each run"
         )
     if int(fields[4]):
         raise UnusableError(f"fio ended with error {fields[4]}")

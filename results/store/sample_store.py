@@ -47,9 +47,9 @@ _KIND_LENGTH = 64
 
 
 def kind_of(kind: str, load: str) -> str:
-    """Return the kind of a document about one load, workload or profile; the measurement's own load adds no suffix.
+    """Return the kind of a document about one load, workload or profile; a long one ends with a digest.
 
-    A long one ends with a digest.
+    The measurement's own load adds no suffix.
     """
     whole = f"{kind}:{load}" if load else kind
     if len(whole) <= _KIND_LENGTH:

@@ -47,7 +47,9 @@ def test_half_and_double_look_alike_on_a_wide_scale() -> None:
 
 def label_gaps(axis: Axis, labels: Sequence[str], width_px: float) -> list[float]:
     """Pixels between neighbouring labels of a scale, in the style's letters of 11 px."""
-    ends = [(axis.at(tick) * width_px / 100, 3.1 * len(text)) for tick, text in zip(axis.ticks, labels, strict=True)]
+    ends = [
+        (axis.at(tick) * width_px / 100, 3.1 * len(text)) for tick, text in zip(axis.ticks, labels, strict=True)
+    ]
     return [b - half_b - (a + half_a) for (a, half_a), (b, half_b) in pairwise(ends)]
 
 
@@ -61,7 +63,11 @@ def test_labels_of_a_logarithmic_scale_never_touch(centres: list[float]) -> None
 
 @pytest.mark.parametrize(
     ("values", "shown"),
-    [([1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 16, 32]), (range(1, 17), [1, 2, 3, 4, 5, 6, 8, 10, 13, 16]), ([7, 8], [7, 8])],
+    [
+        ([1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 16, 32]),
+        (range(1, 17), [1, 2, 3, 4, 5, 6, 8, 10, 13, 16]),
+        ([7, 8], [7, 8]),
+    ],
 )
 def test_labels_of_a_growing_scale_never_touch(values: Sequence[int], shown: list[int]) -> None:
     axis = growth_axis(map(float, values))

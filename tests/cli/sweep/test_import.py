@@ -213,7 +213,9 @@ def test_clients_of_a_repeat_are_summed() -> None:
 def test_reads_are_repeats_of_each_other_whatever_a_mapping_says_about_flushes() -> None:
     Path("synced.yaml").write_text("files: [{match: 'k-1', sync: fsync}]\n")
     found = document("import", "results/ssd", "--mapping", "synced.yaml", "--store", "s.sqlite")
-    reads = {(s["load"], s["repeat"]) for s in found["samples"] if (s["nbytes"], s["pattern"]) == (4096, "randread")}
+    reads = {
+        (s["load"], s["repeat"]) for s in found["samples"] if (s["nbytes"], s["pattern"]) == (4096, "randread")
+    }
     assert reads == {("", 0), ("", 1)}
 
 
@@ -260,7 +262,9 @@ def test_a_csv_of_rates_gives_the_same_baselines_as_the_file_itself() -> None:
 
 def test_a_column_of_clients_is_the_same_with_a_row_for_each_of_them_and_with_their_sum() -> None:
     header = "configuration,size,pattern,client,run,iops,iodepth,clients"
-    Path("each.csv").write_text("\n".join([header, *(f"A,4K,randread,c{i},{r},50,2,4" for i in range(4) for r in (0, 1))]))
+    Path("each.csv").write_text(
+        "\n".join([header, *(f"A,4K,randread,c{i},{r},50,2,4" for i in range(4) for r in (0, 1))])
+    )
     Path("sums.csv").write_text("\n".join([header, *(f"A,4K,randread,all,{r},200,2,4" for r in (0, 1))]))
     for name in ("each", "sums"):
         assert call("import", f"{name}.csv", "--store", f"{name}.sqlite").exit_code == 0

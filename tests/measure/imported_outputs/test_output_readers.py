@@ -154,7 +154,9 @@ def test_rows_below_another_heading_are_no_percentiles_of_completion() -> None:
 
 
 def test_runs_in_one_file_of_normal_output_are_not_summed() -> None:
-    content = read("fio-text", FIO_2_TEXT + FIO_2_TEXT.replace("iops=500", "iops=1000").replace("r=15000", "r=30000"))
+    content = read(
+        "fio-text", FIO_2_TEXT + FIO_2_TEXT.replace("iops=500", "iops=1000").replace("r=15000", "r=30000")
+    )
     assert [(r.place, r.metrics.iops, r.iodepth) for r in content.results] == [
         ("line 5 (job)", 500.0, 8),
         ("line 24 (job)", 1000.0, 8),
@@ -213,7 +215,9 @@ def test_processes_of_one_job_are_summed_and_group_reporting_is_seen_by_their_nu
     assert (one.iodepth, one.metrics.iops) == (8, pytest.approx(500))
 
 
-@pytest.mark.parametrize(("option", "limit"), [({"rate_iops": "100"}, 100), ({"rate": "400k"}, 100), ({"rate": "0"}, 0)])
+@pytest.mark.parametrize(
+    ("option", "limit"), [({"rate_iops": "100"}, 100), ({"rate": "400k"}, 100), ({"rate": "0"}, 0)]
+)
 def test_the_limit_of_a_client_is_that_of_all_its_processes(option: dict[str, str], limit: int) -> None:
     """fio's rate and rate_iops limit each process."""
     grouped, apart = fio_2(numjobs="4", iodepth="2", **option), fio_2(numjobs="2", **option)
