@@ -1,7 +1,8 @@
 """Read files of benchmark output, and name what they measured by names, folders and a mapping."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from cephfit.measure.imported_outputs.text_outputs import (
     RadosBenchReader,
     RbdBenchReader,
 )
-from cephfit.results.tables.csv_text import COLUMNS, separator_of, stated_rates
+from cephfit.results.tables.csv_text import COLUMNS, StatedRate, separator_of, stated_rates
 
 _MOST_NBYTES = 256 << 20
 """Largest file that is read: outputs of benchmarks have some kilobytes, those with histograms some megabytes."""
@@ -98,14 +99,17 @@ class BaselineCsvReader:
     def read(self, text: str, hints: FileHints) -> OutputContent:
         results: list[ImportedResult] = []
         try:
-            for row in stated_rates(text.lstrip("\ufeff"), where="line"):
-                n_clients = row.n_clients or 1
+            rows = list(stated_rates(text.lstrip("\ufeff"), where="line"))
+            together = Counter(map(_run_of, rows))
+            for row in rows:
+                # Where each client of a run has a row, the number of clients is not that of the row.
+                n_clients = row.n_clients or 1 if together[_run_of(row)] == 1 else 1
                 metrics = Metrics(
                     iops=row.iops,
                     nbytes_per_s=row.iops * row.under.nbytes,
                     n_ios=max(1, round(row.iops)),
                     runtime_ns=10**9,
-                    latency_mean_ns=row.under.iodepth * 1e9 / row.iops,
+                    latency_mean_ns=n_clients * row.under.iodepth * 1e9 / row.iops,
                 )
                 results.append(
                     ImportedResult(
@@ -128,6 +132,10 @@ class BaselineCsvReader:
             reason = f"{error.what}; no row of this file is imported"
             return OutputContent((), (NotUnderstood(error.where.replace("line:", "line "), reason),))
         return OutputContent(tuple(results))
+
+
+def _run_of(row: StatedRate) -> Hashable:
+    return row.configuration, row.under, row.n_clients, row.repeat
 
 
 def readers() -> Sequence[OutputReader]:

@@ -243,8 +243,13 @@ def _fitting(name: str) -> str:
 def _kind(row: NamedResult) -> tuple[Any, ...]:
     """Return what the clients and repeats of a row have in common."""
     r = row.result
-    load = (r.iodepth, r.read_pct, r.rate_iops, r.align_nbytes, r.sync)
+    load = (r.iodepth, r.read_pct, r.rate_iops, r.align_nbytes, _sync(row))
     return (row.configuration, r.nbytes, r.pattern, *load)
+
+
+def _sync(row: NamedResult) -> str:
+    """Return how writes are made durable; reads have nothing to make durable, whatever a mapping states."""
+    return row.result.sync if row.result.pattern.op is Op.WRITE else ""
 
 
 def _numbered(rows: Sequence[NamedResult]) -> tuple[list[NamedResult], list[tuple[str, str, str]]]:
@@ -287,7 +292,7 @@ def _shapes_of(rows: Sequence[NamedResult]) -> list[ImportedShape]:
             row.result.read_pct,
             row.result.rate_iops,
             row.result.align_nbytes,
-            row.result.sync if row.result.pattern.op is Op.WRITE else "",
+            _sync(row),
         )
         for row in rows
     ]

@@ -6,7 +6,7 @@ digits there, so the number of I/Os (``issued``) over the run time is used where
 
 fio's terse output (version 3) has one line of fields with semicolons for each job. Fields as in fio's manual,
 section "Terse output". It does not state the options of a job: the pattern and the depth must come from names or
-a mapping.
+a mapping. Nor does it state which lines of a group ran together, so there may be one of each.
 
 ``rados bench`` states its block size and its number of operations in any case; how many were in flight only where
 it writes, or where the lines of each second are in the output (column ``Cur ops``). It never states whether reads
@@ -15,9 +15,11 @@ over the time, because ``Average IOPS`` is truncated to a whole number.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 
 from cephfit.core.units import NS_PER_MS, format_nbytes
 from cephfit.core.values.cells import Cell, Op, Pattern, SizeBin
@@ -83,20 +85,31 @@ class FioTextReader:
         return _FIGURES.search(text) is not None
 
     def read(self, text: str, hints: FileHints) -> OutputContent:
-        lines = text.splitlines()
-        declared = _declared(lines)
-        groups: dict[str, list[_Section]] = {}
-        for section in _sections(lines):
-            groups.setdefault(section.group, []).append(section)
-        if not groups:
+        parts = []
+        for begin, lines in _runs_of_fio(text.splitlines()):
+            declared = _declared(lines)
+            groups: dict[str, list[_Section]] = {}
+            for section in _sections(lines, begin):
+                groups.setdefault(section.group, []).append(section)
+            for group, sections in groups.items():
+                options = [match for (its, _), match in declared.items() if its == group]
+                parts.append(
+                    (f"line {sections[0].line} ({sections[0].name})", partial(_of_group, sections, options))
+                )
+        if not parts:
             return OutputContent((), (NotUnderstood("", "there are no figures of a job in it"),))
-        return gathered(
-            (
-                f"line {sections[0].line} ({sections[0].name})",
-                partial(_of_group, sections, [match for (its, _), match in declared.items() if its == group]),
-            )
-            for group, sections in groups.items()
-        )
+        return gathered(parts)
+
+
+def _runs_of_fio(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield (index of the first line, lines) of each run in a file; options come before the figures of a run."""
+    begin, has_figures = 0, False
+    for at, line in enumerate(map(str.strip, lines)):
+        if has_figures and _DECLARED.match(line):
+            yield begin, lines[begin:at]
+            begin, has_figures = at, False
+        has_figures = has_figures or _FIGURES.match(line) is not None
+    yield begin, lines[begin:]
 
 
 def _declared(lines: Sequence[str]) -> dict[tuple[str, str], re.Match[str]]:
@@ -108,13 +121,16 @@ def _declared(lines: Sequence[str]) -> dict[tuple[str, str], re.Match[str]]:
     return found
 
 
-def _sections(lines: Sequence[str]) -> Iterator[_Section]:
+def _sections(lines: Sequence[str], begin: int) -> Iterator[_Section]:
+    """Yield the sections of a run; ``begin``: lines of the file before it."""
     starts = [(i, match) for i, line in enumerate(lines) if (match := _FIGURES.match(line.strip()))]
     for n, (i, match) in enumerate(starts):
         end = starts[n + 1][0] if n + 1 < len(starts) else len(lines)
         body = lines[i + 1 : end]
         stop = next((j for j, line in enumerate(body) if line.startswith("Run status group")), len(body))
-        yield _Section(i + 1, match["name"], match["group"], int(match["jobs"]), int(match["error"]), body[:stop])
+        yield _Section(
+            begin + i + 1, match["name"], match["group"], int(match["jobs"]), int(match["error"]), body[:stop]
+        )
 
 
 def _of_group(
@@ -127,9 +143,9 @@ def _of_group(
     """
     if not options:
         raise UnusableError("the output lacks the line with the job's options (rw=..., bs=..., iodepth=...)")
-    if len({(match["rw"], match["bs"]) for match in options}) > 1:
+    if len({(match["rw"], match["bs"], match["engine"], match["depth"]) for match in options}) > 1:
         names = ", ".join(match["name"] for match in options)
-        raise UnusableError(f"{names} ran at the same time and did different accesses")
+        raise UnusableError(f"{names} ran at the same time and did different accesses, or at different depths")
     own = options[0]
     depth = 1 if own["engine"] in SYNCHRONOUS_ENGINES else int(own["depth"])
     patterns = patterns_of(own["rw"])
@@ -220,10 +236,10 @@ def _figures(section: _Section, op: Op, nbytes: int, depth: int) -> Metrics:
 
 
 def _percentiles(lines: Sequence[str]) -> dict[float, float]:
-    unit = next((m["unit"] for line in lines if (m := _PERCENTILES.match(line))), None)
+    at, unit = next(((i, m["unit"]) for i, line in enumerate(lines) if (m := _PERCENTILES.match(line))), (0, None))
     if unit is None:
         return {}
-    rows = (line for line in lines if line.lstrip().startswith("|"))
+    rows = takewhile(lambda line: line.lstrip().startswith("|"), lines[at + 1 :])
     found = {float(m["p"]): int(m["value"]) * _NS[unit] for line in rows for m in _PERCENTILE.finditer(line)}
     return {p: ns for p, ns in found.items() if ns > 0}
 
@@ -238,11 +254,11 @@ class FioTerseReader:
         return _TERSE.search(text) is not None
 
     def read(self, text: str, hints: FileHints) -> OutputContent:
-        lines = enumerate(text.splitlines(), start=1)
+        lines = [(n, line.split(";")) for n, line in enumerate(text.splitlines(), start=1) if _TERSE.match(line)]
+        groups = Counter(tuple(fields[3:4]) for _, fields in lines)
         return gathered(
-            (f"line {number} ({line.split(';')[2]})", partial(_of_terse, line.split(";"), hints))
-            for number, line in lines
-            if _TERSE.match(line)
+            (f"line {n} ({fields[2]})", partial(_of_terse, fields, hints, groups[tuple(fields[3:4])]))
+            for n, fields in lines
         )
 
 
@@ -252,7 +268,12 @@ _OF_TERSE: Mapping[Op, int] = {Op.READ: 5, Op.WRITE: 46}
 _TERSE_CLAT_MEAN = 10
 
 
-def _of_terse(fields: Sequence[str], hints: FileHints, place: str) -> Iterator[ImportedResult]:
+def _of_terse(fields: Sequence[str], hints: FileHints, n_in_group: int, place: str) -> Iterator[ImportedResult]:
+    if n_in_group > 1:
+        raise UnusableError(
+            f"{n_in_group} lines have the group {fields[3]}: terse output does not state whether they ran "
+            "together or one after the other. Use group_reporting, and a file for each run"
+        )
     if int(fields[4]):
         raise UnusableError(f"fio ended with error {fields[4]}")
     if hints.pattern is None:

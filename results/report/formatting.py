@@ -1,9 +1,11 @@
 """Numbers as texts, and as positions on axes with ticks at round numbers."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain, pairwise
+from itertools import count as count_from
 
 from cephfit.core.units import NS_PER_S, format_seconds
 
@@ -161,8 +163,11 @@ _LOG_STEPS = (
     (1.0, 3.0),
     (1.0,),
 )
-"""Round numbers within a decade; the first set with few enough ticks is used."""
-_MOST_TICKS = 8
+"""Round numbers within a decade; the first set whose labels are apart is used."""
+_RATIOS_PX, _GROWTH_PX = 200.0, 340.0
+"""Narrowest widths at which a scale of ratios (in a table with many columns), and a growing one, are drawn."""
+_DIGIT_PX, _GAP_PX = 6.2, 8.0
+"""Width of a digit of a label (templates/report/style.css), and the smallest gap between two labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +227,19 @@ def ratio_axis(values: Iterable[float]) -> Axis:
 
 
 def growth_axis(values: Iterable[float]) -> Axis:
-    """Return a logarithmic scale for a growing quantity, such as 1, 2, 4 and 8 clients; these are the ticks."""
-    ticks = tuple(sorted(set(values)))
+    """Return a logarithmic scale for a growing quantity, such as 1, 2, 4 and 8 clients.
+
+    These are the ticks, except those whose label would be too close to that of a larger one.
+    """
+    known = sorted(set(values))
     # The left margin holds the labels of the other scale.
-    ratio = ticks[-1] / ticks[0]
-    return Axis(ticks[0] / ratio**0.15, ticks[-1] * ratio**0.05, True, ticks)
+    ratio = known[-1] / known[0]
+    axis = Axis(known[0] / ratio**0.15, known[-1] * ratio**0.05, True, ())
+    ticks = known[-1:]
+    for value in reversed(known[:-1]):
+        if _are_apart(axis, (value, ticks[0]), "{:,.0f}".format, _GROWTH_PX):
+            ticks.insert(0, value)
+    return replace(axis, ticks=tuple(ticks))
 
 
 def zero_axis(values: Iterable[float]) -> Axis:
@@ -235,13 +248,24 @@ def zero_axis(values: Iterable[float]) -> Axis:
 
 
 def _logarithmic(low: float, high: float) -> Axis:
+    axis = Axis(low, high, True, ())
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks: tuple[float, ...] = ()
-    for steps in _LOG_STEPS:
-        ticks = tuple(s * 10.0**d for d in decades for s in steps if low <= s * 10.0**d <= high)
-        if len(ticks) <= _MOST_TICKS:
+    # The widest scales have ticks in every second, third ... decade, counted from 100.
+    wider = ((every, (1.0,)) for every in count_from(2))
+    for every, steps in chain(((1, steps) for steps in _LOG_STEPS), wider):
+        values = (s * 10.0**d for d in decades if (d - 2) % every == 0 for s in steps)
+        ticks = tuple(value for value in values if low <= value <= high)
+        if _are_apart(axis, ticks, relative, _RATIOS_PX):
             break
-    return Axis(low, high, True, ticks)
+    return replace(axis, ticks=ticks)
+
+
+def _are_apart(axis: Axis, ticks: Sequence[float], label: Callable[[float], str], width_px: float) -> bool:
+    """Return whether the labels of ticks can be read where the axis is this wide."""
+    return all(
+        (axis.at(b) - axis.at(a)) * width_px / 100 >= _DIGIT_PX * (len(label(a)) + len(label(b))) / 2 + _GAP_PX
+        for a, b in pairwise(ticks)
+    )
 
 
 def linear_axis(low: float, high: float) -> Axis:

@@ -338,9 +338,9 @@ def measured_load_of(repeats: Mapping[Place, Repeats]) -> MeasuredLoad:
 
 
 def _has_reached(repeats: Repeats) -> bool:
-    samples = repeats.samples
-    found = samples.evidence_with("load", rows=repeats.rows.ravel())
-    return any(_reached(samples[row], evidence["load"]) for row, evidence in found)
+    s = repeats.samples
+    found = s.evidence_with("load", rows=repeats.rows.ravel())
+    return any(_reached(s.cells[s.cell[row]], s.iops[row], s.runtime_ns[row], evidence) for row, evidence in found)
 
 
 def _limit_in_words(shape: Mapping[str, Any]) -> str:
@@ -350,20 +350,19 @@ def _limit_in_words(shape: Mapping[str, Any]) -> str:
     return f"{format_nbytes(nbytes)} bytes/s" if nbytes is not None else ""
 
 
-def _reached(sample: Sample, shape: Mapping[str, Any]) -> bool:
-    """Return whether the client reached its limit, in the cell's direction or in the other one of a mix.
+def _reached(cell: Cell, iops: float, runtime_ns: int, evidence: Mapping[str, Any]) -> bool:
+    """Return whether a client reached its limit, in the cell's direction or in the other one of a mix.
 
     One more access is added: fio's last one before the end of a run waits for its turn and is not counted.
     """
-    metrics, limits = sample.metrics, _limits(sample.key.cell, shape)
-    if metrics is None or not limits:
+    limits = _limits(cell, evidence["load"])
+    if not limits:
         return False
-    own = sample.key.cell.pattern.op
-    rates = {own: metrics.iops}
-    other = sample.evidence.get("other_direction")
+    rates = {cell.pattern.op: iops}
+    other = evidence.get("other_direction")
     if isinstance(other, Mapping):
         rates[Op(other["direction"])] = float(other["iops"])
-    one_more = NS_PER_S / metrics.runtime_ns
+    one_more = NS_PER_S / runtime_ns
     return any(rate + one_more >= _REACHED * limits[op] for op, rate in rates.items())
 
 

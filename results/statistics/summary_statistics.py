@@ -180,22 +180,24 @@ def welch_ratio_p_value(
     if spread is None or reference_spread is None:
         return None
     distance = abs(math.log(ratio(values, reference))) + math.log1p(-tolerance)
-    if distance <= 0:
-        return 1.0
     sizes = len(values), len(reference)
 
     def excess(log_p: float) -> float:
         return _log_half_width(*sizes, spread, reference_spread, -math.expm1(log_p)) - distance
 
+    if excess(_LARGEST_LOG_P) >= 0:
+        return 1.0
     if excess(_SMALLEST_LOG_P) <= 0:
         return math.exp(_SMALLEST_LOG_P)
     from scipy.optimize import brentq  # only comparisons need it
 
-    return math.exp(float(brentq(excess, _SMALLEST_LOG_P, -1e-12)))
+    return math.exp(float(brentq(excess, _SMALLEST_LOG_P, _LARGEST_LOG_P)))
 
 
 _SMALLEST_LOG_P = math.log(1e-12)
 """Smaller p values are reported as 1e-12: no normal distribution describes repeats that far out."""
+_LARGEST_LOG_P = -1e-12
+"""Larger p values are reported as 1: means that differ by no more than rounding."""
 
 
 def _log_half_width(n: int, m: int, spread: Spread, reference_spread: Spread, confidence: float) -> float:

@@ -1,5 +1,6 @@
 """The store of runs, samples and conclusions."""
 
+import hashlib
 import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,9 +42,20 @@ _TABLES_OF_A_RUN = (schema.documents, schema.workload_samples, schema.samples, s
 """In the order in which rows can be deleted: samples refer to fio runs."""
 
 
+_KIND_LENGTH = 64
+"""Characters of a kind that PostgreSQL takes (``schema.documents``)."""
+
+
 def kind_of(kind: str, load: str) -> str:
-    """Return the kind of a document about one load; the measurement's own load adds no suffix."""
-    return f"{kind}:{load}" if load else kind
+    """Return the kind of a document about one load, workload or profile; a long one ends with a digest.
+
+    The measurement's own load adds no suffix.
+    """
+    whole = f"{kind}:{load}" if load else kind
+    if len(whole) <= _KIND_LENGTH:
+        return whole
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+    return f"{whole[: _KIND_LENGTH - 9]}-{digest}"
 
 
 def _kept_output(connection: Connection, run_id: str, text: str) -> int:

@@ -17,7 +17,7 @@ from cephfit.results.report.method_facts import deviation_of
 from cephfit.results.report.report_model import Findings
 from cephfit.results.statistics.comparison import Row, Served, TargetFigures
 from cephfit.results.statistics.loads import LoadShape, shapes_of
-from cephfit.results.statistics.sample_baselines import baselines_of, tried_of
+from cephfit.results.statistics.sample_baselines import tried_of
 from cephfit.results.statistics.scaling import Level
 from cephfit.results.statistics.workload_rate import WorkloadRate
 from cephfit.results.store.schema import sample_row
@@ -142,14 +142,15 @@ def cells_csv(findings: Findings) -> str:
 
 def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
     """Yield the cells of ``CELL_COLUMNS``."""
-    tried = tried_of(findings.samples, findings.load)
-    baselines = baselines_of(findings.samples, source=findings.store, load=findings.load, tried=tried)
+    samples = findings.samples
+    tried = tried_of(samples, findings.load)
+    shape = shapes_of(samples).get(findings.load)
     for (name, cell), f in cell_figures_of(tried).items():
-        iops = baselines.cells[name, cell].iops
-        rate = Level.of_repeats(iops)
+        size = format_nbytes(shape.nbytes) if shape is not None and shape.nbytes else cell.size.name
+        n_clients = f.n_clients if shape is None else shape.n_clients
         yield (
-            *(findings.load, name, cell.size.name, cell.pattern.value, f.n_repeats, f.n_clients),
-            *level_cells(rate, 1),
+            *(findings.load, name, size, cell.pattern.value, f.n_repeats, n_clients),
+            *level_cells(Level.of_repeats(tried[name, cell].whole.sums(samples.iops)), 1),
             f.nbytes_per_s.mean / MIB,
             *level_cells(f.latency_ns, NS_PER_MS),
             *level_cells(f.p99_ns, NS_PER_MS),

@@ -1,5 +1,8 @@
 """Scales, heat map and histograms."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import pytest
 from example_run import CONFIGURATIONS, example_profile, example_samples, truth
 from hypothesis import given
@@ -12,7 +15,7 @@ from cephfit.core.values.profile import Profile
 from cephfit.results.report import formatting
 from cephfit.results.report.figures.cell_figures import HEAT_CONFIDENCE, colour_level, heat_map_of
 from cephfit.results.report.figures.report_figures import histograms_of, verification_of, workload_figure
-from cephfit.results.report.formatting import relative_axis
+from cephfit.results.report.formatting import Axis, growth_axis, relative_axis
 from cephfit.results.statistics.sample_baselines import baselines_of
 from cephfit.results.statistics.summary_statistics import AgainstDefault
 
@@ -40,6 +43,36 @@ def test_half_and_double_look_alike_on_a_wide_scale() -> None:
     assert axis.logarithmic and 100 in axis.ticks
     assert axis.at(200) - axis.at(100) == pytest.approx(axis.at(100) - axis.at(50), abs=0.01)
     assert not relative_axis([95.0, 110.0], []).logarithmic
+
+
+def label_gaps(axis: Axis, labels: Sequence[str], width_px: float) -> list[float]:
+    """Pixels between neighbouring labels of a scale, in the style's letters of 11 px."""
+    ends = [
+        (axis.at(tick) * width_px / 100, 3.1 * len(text)) for tick, text in zip(axis.ticks, labels, strict=True)
+    ]
+    return [b - half_b - (a + half_a) for (a, half_a), (b, half_b) in pairwise(ends)]
+
+
+@given(st.lists(st.floats(min_value=1e-3, max_value=1e8), min_size=1, max_size=4))
+def test_labels_of_a_logarithmic_scale_never_touch(centres: list[float]) -> None:
+    """200 px is the width that is left in a table with many columns; on a phone the scale is wider."""
+    axis = relative_axis(centres, [])
+    labels = list(map(formatting.relative, axis.ticks))
+    assert not axis.logarithmic or (len(labels) >= 2 and min(label_gaps(axis, labels, 200)) >= 7.9)
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 16, 32]),
+        (range(1, 17), [1, 2, 3, 4, 5, 6, 8, 10, 13, 16]),
+        ([7, 8], [7, 8]),
+    ],
+)
+def test_labels_of_a_growing_scale_never_touch(values: Sequence[int], shown: list[int]) -> None:
+    axis = growth_axis(map(float, values))
+    assert list(axis.ticks) == shown
+    assert min(label_gaps(axis, [f"{tick:,.0f}" for tick in axis.ticks], 340)) >= 7.9
 
 
 @given(st.floats(min_value=1, max_value=10000))

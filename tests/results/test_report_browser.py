@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from chromium_browser import CHROMIUM, load_address
 from example_run import RUN_ID, example_predictions, example_run
 from test_scaling import samples as samples_under_loads
 
+from cephfit.results.report.figures.report_figures import ranking_of
 from cephfit.results.report.render import to_html
 from cephfit.results.report.report_build import read_findings, report_of
+from cephfit.results.report.report_model import Answer, LatencyText, ReportModel
 from cephfit.results.store.sample_store import Store
 
 pytestmark = [
@@ -87,6 +90,30 @@ def test_the_figures_of_scaling_are_drawn_as_they_were_written(tmp_path: Path) -
     assert document.count('<figure class="scaling">') == 4
     assert document.count("<svg") == html.count("<svg"), "the browser closed none of them early"
     assert document.count('class="curve"') == html.count('class="curve"')
+
+
+GAPS = """<script>
+const boxes = [...document.querySelectorAll("thead .figure text")].map(text => text.getBoundingClientRect());
+document.body.dataset.found = JSON.stringify(boxes.slice(1).map((box, i) => box.left - boxes[i].right));
+</script></body>"""
+
+
+@pytest.mark.parametrize(("width", "style"), [(1400, ""), (500, "<style>html { max-width: 390px; }</style>")])
+def test_labels_of_a_wide_scale_are_apart(tmp_path: Path, width: int, style: str) -> None:
+    """Next to many other columns, on a desktop and on a phone (Chromium has no narrower windows than 500 px)."""
+    found = example_predictions()
+    best, *others = found.predictions
+    wide = replace(found, predictions=(replace(best, relative=3100.0, low=2500.0, high=3500.0), *others))
+    latencies = {p.configuration: LatencyText("12.34 (11.20 to 13.50)", "45.67 (40.12 to 51.23)") for p in others}
+    ranking = ranking_of(wide)
+    html = to_html(ReportModel("a test", Answer("wide", ()), ranking=ranking, latencies=latencies))
+    page = tmp_path / "wide.html"
+    looked = html.replace("</body>", style + GAPS)
+    page.write_text(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", looked), encoding="utf-8")
+    document, _ = load(page, tmp_path / "profile", f"--window-size={width},900")
+    (gaps,) = re.findall(r'data-found="([^"]*)"', document)
+    assert len(json.loads(unescape(gaps))) == len(ranking.axis.ticks) - 1 >= 2
+    assert min(json.loads(unescape(gaps))) >= 6
 
 
 PHONE = """<style>html { max-width: 390px; }</style><script>

@@ -21,7 +21,7 @@ from sqlalchemy import create_engine
 from cephfit.core.errors import StoreError
 from cephfit.results.report.report_build import read_findings
 from cephfit.results.report.run_notes import FALLING_EVIDENCE
-from cephfit.results.store.sample_store import Store
+from cephfit.results.store.sample_store import Store, kind_of
 from cephfit.results.store.schema import TABLES
 
 
@@ -77,6 +77,10 @@ def test_the_whole_run_goes_in_and_comes_out(server: str) -> None:
             store.add_run(example_run())
         with pytest.raises(StoreError, match="cannot be stored"):
             store.put_document(RUN_ID, "profile", {"share": float("nan")})
+        kinds = [kind_of("probe", "a-long-name-of-a-profile" * n) for n in (1, 5, 6)]
+        for kind in kinds:  # such as the probe of a profile with a long name
+            store.put_document(RUN_ID, kind, {"of": kind})
+        assert [store.document(RUN_ID, kind) for kind in kinds] == [{"of": kind} for kind in kinds]
     with Store.open(server) as store:
         findings = read_findings(store)
     assert findings.assessment == example_assessment()

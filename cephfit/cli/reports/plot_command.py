@@ -13,6 +13,9 @@ from cephfit.cli.output import OUTPUT_FILE, json_option, print_json, refuse_lost
 from cephfit.core.errors import InputError
 
 _FORMATS = ("png", "svg", "pdf")
+_DPI = 120
+_MOST_PX = (1 << 16) - 1
+"""Greatest height of a PNG that matplotlib draws."""
 
 
 @click.command("plot", short_help="Draw the pictures of a report as PNG, SVG or PDF.")
@@ -76,8 +79,14 @@ def command(
     style: Any = {"svg.hashsalt": "cephfit", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
     with matplotlib.rc_context(style), written_whole(output, what="the pictures") as place:
         figure = figure_of([known[name] for name in names], title=report.title, warning=report.answer.warning)
+        if kind == "png" and figure.get_figheight() * _DPI > _MOST_PX:
+            raise InputError(
+                f"{len(names)} pictures are too high for one PNG",
+                where=str(output),
+                remedy="choose some with --only, or use a file name that ends with .svg or .pdf",
+            )
         no_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": None}[kind]
-        figure.savefig(place, format=kind, dpi=120, metadata=no_date)
+        figure.savefig(place, format=kind, dpi=_DPI, metadata=no_date)
     if as_json:
         print_json({"file": str(output), "run": findings.run.run_id, "pictures": names})
     else:

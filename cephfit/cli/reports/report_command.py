@@ -134,7 +134,7 @@ def _findings(
     pages: list[Findings] = []
     lost: list[Lost] = []
     for run in runs:
-        if store.file_samples(run.run_id):
+        if store.measures_files(run.run_id):
             why = "it measured operations on files: `cephfit report --run RUN -o FILE` shows them"
             lost.append(Lost(f"run {run.run_id} on {run.target}", "", why))
             continue

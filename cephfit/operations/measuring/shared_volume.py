@@ -74,6 +74,9 @@ class SharingPlan:
     def __post_init__(self) -> None:
         if LockWay.RANGES in self.ways and not self.ranges_nbytes:
             raise InputError("range locks need a size of range", where="--range", remedy="give one, such as 4M")
+        for option, nbytes in (("--size", self.access_nbytes), *(("--range", n) for n in self.ranges_nbytes)):
+            if not nbytes:
+                raise InputError("a size of 0 bytes is none", where=option, remedy="give a size such as 4K")
         for nbytes in self.ranges_nbytes:
             if max(nbytes, self.access_nbytes) % min(nbytes, self.access_nbytes):
                 raise InputError(

@@ -65,9 +65,13 @@ def pictures_of(report: ReportModel) -> dict[str, tuple[Drawing, float]]:
         found["verification"] = partial(_draw_verification, report.verification, rows), _height(2 * len(rows))
     if report.heat_map is not None:
         found["heat-map"] = partial(_draw_heat_map, report.heat_map), _height(len(report.heat_map.rows) + 1)
+    fixed_of: dict[str, set[str]] = {}
     for scaling in report.scaling:
+        fixed_of.setdefault(scaling.along, set()).add(scaling.fixed)
+    for scaling in report.scaling:
+        fixed = scaling.fixed if len(fixed_of[scaling.along]) > 1 else ""
         for figure in scaling.figures:
-            name = _slug(f"scaling {scaling.cell} {scaling.along} {figure.title}")
+            name = _slug(f"scaling {scaling.cell} {scaling.along} {fixed} {figure.title}")
             found[name] = partial(_draw_scaling, figure, f"{scaling.cell}, {scaling.fixed}"), _CHART_INCHES
     for figure in report.percentiles:
         found[_slug(figure.title)] = partial(_draw_scaling, figure, "of all I/Os"), _CHART_INCHES

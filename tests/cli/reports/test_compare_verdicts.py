@@ -1,6 +1,7 @@
 """Verdicts of `cephfit compare`: corrected for the number of comparisons, and exit codes for scripts."""
 
 import json
+import math
 import subprocess
 from pathlib import Path
 
@@ -65,6 +66,12 @@ def test_the_p_value_is_that_of_welch_on_logarithms() -> None:
     assert welch_ratio_p_value(values, reference, spread, spread) == pytest.approx(2 * stats.t.sf(t, 4), rel=1e-6)
     assert welch_ratio_p_value(values, values, spread, spread) == 1.0
     assert welch_ratio_p_value(values, reference, None, spread) is None
+
+
+def test_means_that_differ_by_rounding_only_are_not_different() -> None:
+    spread = Spread(0.05, 5.3)
+    assert welch_ratio_p_value((math.nextafter(100.0, 101.0),), (100.0,), spread, spread) == pytest.approx(1.0)
+    assert welch_ratio_p_value((95.0,), (100.0,), spread, spread, tolerance=0.05) == pytest.approx(1.0)
 
 
 def test_the_p_value_agrees_with_the_interval_at_every_level() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from example_run import BIN_SECONDS, BURST_BINS, CONFIGURATIONS, RUN_ID, fill
 
 from cephfit.cli.reports.plot_command import command as plot
 from cephfit.core.errors import InputError
+from cephfit.results.report.figures import report_plots
+from cephfit.results.report.report_model import Answer, ReportModel, Scaling, ScalingFigure
 from cephfit.results.store.sample_store import Store
 
 pytest.importorskip("matplotlib")
@@ -85,6 +88,29 @@ def test_the_pictures_over_time_show_the_values_of_the_profile(store: Path) -> N
             draw(axes)
             drawn_titles.add(axes.get_title(loc="left"))
     assert titles and drawn_titles == titles
+
+
+def test_curves_with_other_fixed_parts_of_the_load_are_pictures_of_their_own() -> None:
+    from cephfit.results.report.figures.report_plots import pictures_of
+
+    figure = ScalingFigure("Mean latency", "milliseconds", "clients", (), (), ())
+    one, four = (
+        Scaling("4K-read", "clients", f"{n} in flight per client", (figure,), (), ()) for n in ("1 I/O", "4 I/Os")
+    )
+    alone = ReportModel("a test", Answer("", ()), scaling=(one,))
+    assert list(pictures_of(alone)) == ["scaling-4k-read-clients-mean-latency"]
+    assert list(pictures_of(replace(alone, scaling=(one, four)))) == [
+        "scaling-4k-read-clients-1-i-o-in-flight-per-client-mean-latency",
+        "scaling-4k-read-clients-4-i-os-in-flight-per-client-mean-latency",
+    ]
+
+
+def test_pictures_that_are_too_high_for_one_file_are_refused(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_plots, "_CHART_INCHES", 200.0)
+    with pytest.raises(InputError, match="pictures are too high for one PNG"):
+        drawn(store, "high.png")
+    assert not list(store.parent.glob("*high.png*"))
+    assert drawn(store, "one.png", "--only", "heat-map") == ["heat-map"]
 
 
 def test_only_draws_the_named_picture_and_refuses_others(store: Path) -> None:

@@ -1,5 +1,6 @@
 """`cephfit import`: from files to a run that other commands use, and the commands of docs/how-to-import.md."""
 
+import csv
 import json
 import math
 import re
@@ -209,6 +210,15 @@ def test_clients_of_a_repeat_are_summed() -> None:
     assert (baseline.iops, baseline.n_clients) == (pytest.approx((150.0,)), 2)
 
 
+def test_reads_are_repeats_of_each_other_whatever_a_mapping_says_about_flushes() -> None:
+    Path("synced.yaml").write_text("files: [{match: 'k-1', sync: fsync}]\n")
+    found = document("import", "results/ssd", "--mapping", "synced.yaml", "--store", "s.sqlite")
+    reads = {
+        (s["load"], s["repeat"]) for s in found["samples"] if (s["nbytes"], s["pattern"]) == (4096, "randread")
+    }
+    assert reads == {("", 0), ("", 1)}
+
+
 def test_a_repeat_that_two_files_state_is_named_and_not_counted_twice() -> None:
     Path("names.yaml").write_text("files: [{match: 'randread-4k', repeat: 3}]\n")
     found = document("import", "results/ssd", "--mapping", "names.yaml", "--preview")
@@ -227,6 +237,20 @@ def test_sizes_of_no_bin_alone_can_be_mapped_by_interpolation() -> None:
     assert call("report", "--store", "s.sqlite", "-o", "r.md").exit_code == 0
 
 
+def test_a_table_of_cells_has_the_sizes_that_were_measured(tmp_path: Path) -> None:
+    """Sizes of no bin are loads of their own; the folder of reports has a page for each."""
+    assert call("import", "results/ssd", "--store", "s.sqlite").exit_code == 0
+    found = call("report", "--store", "s.sqlite", "--folder", "pages")
+    assert found.exit_code == 0, found.output + str(found.exception)
+    with Path("pages/cells.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["load"], row["size"]) for row in rows} == {
+        ("" if kib in (4, 128, 1024) else f"{kib}K", "1M" if kib == 1024 else f"{kib}K") for kib in SIZES
+    }
+    (rate,) = [row["iops"] for row in rows if (row["size"], row["pattern"]) == ("64K", "randread")]
+    assert float(rate) == pytest.approx(300 * 64 // 124 + 0.5)
+
+
 def test_a_csv_of_rates_gives_the_same_baselines_as_the_file_itself() -> None:
     Path("rates.csv").write_text(CSV)
     assert call("import", "rates.csv", "--store", "s.sqlite").exit_code == 0
@@ -234,6 +258,22 @@ def test_a_csv_of_rates_gives_the_same_baselines_as_the_file_itself() -> None:
     Path("sums.csv").write_text(CSV.replace("iodepth", "clients"))
     assert call("import", "sums.csv", "--store", "t.sqlite").exit_code == 0
     assert {b.n_clients for b in open_baselines("t.sqlite").cells.values()} == {8}
+
+
+def test_a_column_of_clients_is_the_same_with_a_row_for_each_of_them_and_with_their_sum() -> None:
+    header = "configuration,size,pattern,client,run,iops,iodepth,clients"
+    Path("each.csv").write_text(
+        "\n".join([header, *(f"A,4K,randread,c{i},{r},50,2,4" for i in range(4) for r in (0, 1))])
+    )
+    Path("sums.csv").write_text("\n".join([header, *(f"A,4K,randread,all,{r},200,2,4" for r in (0, 1))]))
+    for name in ("each", "sums"):
+        assert call("import", f"{name}.csv", "--store", f"{name}.sqlite").exit_code == 0
+        found = open_baselines(f"{name}.sqlite")
+        assert [(b.iops, b.n_clients) for b in found.cells.values()] == [((200.0, 200.0), 4)]
+        assert call("report", "--store", f"{name}.sqlite", "-o", "cells.csv", "--what", "cells").exit_code == 0
+        (row,) = csv.DictReader(Path("cells.csv").read_text().splitlines())
+        assert (row["clients"], float(row["iops"])) == ("4", 200.0)
+        assert float(row["latency_ms"]) == pytest.approx(1000 * 4 * 2 / 200), "Little's law: 8 in flight"
 
 
 def test_files_that_are_no_benchmark_are_named_and_the_others_are_imported() -> None:

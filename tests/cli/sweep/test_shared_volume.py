@@ -19,6 +19,8 @@ from cephfit.results.statistics.sharing_cost import ClientFigures, SharingRun, s
         (("--target", "lab", "--volume-size", "8M"), "too little for 5 regions of at least 4M"),
         (("--target", "lab", "--range", "10000"), "do not align"),
         (("--target", "lab", "--size", "4x"), "is not a size"),
+        (("--target", "lab", "--size", "0"), "a size of 0 bytes is none"),
+        (("--target", "lab", "--range", "0"), "a size of 0 bytes is none"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(arguments: tuple[str, ...], message: str) -> None:

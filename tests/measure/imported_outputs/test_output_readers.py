@@ -146,6 +146,38 @@ def test_percentiles_of_the_normal_output_have_the_unit_of_their_heading() -> No
     assert result.metrics.latency_percentiles_ns[50.0] == 15_900_000
 
 
+def test_rows_below_another_heading_are_no_percentiles_of_completion() -> None:
+    """fio's options lat_percentiles and slat_percentiles add tables in other units."""
+    others = "    lat percentiles (msec):\n     | 50.00th=[   17], 99.00th=[   49]\n"
+    changed = FIO_2_TEXT.replace("    bw (KB  /s)", f"{others}    bw (KB  /s)")
+    assert read("fio-text", changed).results == read("fio-text", FIO_2_TEXT).results
+
+
+def test_runs_in_one_file_of_normal_output_are_not_summed() -> None:
+    content = read(
+        "fio-text", FIO_2_TEXT + FIO_2_TEXT.replace("iops=500", "iops=1000").replace("r=15000", "r=30000")
+    )
+    assert [(r.place, r.metrics.iops, r.iodepth) for r in content.results] == [
+        ("line 5 (job)", 500.0, 8),
+        ("line 24 (job)", 1000.0, 8),
+    ]
+
+
+def test_jobs_that_ran_together_at_different_depths_have_no_depth() -> None:
+    second = FIO_2_TEXT.splitlines()[0].replace("job:", "other:").replace("iodepth=8", "iodepth=4")
+    (lost,) = read("fio-text", f"{second}\n{FIO_2_TEXT}").not_understood
+    assert "at different depths" in lost.reason
+
+
+def test_lines_of_one_group_of_terse_output_may_be_processes_or_repeats() -> None:
+    line = OUTPUTS["fio-terse"]
+    later = line.replace("job;0;", "job;1;")
+    assert len(read("fio-terse", f"{line}\n{later}").results) == 2
+    content = read("fio-terse", f"{line}\n{line}\n{later}")
+    assert [result.place for result in content.results] == ["line 3 (job)"]
+    assert all("2 lines have the group 0" in lost.reason for lost in content.not_understood)
+
+
 def test_several_documents_of_which_one_is_damaged() -> None:
     text = f"{fio_2_text()}\n{fio_2_text(bs='64k')[:-200]}\n{fio_2_text(rw='randwrite', iodepth='2')}\n"
     content = read("fio-json", text)
@@ -208,6 +240,18 @@ def test_a_limit_of_a_mix_is_that_of_both_directions() -> None:
     document["jobs"][0]["job options"]["rate_iops"] = "500,"
     (lost,) = read("fio-json", json.dumps(document)).not_understood
     assert lost.reason == "only one direction of the mix was limited (rate or rate_iops)"
+
+
+@pytest.mark.parametrize(
+    ("option", "limit"), [({"rate_iops": "100"}, 100), ({"rate": "400k"}, 100), ({"rate": "0"}, 0)]
+)
+def test_the_limit_of_a_client_is_that_of_all_its_processes(option: dict[str, str], limit: int) -> None:
+    """fio's rate and rate_iops limit each process."""
+    grouped, apart = fio_2(numjobs="4", iodepth="2", **option), fio_2(numjobs="2", **option)
+    apart["jobs"] *= 2
+    for document, n_processes in ((fio_2(**option), 1), (grouped, 4), (apart, 2)):
+        (found,) = read("fio-json", json.dumps(document)).results
+        assert found.rate_iops == (n_processes * limit or None)
 
 
 def test_old_versions_without_options_take_pattern_size_and_depth_from_hints() -> None:
