@@ -91,7 +91,7 @@ def main() -> None:
     wanted = None if given.workloads is None else given.workloads.split(",")
     sweep = read_sweep(find_sweep("evaluation"))
     profiles = [p for p in read_profiles([FOLDER / PROFILES_FOLDER]) if wanted is None or p.name in wanted]
-    with Store.open(given.store, writing=True) as store, progress_display() as progress:
+    with Store.open(given.store, create=True, writing=True) as store, progress_display() as progress:
         run = run_in_store(store, given.target)
         with target_of(
             run, given.target, store=store, cluster=ClusterOptions(), apply=False, keep=False, progress=progress

@@ -21,7 +21,7 @@ from cephfit.mapper.assessment.model_evaluation import EvaluatedWorkload, error_
 from cephfit.mapper.assessment.prediction_assessment import assess
 from cephfit.mapper.decisions.contrasts import ranked
 from cephfit.mapper.decisions.probe import combined, probe_candidates
-from cephfit.operations.evaluation_set import EvaluationSet, read_folder
+from cephfit.operations.evaluation_set import read_folder
 from cephfit.operations.model_assessment import FIGURES, figure_text
 
 FOLDER = Path(__file__).parent / "data" / "evaluation"
@@ -75,7 +75,8 @@ def main() -> None:
     evaluation, clones = read_folder(given.folder), read_clones(given.folder / CLONES_FILE)
     rows: dict[str, list[VerifiedPrediction]] = {"`waiting`": [], "`waiting` and probe": [], "the clone alone": []}
     minutes: list[float] = []
-    for one in evaluation.workloads:
+    workloads = [one for one in evaluation.workloads if one.workload in clones]
+    for one in workloads:
         before = ranked(predictor(with_error=True), one.profile, one.baselines)
         own = clones[one.workload]
         candidates = probe_candidates(before).names
@@ -84,20 +85,21 @@ def main() -> None:
         minutes.append(len(runs) * SECONDS_PER_RUN / 60)
         for name, predictions in zip(rows, (before, after, of_clone(one, before, own)), strict=True):
             rows[name].append(verified(one, name, predictions))
-    print_table(evaluation, rows, mean(minutes))
+    print(f"{len(workloads)} workloads: {', '.join(one.workload for one in workloads)}")
+    print_table(workloads, rows, mean(minutes))
     if given.all:
         print_ratios(rows)
 
 
 def print_table(
-    evaluation: EvaluationSet, rows: Mapping[str, Sequence[VerifiedPrediction]], minutes: float
+    workloads: Sequence[EvaluatedWorkload], rows: Mapping[str, Sequence[VerifiedPrediction]], minutes: float
 ) -> None:
     heads = dict(FIGURES)
     print(f"| | {' | '.join(heads[figure] for figure in SHOWN)} | own error | minutes |")
     print("|---|" + "---|" * (len(SHOWN) + 2))
     for (name, found), its_minutes in zip(rows.items(), ("-", f"{minutes:.1f}", "-"), strict=True):
         (figures,) = accuracy_by_model(found)
-        parts = error_parts_of(evaluation.workloads, found)
+        parts = error_parts_of(workloads, found)
         error = "-" if parts is None else f"{parts.model_pct:.1f} %"
         print(f"| {name} | {' | '.join(figure_text(figures, f) for f in SHOWN)} | {error} | {its_minutes} |")
 
