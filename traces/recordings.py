@@ -37,7 +37,7 @@ def recordings_of(paths: Sequence[Path]) -> list[Recording]:
     file that a capture wrote is not a trace; it may be named too, as ``trace/*`` does.
 
     Raises:
-        InputError: a folder contains no blktrace files.
+        InputError: a folder contains no blktrace files, or a file is there twice: plain and compressed.
     """
     files: list[Path] = []
     for path in [p for p in paths if not p.name.endswith(capture.SUFFIX)] or paths:
@@ -57,10 +57,24 @@ def recordings_of(paths: Sequence[Path]) -> list[Recording]:
     stems, wholes = Counter(path.name for path in shown), Counter[Path]()
     recordings = []
     for path, members in zip(shown, groups.values(), strict=True):
+        _refuse_copies(members)
         wholes[path] += 1
         name = path.name if stems[path.name] == 1 else str(path)
         recordings.append(Recording(name if wholes[path] == 1 else f"{name} ({wholes[path]})", tuple(members)))
     return recordings
+
+
+def _refuse_copies(files: Sequence[Path]) -> None:
+    """Refuse two files of one CPU in one recording: each event would count twice."""
+    seen: dict[int, Path] = {}
+    for file in files:
+        match = per_cpu(file)
+        if match and (other := seen.setdefault(int(match["number"]), file)) is not file:
+            raise InputError(
+                f"two files have the events of CPU {match['number']} of one recording",
+                where=", ".join(map(opening.display_name, (other, file))),
+                remedy="give only one of them, or delete the copy: each event would count twice",
+            )
 
 
 def _expanded(path: Path) -> list[Path]:
@@ -84,7 +98,7 @@ def _numbered(folder: Path, stem: str) -> list[Path]:
     found = [(m, f) for f in folder.glob("*") if (m := PER_CPU.fullmatch(f.name)) and f.is_file()]
     if stem:
         found = [(m, f) for m, f in found if m["stem"] == stem]
-    return [f for m, f in sorted(found, key=lambda pair: (pair[0]["stem"], int(pair[0]["number"])))]
+    return [f for _, f in sorted(found, key=lambda pair: (pair[0]["stem"], int(pair[0]["number"]), pair[1]))]
 
 
 def omitted_siblings(recording: Recording) -> list[str]:
@@ -93,7 +107,9 @@ def omitted_siblings(recording: Recording) -> list[str]:
     match = per_cpu(first)
     if match is None:
         return []
-    missing = [f.name for f in _numbered(first.parent, match["stem"]) if f not in recording.files]
+    read = {int(found["number"]) for file in recording.files if (found := per_cpu(file))}
+    others = ((f.name, per_cpu(f)) for f in _numbered(first.parent, match["stem"]))
+    missing = [name for name, found in others if found and int(found["number"]) not in read]
     return [f"other CPUs of the same recording were not read: {', '.join(missing)}"] if missing else []
 
 

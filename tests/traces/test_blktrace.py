@@ -103,6 +103,19 @@ def test_compressed_files_of_all_cpus_are_one_recording(tmp_path: Path, suffix: 
         assert figures(found) == figures(whole)
 
 
+def test_a_file_and_its_compressed_copy_are_not_both_counted(tmp_path: Path) -> None:
+    """As ``gzip -k`` leaves them. Every access was counted twice."""
+    plain = write(tmp_path / "sda.blktrace.0", mixed_workload(50))
+    copy = tmp_path / "sda.blktrace.0.gz"
+    copy.write_bytes(gzip.compress(plain.read_bytes()))
+    for named in ([tmp_path], [tmp_path / "sda"], [plain, copy]):
+        with pytest.raises(InputError, match="events of CPU 0 of one recording") as caught:
+            profile_files(named)
+        assert caught.value.where == f"{plain}, {copy}"
+    found = profile_files([copy])
+    assert (found.n_accesses, found.description["notes"]) == (50, [])
+
+
 def test_only_reads_and_writes_are_accesses_and_the_rest_is_counted_by_reason(tmp_path: Path) -> None:
     trace = write(
         tmp_path / "t",
