@@ -1,7 +1,6 @@
 """Rows of the table of samples as columns. It needs numpy, which lists of runs do without."""
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,7 @@ def columns_of(batches: Iterable[Sequence[Sequence[Any]]]) -> SampleColumns:
     states = {state.value: code for code, state in enumerate(STATES)}
     parts: list[list[NDArray[Any]]] = []
     for rows in batches:
-        flat = list(chain.from_iterable(rows))
-        width = len(flat) // len(rows)
-        by_column = [flat[i::width] for i in range(width)]
-        configuration, size, pattern, load, client, repeat, attempt, state, *rest = by_column
+        configuration, size, pattern, load, client, repeat, attempt, state, *rest = zip(*rows, strict=True)
         coded = (
             names.configurations.of(configuration),
             sizes.of(size) << _PATTERN_BITS | patterns.of(pattern),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -252,7 +253,7 @@ class SampleColumns(Sequence[Sample]):
 
     @cached_property
     def p99_ns(self) -> Floats:
-        """The 99th percentile of latency, NaN where a sample lacks it; read in half of the time of ``tails``."""
+        """The 99th percentile of latency, NaN where a sample lacks it; in a third of the time of ``tails``."""
         if "tails" in self.__dict__:
             known = self.tails.percentiles
             return self.tails.ns[:, known.index(P99)] if P99 in known else np.full(len(self), np.nan)
@@ -260,11 +261,11 @@ class SampleColumns(Sequence[Sample]):
         for first in range(0, len(self), _AT_ONCE):
             batch = self.percentile_documents[first : first + _AT_ONCE]
             has_any = np.flatnonzero(batch.astype(np.bool_))
-            documents = list(parsed(batch[has_any]))
-            values = [document.get(_STORED_P99) for document in documents]
-            if None in values:
-                values = [_p99_of(document) for document in documents]
-            found[first + has_any] = values
+            text = _joined(batch[has_any].tolist())
+            values: list[Any] = [] if text is None else _STORED_P99.findall(text)
+            if len(values) != len(has_any):  # some lack it, or are no texts
+                values = [_p99_of(document) for document in parsed(batch[has_any])]
+            found[first + has_any] = np.array(values, np.float64)
         return found
 
     @cached_property
@@ -333,8 +334,8 @@ class SampleColumns(Sequence[Sample]):
             yield Sample(SampleKey(*key), state, own, started_ns, finished_ns, reason, evidence)
 
 
-_STORED_P99 = repr(P99)
-"""Key of the percentile in the documents of a store."""
+_STORED_P99 = re.compile(rf'"{re.escape(repr(P99))}": ?([^,}}]+)')
+"""The percentile in the text of a document of a store, which has one number for each percentile."""
 
 
 def _p99_of(document: Mapping[Any, float]) -> float:
