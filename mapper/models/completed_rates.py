@@ -113,8 +113,10 @@ def _derived(
     cells = [base, *(cell for effect in effects for cell in effect)]
     rows = [baselines.loaded.get((name, cell)) for cell in cells]
     measured = [dict(zip(row.rounds, row.iops, strict=True)) for row in rows if row is not None]
+    if len(measured) < len(cells):
+        return None
     rounds = sorted(set.intersection(*map(set, measured)))
-    if len(measured) < len(cells) or not rounds:
+    if not rounds:
         return None
     iops = np.array([[of_round[r] for r in rounds] for of_round in measured])
     factors = iops[1::2] / iops[2::2]

@@ -163,6 +163,14 @@ def test_a_configuration_without_the_rates_has_no_combination_and_rounds_are_tho
     assert all(math.isfinite(v) and v > 0 for b in found.values() for v in b.iops)
 
 
+def test_a_configuration_without_any_rate_of_an_op_has_no_combination_of_it() -> None:
+    baselines = measured(one_at_a_time())
+    loaded = {k: b for k, b in baselines.loaded.items() if k[0] == "A" or k[1].pattern.op is Op.READ}
+    found = completed(replace(baselines, loaded=loaded)).baselines.loaded
+    assert {cell.pattern.op for name, cell in found if name == "A"} == set(Op)
+    assert {cell.pattern.op for name, cell in found if name == "B"} == {Op.READ}
+
+
 def test_coefficients_give_the_log_of_every_rate_that_follows_from_others() -> None:
     before = measured(one_at_a_time())
     found = completed(before)
