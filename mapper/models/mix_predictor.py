@@ -101,10 +101,9 @@ class MixPredictor:
         equals = mix.added(default, default)
         if question.interpolated is not None:
             notes.append(question.interpolated.note(compared, equals.weights))
-        found = self._comparisons(question, baselines, compared, default, error)
-        notes += found.notes
-
         fewer, its_notes = self._of_fewer_cells(profile, baselines, compared) if question.by_load else ([], [])
+        found = self._comparisons(question, baselines, compared, default, error, n_all=len(compared) + len(fewer))
+        notes += found.notes
         named = tuple(f"configuration {p.configuration} is omitted" for p in fewer)
         notes = [note for note in notes if not named or not note.startswith(named)] + its_notes
         ranked = sorted(
@@ -201,8 +200,13 @@ class MixPredictor:
         compared: Sequence[str],
         default: Floats,
         error: ModelError,
+        *,
+        n_all: int,
     ) -> "_Comparisons":
-        """Compare each configuration with the default, whose mean IOPS in the cells of the mix are ``default``."""
+        """Compare each configuration with the default, whose mean IOPS in the cells of the mix are ``default``.
+
+        The intervals hold jointly with those of further ones, ``n_all`` in all.
+        """
         mix, cells = question.mix, question.mix.cells
         table, directly, origins = question.tables(baselines, (baselines.default, *compared))
         used = np.array([table.cells.index(cell) for cell in cells])
@@ -210,8 +214,10 @@ class MixPredictor:
         spread = self.spread_of(directly) if compared else None
         equals = mix.added(default, default)
         found = _Comparisons(widths=dict.fromkeys(compared, math.inf))
-        found.notes += [_no_spread(bool(compared))] if spread is None else spread.notes
-        n_all = len(compared)
+        if spread is not None:
+            found.notes += spread.notes
+        elif compared or not n_all:
+            found.notes.append(_no_spread(bool(compared)))
         for j, name in enumerate(compared, start=1):
             means = mean_rates(question.measured, name, cells)
             paired = PairedRates.of(table, j, used, default, means, origins)
