@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cephfit.core.statistics.variance import Table
 from cephfit.core.values.baseline import Baseline, Baselines, OmittedCells, omitted_cells
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Op
+from cephfit.core.values.demand import Demand
 from cephfit.core.values.prediction import (
     Model,
     model_called,
@@ -120,7 +121,7 @@ class Question:
         its = completed(baselines)
         baselines = its.baselines
         measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
-        demands = profile.demands or counted_demands(profile)
+        demands = profile.demands or demands_of_counts(profile, baselines)
         mix = DemandMix.of(profile, demands, measured, by_waiting=kind.by_waiting, where=baselines.source)
         default = mean_rates(baselines.loaded, baselines.default, mix.cells)
         notes = mix.notes(default, where=baselines.source)
@@ -161,6 +162,21 @@ def _unknown_randomness(profile: Profile, model: str) -> list[str]:
         return []
     unjudged = [op for op in Op if any(profile.accesses[op].values()) and profile.random_share(op) is None]
     return [f"the trace does not show which {op.value}s are random: all count as sequential" for op in unjudged]
+
+
+def demands_of_counts(profile: Profile, baselines: Baselines) -> tuple[Demand, ...]:
+    """Return the demands of a profile that only counts accesses, at the depth of the load of ``Baselines.cells``.
+
+    Where that is not known, the depth is not either.
+    """
+    of_load = (
+        float(cell.iodepth)
+        for (name, cell), found in baselines.loaded.items()
+        if cell.nbytes == cell.bin_cell.size.benchmark_nbytes
+        and baselines.cells.get((name, cell.bin_cell)) == found
+    )
+    depth = next(of_load, None)
+    return tuple(replace(demand, depth=depth) for demand in counted_demands(profile))
 
 
 def mean_rates(
