@@ -258,6 +258,18 @@ def test_flushed_writes_use_rates_with_flushes_by_their_share() -> None:
     assert background == pytest.approx(plain)
 
 
+def test_large_writes_are_not_extrapolated_from_small_flushed_ones() -> None:
+    """Flushes were measured at 4K alone, at another depth than all others: no rate follows from them."""
+    write = Pattern.RANDWRITE
+    flushed = LoadedCell(4 * K, write, 1, 0, "fsync")
+    cells = sorted([flushed, *(LoadedCell(n, write, 16) for n in SIZES)])
+    access = AccessWeights.of([demand(128 * K, write), demand(4 * K, write)], cells, Commits(400), where="here")
+    large, small = access.weights @ np.array([seconds(cell) for cell in access.cells])
+    assert large == pytest.approx(seconds(LoadedCell(128 * K, write)))
+    assert small == pytest.approx(seconds(flushed))
+    assert not access.too_large.any()
+
+
 def test_the_flushed_share_counts_forced_writes_and_never_exceeds_one() -> None:
     demands = [demand(4 * K, Pattern.WRITE), demand(4 * K, Pattern.READ)]
     assert flushed_share(demands, None) == 0
