@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from scipy.special import stdtrit
 from cephfit.core.errors import InputError
 from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.statistics.variance import LARGEST_LOG, Spread, Table, spread_of
-from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.prediction import (
     DEFAULT_CONFIDENCE,
@@ -27,7 +26,7 @@ from cephfit.core.values.profile import Profile
 from cephfit.mapper.models.completed_rates import Origins
 from cephfit.mapper.models.mixture import LimitBounds, Mixture
 from cephfit.mapper.models.model_error import ModelError
-from cephfit.mapper.models.question import Measured, Question, mean_rates
+from cephfit.mapper.models.question import Measured, Question, comparable, mean_rates
 
 _REASONS = 2
 
@@ -469,50 +468,6 @@ def _of_the_load(profile: Profile, baselines: Baselines, names: Sequence[str], c
     """Return notes on how the measured load affects the prediction."""
     load = baselines.measured_load
     return [note for note in (load.mixed_for(profile), load.reached_in(names, cells)) if note]
-
-
-def comparable(
-    measured: Mapping[Any, Baseline], baselines: Baselines, cells: Sequence[Measured]
-) -> tuple[list[str], list[str]]:
-    """Return the configurations that can be compared with the default, and a note on each one that cannot.
-
-    A comparable configuration has every cell, with the default's number of clients: the rate depends on it.
-
-    Raises:
-        InputError: the default lacks a cell.
-    """
-    for cell in cells:
-        if isinstance(cell, Cell):
-            baselines.of(baselines.default, cell)
-    names = (*baselines.configurations, *(name for name, _ in (*measured, *baselines.missing)))
-    tried = dict.fromkeys(names)
-    complete: list[str] = []
-    notes: list[str] = []
-    for name in tried:
-        if name == baselines.default:
-            continue
-        lacking = [cell for cell in cells if (name, cell) not in measured]
-        if not lacking:
-            unlike = [c for c in cells if measured[name, c].n_clients != measured[baselines.default, c].n_clients]
-            if unlike:
-                notes.append(
-                    f"configuration {name} is omitted: measured with another number of clients than "
-                    f"{baselines.default} in {', '.join(map(str, unlike))}"
-                )
-            else:
-                complete.append(name)
-            continue
-        reasons = dict.fromkeys(_why_missing(baselines, name, cell) for cell in lacking)
-        notes.append(
-            f"configuration {name} is omitted: no baseline for {', '.join(map(str, lacking))} "
-            f"({'; '.join(reasons)})"
-        )
-    return complete, notes
-
-
-def _why_missing(baselines: Baselines, configuration: str, cell: Measured) -> str:
-    own = cell if isinstance(cell, Cell) else cell.bin_cell
-    return baselines.missing.get((configuration, own), "it was not measured")
 
 
 def _no_spread(anything_compared: bool) -> str:

@@ -185,3 +185,47 @@ def mean_rates(
     """Return the mean IOPS per cell, shape (cells,)."""
     repeats = [measured[configuration, cell].iops for cell in cells]
     return np.array([math.fsum(iops) / len(iops) for iops in repeats])
+
+
+def comparable(
+    measured: Mapping[Any, Baseline], baselines: Baselines, cells: Sequence[Measured]
+) -> tuple[list[str], list[str]]:
+    """Return the configurations that can be compared with the default, and a note on each one that cannot.
+
+    A comparable configuration has every cell, with the default's number of clients: the rate depends on it.
+
+    Raises:
+        InputError: the default lacks a cell.
+    """
+    for cell in cells:
+        if isinstance(cell, Cell):
+            baselines.of(baselines.default, cell)
+    names = (*baselines.configurations, *(name for name, _ in (*measured, *baselines.missing)))
+    tried = dict.fromkeys(names)
+    complete: list[str] = []
+    notes: list[str] = []
+    for name in tried:
+        if name == baselines.default:
+            continue
+        lacking = [cell for cell in cells if (name, cell) not in measured]
+        if not lacking:
+            unlike = [c for c in cells if measured[name, c].n_clients != measured[baselines.default, c].n_clients]
+            if unlike:
+                notes.append(
+                    f"configuration {name} is omitted: measured with another number of clients than "
+                    f"{baselines.default} in {', '.join(map(str, unlike))}"
+                )
+            else:
+                complete.append(name)
+            continue
+        reasons = dict.fromkeys(_why_missing(baselines, name, cell) for cell in lacking)
+        notes.append(
+            f"configuration {name} is omitted: no baseline for {', '.join(map(str, lacking))} "
+            f"({'; '.join(reasons)})"
+        )
+    return complete, notes
+
+
+def _why_missing(baselines: Baselines, configuration: str, cell: Measured) -> str:
+    own = cell if isinstance(cell, Cell) else cell.bin_cell
+    return baselines.missing.get((configuration, own), "it was not measured")
