@@ -285,6 +285,13 @@ class Predictor(Protocol):
             InputError: the profile has no access, or the default lacks a cell of the profile.
         """
 
+    def against(self, reference: str, profile: Profile, baselines: Baselines) -> PredictionSet:
+        """Rank as ``predict``, but with the performance of ``reference``, not of the default, = 100.
+
+        Raises:
+            InputError: as ``predict``, or ``reference`` cannot be compared with the default.
+        """
+
 
 class Progress(Protocol):
     """The display of long work. Rooms report to it; the command line shows it.

@@ -311,8 +311,10 @@ def ranked_for_clients(
             remedy="choose a load without a limit with --load",
         )
     scaled = baselines_at({n: baselines for n, (_, baselines) in found.items()}, n_clients)
-    predictions = ranked(scaled.with_its_error(model_predictor), profile, scaled.baselines)
-    predictions = replace(predictions, notes=(*scaled.notes(), *predictions.notes))
+    widened = scaled.with_its_error(model_predictor)
+    predictions = ranked(widened, profile, scaled.baselines)
+    notes = scaled.notes(with_error=widened is not model_predictor)
+    predictions = replace(predictions, notes=(*notes, *predictions.notes))
     return PredictionForClients(predictions, scaled.baselines, None, scaled)
 
 

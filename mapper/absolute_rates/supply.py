@@ -22,11 +22,11 @@ from cephfit.core.values.demand import Demand
 from cephfit.core.values.prediction import DEFAULT_CONFIDENCE
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Estimate, Supply, SupplySet, WorkloadDemand, mean_outstanding
-from cephfit.mapper.models.access_weights import AccessWeights, counted_demands
+from cephfit.mapper.models.access_weights import AccessWeights
 from cephfit.mapper.models.completed_rates import Origins, completed, tables_of
 from cephfit.mapper.models.mix_predictor import PairedRates
 from cephfit.mapper.models.mixture import used_cells
-from cephfit.mapper.models.question import mean_rates
+from cephfit.mapper.models.question import demands_of_counts, mean_rates
 
 _MODEL = "time"
 _NO_RATES_IN_A_MIX = (
@@ -224,7 +224,7 @@ def _measuring(profile: Profile, baselines: Baselines) -> tuple[_Measuring, list
         return _of_cells(profile, baselines)
     its = completed(baselines)
     loaded = its.baselines.loaded
-    demands = profile.demands or _at_depth(counted_demands(profile), _depth_of_cells(baselines))
+    demands = profile.demands or demands_of_counts(profile, baselines)
     n_clients = next(iter(loaded.values())).n_clients
     per_client = (mean_outstanding(profile) or 0.0) / n_clients
     deepest = max((d.depth or 0.0 for d in demands), default=0.0) / n_clients
@@ -289,21 +289,8 @@ def _depths(
     return _Depths(own, of_depths, times_deeper), access.notes(of_time)
 
 
-def _at_depth(demands: Sequence[Demand], depth: int | None) -> tuple[Demand, ...]:
-    return tuple(replace(d, depth=None if depth is None else float(depth)) for d in demands)
-
-
-def _depth_of_cells(baselines: Baselines) -> int | None:
-    """Return the depth of the load of ``Baselines.cells``; None if it is not known."""
-    return next(
-        (
-            cell.iodepth
-            for (name, cell), found in baselines.loaded.items()
-            if cell.nbytes == cell.bin_cell.size.benchmark_nbytes
-            and baselines.cells.get((name, cell.bin_cell)) == found
-        ),
-        None,
-    )
+def _at_depth(demands: Sequence[Demand], depth: int) -> tuple[Demand, ...]:
+    return tuple(replace(d, depth=float(depth)) for d in demands)
 
 
 def _of_cells(profile: Profile, baselines: Baselines) -> tuple[_Measuring, list[str]]:

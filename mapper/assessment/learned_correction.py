@@ -339,6 +339,15 @@ class LearnedPredictor:
         before = replace(self.base, errors={}).predict(profile, baselines)
         return _learned(before, lesson, kind, self.base.error_level)
 
+    def against(self, reference: str, profile: Profile, baselines: Baselines) -> PredictionSet:
+        """Rank as ``base``, with the logs of the ratios to ``reference`` corrected like those to the default."""
+        kind = Kinds(self.base.name, baselines).of(profile)
+        lesson = self.lessons.get(kind)
+        if lesson is None or not lesson.helps:
+            return self.base.against(reference, profile, baselines)
+        before = replace(self.base, errors={}).against(reference, profile, baselines)
+        return _learned(before, lesson, kind, self.base.error_level)
+
 
 def _learned(before: PredictionSet, lesson: Lesson, kind: Kind, error_level: float) -> PredictionSet:
     """Return predictions whose intervals are of the scatter alone, corrected; their error is at its own level."""

@@ -207,8 +207,9 @@ class _Compared:
             )
         compared = self._known[workload, reference]
         own, other = found.of(configuration), found.of(reference)
-        if compared is not None:
-            p = compared.of(configuration)
+        rows = () if compared is None else compared.predictions
+        # Two that lack different cells may have none in common.
+        if (p := next((row for row in rows if row.configuration == configuration), None)) is not None:
             # Separate intervals against the default may say more: that of the default itself is exact.
             most = 100 * own.high / other.low if own.high < other.low else math.inf
             return Estimate(p.relative, max(0.0, p.low), max(p.relative, min(p.high, most)))

@@ -74,8 +74,8 @@ def against_reference(
     cells = {p: b for p, b in baselines.cells.items() if (baselines.default, p[1]) in baselines.cells}
     loaded = {p: b for p, b in baselines.loaded.items() if (baselines.default, p[1]) in baselines.loaded}
     try:
-        return model_predictor.at(1 - error).predict(
-            profile, replace(baselines, cells=cells, loaded=loaded, default=reference)
+        return model_predictor.at(1 - error).against(
+            reference, profile, replace(baselines, cells=cells, loaded=loaded)
         )
     except InputError:
         return None

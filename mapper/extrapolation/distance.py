@@ -146,8 +146,8 @@ class Distance:
         """Return the rate at this distance.
 
         Args:
-            cell: size, pattern and flushes.
-            rates: accesses per second with 1 ... N of them outstanding, shape (N,).
+            cell: size, pattern, depth of a client and flushes.
+            rates: accesses per second with 1 ... N of them outstanding, of all clients, shape (N,).
         """
         delay = self.delay_seconds(cell.nbytes)
         link = self.link_nbytes_per_s / cell.nbytes
@@ -157,7 +157,9 @@ class Distance:
         else:
             found = closed_rate(rates, delay, link)
         found = min(found, self.windows_nbytes_per_s / cell.nbytes)
-        return 1 / (1 / found + self.flush_seconds(cell.sync))
+        # Each client waits for its own flushes, and the others do not.
+        n_clients = len(rates) / cell.iodepth
+        return 1 / (1 / found + self.flush_seconds(cell.sync) / n_clients)
 
     def text(self) -> str:
         """Return the distance in words."""

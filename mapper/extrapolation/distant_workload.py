@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from cephfit.core.errors import InputError
 from cephfit.core.protocols import Predictor
-from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.units import KIB, MIB, format_nbytes
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Op
@@ -26,9 +26,9 @@ from cephfit.mapper.absolute_rates.supply import supply_or_reason
 from cephfit.mapper.decisions.contrasts import ranked
 from cephfit.mapper.decisions.sensitivity import sensitivity_of
 from cephfit.mapper.extrapolation.distance import Distance, DistantBaselines, baselines_at_distance
-from cephfit.mapper.models.access_weights import AccessWeights
 from cephfit.mapper.models.completed_rates import completed
 from cephfit.mapper.models.model_error import BETWEEN_TARGETS
+from cephfit.mapper.models.mixture import DemandMix
 from cephfit.mapper.models.question import Question, mean_rates
 
 
@@ -119,36 +119,14 @@ def _waiting_longer(profile: Profile, near: Baselines, far: Baselines) -> Profil
         return profile
     near, far = completed(near).baselines, completed(far).baselines
     measured = sorted(cell for name, cell in near.loaded if name == near.default)
-    access = AccessWeights.of(demands, measured, profile.commits, where=near.source)
-    here, there = (_seconds(access, its) for its in (near, far))
-    growth = (there / here).tolist()
-    longer = tuple(
-        replace(d, waiting_seconds=d.waiting_seconds * g)
-        for d, g in zip(demands, growth, strict=True)
-        if d.waiting_seconds is not None
-    )
+    mix = DemandMix.of(profile, demands, measured, by_waiting=True, where=near.source)
+    here, there = (mean_rates(its.loaded, near.default, mix.cells) for its in (near, far))
+    waiting = mix.waiting_under(here, there).tolist()
+    longer = tuple(replace(d, waiting_seconds=w) for d, w in zip(demands, waiting, strict=True))
     commits = profile.commits
-    if commits is not None and commits.flush_waiting_seconds:
-        grown = commits.flush_waiting_seconds * _growth_of_writes(profile, growth)
-        commits = replace(commits, flush_waiting_seconds=grown)
+    if commits is not None and commits.flush_waiting_seconds:  # now a part of that of the writes
+        commits = replace(commits, flush_waiting_seconds=0.0)
     return replace(profile, demands=longer, commits=commits)
-
-
-def _seconds(access: AccessWeights, baselines: Baselines) -> Floats:
-    """Return the default's time per access of each demand."""
-    rates = mean_rates(baselines.loaded, baselines.default, access.cells)
-    return np.asarray(access.weights @ (1 / rates))
-
-
-def _growth_of_writes(profile: Profile, growth: Sequence[float]) -> float:
-    """Return the mean growth of the writes that flushes may follow, weighted by their number; 1 without writes."""
-    writes = [
-        (d.accesses, g)
-        for d, g in zip(profile.demands or (), growth, strict=True)
-        if d.pattern.op.value == "write" and d.is_sync is not False
-    ]
-    total = sum(n for n, _ in writes)
-    return sum(n * g for n, g in writes) / total if total else 1.0
 
 
 SMALL_NBYTES = 16 * KIB
@@ -310,9 +288,11 @@ def _other_distances(
     def best_at(there: Distance) -> str:
         return predicted_at_distance(model_predictor, profile, baselines, there).predictions.best
 
-    found = [
-        f"at {ms:g} ms each way, {other} would be the best" for ms, other in _changes(distance, best, best_at)
-    ]
+    try:
+        changes = list(_changes(distance, best, best_at))
+    except InputError as error:
+        return [f"whether another distance changes the best is unknown: {error.what}"]
+    found = [f"at {ms:g} ms each way, {other} would be the best" for ms, other in changes]
     return found or [f"no distance up to {SCANNED_MS[-1]:g} ms each way changes the best configuration"]
 
 
@@ -462,10 +442,11 @@ def other_targets(
         most = max(rates, key=lambda target: rates[target])
         return first if rates[most] <= rates[first] else most
 
-    found = [
-        f"at {ms:g} ms each way, {other} would serve more than {first}"
-        for ms, other in _changes(distance, first, most_at)
-    ]
+    try:
+        changes = list(_changes(distance, first, most_at))
+    except InputError as error:
+        return [f"whether another target serves more at another distance is unknown: {error.what}"]
+    found = [f"at {ms:g} ms each way, {other} would serve more than {first}" for ms, other in changes]
     return found or [f"no distance up to {SCANNED_MS[-1]:g} ms each way puts another target before {first}"]
 
 

@@ -146,8 +146,8 @@ class ScaledBaselines:
         """Whether the number is outside of the measured ones."""
         return not self.counts[0] < self.n_clients < self.counts[-1]
 
-    def notes(self) -> tuple[str, ...]:
-        """Return sentences for the reader of a prediction."""
+    def notes(self, *, with_error: bool = True) -> tuple[str, ...]:
+        """Return sentences for the reader of a prediction; ``with_error``: intervals contain that of the law."""
         counts = f"{', '.join(map(str, self.counts[:-1]))} and {self.counts[-1]}"
         notes = [
             f"{self.n_clients} clients were not measured: the rates follow the Universal Scalability Law, fitted "
@@ -166,10 +166,11 @@ class ScaledBaselines:
             if self.left_out
             else "of Amdahl's law against a power law (two numbers of clients allow no better estimate)"
         )
+        contain = "contain" if with_error else "do not contain"
         return (
             *notes,
-            f"the intervals contain the error of the law, {100 * math.expm1(self.error):.1f} % of a ratio to the "
-            f"default ({how}; root mean square of {self.n_errors})",
+            f"the intervals {contain} the error of the law, {100 * math.expm1(self.error):.1f} % of a ratio to "
+            f"the default ({how}; root mean square of {self.n_errors})",
         )
 
     def to_json(self) -> dict[str, Any]:

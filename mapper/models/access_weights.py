@@ -38,6 +38,9 @@ _ABSORBED = 32.0
 """Largest number of writes that a cache is taken to absorb before a flush."""
 _LARGER = 8.0
 """Accesses that exceed the largest measured size by more than this factor have no prediction."""
+FLUSHED_UP_TO = 2.0
+"""Writes that exceed the largest size measured with flushes by more than this factor are taken to be unaffected by
+them: the larger a write, the less a flush adds to it."""
 
 
 PATTERNS = tuple(Pattern)
@@ -245,6 +248,8 @@ def weighed(
         cells, flags[2, rows] = _of_pattern(PATTERNS[number], measured, where)
         plain, limit = _aligned_as(is_unaligned, [c for c in cells if not c.sync])
         committed, _ = _aligned_as(is_unaligned, [c for c in cells if c.sync])
+        largest = max((c.nbytes for c in committed), default=0)
+        committed += [c for c in plain if committed and c.nbytes > FLUSHED_UP_TO * largest]
         flags[0, rows] = demands.nbytes[rows] > limit
         share = np.where(demands.is_write[rows] & (demands.sync[rows] == WAITS), flushed[rows], 0.0)
         if not plain or not committed:

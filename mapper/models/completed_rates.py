@@ -35,12 +35,8 @@ from cephfit.core.units import format_nbytes, format_percent
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Demand
-from cephfit.mapper.models.access_weights import interpolated_time
+from cephfit.mapper.models.access_weights import FLUSHED_UP_TO, interpolated_time
 from cephfit.mapper.models.mixture import Mixture
-
-_FLUSHED_UP_TO = 2.0
-"""Writes that exceed the largest size measured with flushes by more than this factor are taken to be unaffected by
-them: the larger a write, the less a flush adds to it."""
 
 _Effect = tuple[LoadedCell, LoadedCell]
 """Two measured kinds; the effect is the ratio of the first one's rate to the second one's."""
@@ -113,8 +109,10 @@ def _derived(
     cells = [base, *(cell for effect in effects for cell in effect)]
     rows = [baselines.loaded.get((name, cell)) for cell in cells]
     measured = [dict(zip(row.rounds, row.iops, strict=True)) for row in rows if row is not None]
+    if len(measured) < len(cells):
+        return None
     rounds = sorted(set.intersection(*map(set, measured)))
-    if len(measured) < len(cells) or not rounds:
+    if not rounds:
         return None
     iops = np.array([[of_round[r] for r in rounds] for of_round in measured])
     factors = iops[1::2] / iops[2::2]
@@ -222,7 +220,7 @@ class _Grid:
         found = _nearest(kind, self._commits.get((kind.pattern, kind.sync), []))
         if found is None:
             return None
-        return () if kind.nbytes > _FLUSHED_UP_TO * found[0].nbytes else (found,)
+        return () if kind.nbytes > FLUSHED_UP_TO * found[0].nbytes else (found,)
 
 
 def _is_own(kind: LoadedCell, effect: _Effect) -> bool:

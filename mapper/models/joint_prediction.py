@@ -30,10 +30,10 @@ from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell, LoadedCell
 from cephfit.core.values.prediction import PredictionSet, Verdict, spread_of_ratios
 from cephfit.core.values.profile import Profile
-from cephfit.mapper.models.mix_predictor import MixPredictor, PairedRates, comparable
+from cephfit.mapper.models.mix_predictor import MixPredictor, PairedRates
 from cephfit.mapper.models.mixture import Mixture
 from cephfit.mapper.models.model_error import ModelError
-from cephfit.mapper.models.question import Question, mean_rates
+from cephfit.mapper.models.question import Question, comparable, mean_rates
 
 _LEAST_DF = 3.0
 """Fewest degrees of freedom with a finite variance of Student's distribution, rounded up to a whole number."""

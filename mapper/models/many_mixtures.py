@@ -7,23 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.core.errors import InputError
 from cephfit.core.statistics.round_effects import Booleans, Floats
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Pattern
-from cephfit.core.values.demand import Demand
 from cephfit.core.values.prediction import Model
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.models.access_weights import (
     BACKGROUND,
     DemandColumns,
-    counted_demands,
     flushed_shares,
     less_than_alone,
     refuse_unmeasured,
     saturated_weights,
     weighed,
 )
-from cephfit.mapper.models.many_variances import Quantiles, RateScatter, TimeScatter
+from cephfit.mapper.models.many_variances import DefaultGradients, Quantiles, RateScatter, TimeScatter
 from cephfit.mapper.models.mixture import divided_in_queues, queues_of, waiting_with_flushes
 
 Rows = NDArray[np.intp]
@@ -101,25 +98,33 @@ class QueuedDemands:
             self.work[rows], self.seconds,
         )  # fmt: skip
 
-    def links(self, cells: Rows, *, by_work: bool) -> Iterator[Floats]:
-        """Yield the matrix of each workload, shape (P, P), that makes the default's gradients x T from times.
+    def gradients(
+        self, cells: Rows, times: Floats, by_work: Booleans, v: Floats, work: Floats, total: Floats
+    ) -> Iterator[DefaultGradients]:
+        """Yield the default's gradients of each workload.
 
         Args:
             cells: P of them.
-            by_work: the storage's work takes longer than the application.
+            times: per access under each configuration, shape (P, K).
+            by_work: the storage's work takes longer than the application, shape (N, K).
+            v, work: accesses per cell of each workload over ``total``, shape (N, P).
+            total: seconds of the workloads under the default, shape (N,).
         """
         weights, seconds = self.weights[:, cells], self.seconds[cells]
-        of_parts = self.saturated[:, cells] if by_work else weights
-        background, slopes = self.background[:, cells], self.slopes[:, cells]
-        owners = np.repeat(np.arange(len(self.exposed)), np.diff(self.begins))
-        exposed = 1 + self.exposed_work if by_work else self.exposed
-        units = self.units * np.where(self.is_behind, exposed[owners], 1.0)
-        scaled = units[:, None] * weights
+        owners = np.repeat(np.arange(len(total)), np.diff(self.begins))
+        taken = (weights @ times) * np.where(self.is_behind, self.exposed[owners], 1.0)[:, None]
+        if len(at := np.flatnonzero(by_work.any(axis=1)[owners])):
+            own = np.where(self.is_behind[at], 1 + self.exposed_work[owners[at]], 1.0)[:, None]
+            its = self.saturated[np.ix_(at, cells)] @ times
+            taken[at] = np.where(by_work[owners[at]], own * its, taken[at])
+        parts = ((self.units / total[owners])[:, None] * weights * seconds).T
+        slopes, behind = self.slopes[:, cells] * seconds / total[:, None], self.background[:, cells] @ times
+        both = np.stack([v, work], axis=1)
         for i, (begin, end) in enumerate(zip(self.begins[:-1].tolist(), self.begins[1:].tolist(), strict=True)):
-            link = scaled[begin:end].T @ of_parts[begin:end]
+            left, right = parts[:, begin:end], taken[begin:end]
             if slopes[i].any():
-                link += np.outer(slopes[i], background[i])
-            yield seconds[:, None] * link
+                left, right = np.column_stack([left, slopes[i]]), np.vstack([right, behind[i]])
+            yield DefaultGradients(left, right, both[i], by_work[i])
 
 
 def counted_work(profiles: Sequence[Profile], model: Model, rates: Floats) -> Work:
@@ -157,23 +162,18 @@ def demanded_work(
     """Return the work of workloads by their demands, as ``DemandMix`` does for one of them.
 
     Args:
+        profiles: all with demands.
         cells: M of them.
         rates: the default's in each cell, shape (M,).
         by_waiting: demands weigh the time waited for them.
         where: the baselines, for errors.
 
     Raises:
-        InputError: no rate was measured for an op of a workload, or a workload has no accesses.
+        InputError: no rate was measured for an op of a workload, or accesses are far larger than all measured
+            ones.
     """
-    of_each: list[Sequence[Demand]] = [p.demands or counted_demands(p) for p in profiles]
+    of_each = [p.demands or () for p in profiles]
     sizes = np.array([len(demands) for demands in of_each])
-    if not sizes.all():
-        empty = profiles[int(sizes.argmin())].name
-        raise InputError(
-            "the workload has no accesses",
-            where=f"profile {empty}",
-            remedy="trace it while it runs, and profile that trace",
-        )
     n = len(profiles)
     columns = DemandColumns.of([d for demands in of_each for d in demands])
     owners, begins = np.repeat(np.arange(n), sizes), np.concatenate([[0], np.cumsum(sizes)])
@@ -328,25 +328,13 @@ class AddingTime:
     def added(self, work: Work) -> tuple[Floats, Floats]:
         """Return relative performance, default = 100, and half widths of its log, shape (n, K) each."""
         v = work.v[:, self.cells] / work.total[:, None]
-        demands = work.demands
-        if demands is None:
-            inverse = 1 / (v @ self.times)
-            if self.scatter is None or self.quantiles is None:
-                return 100 * inverse, np.full(inverse.shape, math.inf)
-            sums = self.scatter.of_default(v * self.default, v, inverse)
-            return 100 * inverse, self.scatter.half_widths(v, inverse, None, sums, self.quantiles)
-        constant = (work.constant / work.total)[:, None]
-        relative, widths = self._of_demands(v, constant, demands, work.total, by_work=False)
-        of_work = demands.work[:, self.cells] / work.total[:, None]
-        is_by_work = of_work @ self.times > constant + v @ self.times
-        rows = np.flatnonzero(is_by_work.any(axis=1))
-        if len(rows):
-            of_rows = self._of_demands(
-                of_work[rows], np.zeros((1, 1)), demands.chosen(rows), work.total[rows], by_work=True
-            )
-            for values, its in zip((relative, widths), of_rows, strict=True):
-                values[rows] = np.where(is_by_work[rows], its, values[rows])
-        return relative, widths
+        if work.demands is not None:
+            return self._of_demands(v, (work.constant / work.total)[:, None], work.demands, work.total)
+        inverse = 1 / (v @ self.times)
+        if self.scatter is None or self.quantiles is None:
+            return 100 * inverse, np.full(inverse.shape, math.inf)
+        sums = self.scatter.of_default(v * self.default, v, inverse)
+        return 100 * inverse, self.scatter.half_widths(self.scatter.sums(v), inverse, sums, self.quantiles)
 
     def spreads(self, work: Work) -> Floats:
         """Return the spread of the ratios over the cells of workloads that are counted, shape (n, K)."""
@@ -355,15 +343,20 @@ class AddingTime:
         return _spreads(weights, np.log(self.default[:, None] / self.times))
 
     def _of_demands(
-        self, v: Floats, constant: Floats, demands: QueuedDemands, total: Floats, *, by_work: bool
+        self, v: Floats, constant: Floats, demands: QueuedDemands, total: Floats
     ) -> tuple[Floats, Floats]:
-        busy = v @ self.times
-        inverse = 1 / (constant + busy)
+        work = demands.work[:, self.cells] / total[:, None]
+        seconds, at_work = constant + v @ self.times, work @ self.times
+        by_work = at_work > seconds
+        inverse = 1 / np.maximum(seconds, at_work)
         if self.scatter is None or self.quantiles is None:
             return 100 * inverse, np.full(inverse.shape, math.inf)
-        links = (link / t for link, t in zip(demands.links(self.cells, by_work=by_work), total, strict=True))
-        sums = self.scatter.of_each_default(links, v, inverse)
-        return 100 * inverse, self.scatter.half_widths(v, inverse, busy * inverse, sums, self.quantiles)
+        sums = self.scatter.sums(v)
+        if len(rows := np.flatnonzero(by_work.any(axis=1))):
+            sums.put(rows, by_work[rows], self.scatter.sums(work[rows]))
+        gradients = demands.gradients(self.cells, self.times, by_work, v, work, total)
+        of_default = self.scatter.of_each_default(gradients, inverse)
+        return 100 * inverse, self.scatter.half_widths(sums, inverse, of_default, self.quantiles)
 
 
 def _spreads(weights: Floats, logs: Floats) -> Floats:

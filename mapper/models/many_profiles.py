@@ -121,9 +121,9 @@ class _Answers:
             at = row, self.names.index(p.configuration)
             self.relative[at], self.low[at], self.high[at] = p.relative, p.low, p.high
 
-    def put_best(self, rows: Rows, columns: Rows, relative: Floats, growth: Floats) -> None:
-        """Write the best; the factors, shape (rows, columns), are those of the measurements' scatter alone."""
-        better = np.where(relative > 100 * growth, relative, 0.0)
+    def put_best(self, rows: Rows, columns: Rows, relative: Floats, is_better: Booleans) -> None:
+        """Write the best of those that the measurements show to be better, shape (rows, columns)."""
+        better = np.where(is_better, relative, 0.0)
         found = better.argmax(axis=1)
         self.best_of[rows] = np.where(better[np.arange(len(rows)), found] > 0, columns[found], 0)
 
@@ -217,7 +217,8 @@ class _Sweep:
         """Return what workloads do in the cells.
 
         Raises:
-            InputError: no rate was measured for an op of a workload, or a workload has no accesses.
+            InputError: no rate was measured for an op of a workload, or accesses are far larger than all measured
+                ones.
         """
         if not self.kind.by_load:
             return counted_work(profiles, self.model, self.rates[0])
@@ -290,13 +291,14 @@ def _predict_block(
         adding = _adding(group, np.flatnonzero(work.used[at].any(axis=0)), sweep)
         for begin in range(0, len(at), n_together):
             part = at[begin : begin + n_together]
-            relative, widths = adding.added(work.chosen(part))
-            growth = _growth(widths)
-            answers.put_best(rows[part], group.columns, relative, growth)
+            chosen = work.chosen(part)
+            relative, widths = adding.added(chosen)
+            logs = np.log(relative / 100)
+            answers.put_best(rows[part], group.columns, relative, logs > widths)
             if error is not NO_ERROR:
-                spreads = adding.spreads(work.chosen(part)) if error.by_spread else 0.0
-                growth = _growth(np.hypot(widths, error.half_widths(relative, confidence, spreads)))
-            answers.put(rows[part], group.columns, relative, growth)
+                spreads = adding.spreads(chosen) if error.by_spread else 0.0
+                widths = np.sqrt(widths**2 + error.half_widths(logs, confidence, spreads) ** 2)
+            answers.put(rows[part], group.columns, relative, _growth(widths))
     return alone
 
 

@@ -11,7 +11,8 @@ and y = h^2:
 
 For models that add time, g is v t / T: the workload's accesses v, the measured time per access t, and the time T
 of the whole workload. Then sum x a is the product of the matrices v^2 (workloads x cells) and t^2 a (cells x
-configurations), over T^2; and likewise the others.
+configurations), over T^2; and likewise the others. Where h differs between configurations, it is a product of two
+matrices for each workload (``DefaultGradients``).
 """
 
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.special import stdtrit
 
-from cephfit.core.statistics.round_effects import Floats
+from cephfit.core.statistics.round_effects import Booleans, Floats
 from cephfit.core.statistics.variance import Spread, Table
 
 _NODES, _STEPS = 1024, 1 << 16
@@ -80,6 +81,58 @@ class DefaultSums:
     squares: Floats
     crossed: Floats
     rounds: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSums:
+    """The sums over cells that depend on g alone, times the square of T (``squares``: its fourth power).
+
+    Each has the shape (n, K).
+
+    Attributes:
+        variance: sum x a.
+        pooled: sum x p.
+        squares: sum x^2 e.
+        rounds: squared weights of rounds under the configurations, added.
+    """
+
+    variance: Floats
+    pooled: Floats
+    squares: Floats
+    rounds: Floats
+
+    def put(self, rows: NDArray[np.intp], of_others: Booleans, others: "OwnSums") -> None:
+        """Replace some of the sums in some rows.
+
+        Args:
+            rows: r of the n workloads.
+            of_others: which sums of these are replaced, shape (r, K).
+            others: of these rows.
+        """
+        for own, its in (
+            (self.variance, others.variance),
+            (self.pooled, others.pooled),
+            (self.squares, others.squares),
+            (self.rounds, others.rounds),
+        ):
+            own[rows] = np.where(of_others, its, own[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultGradients:
+    """The gradients h of one workload, where they differ between configurations, as a product of matrices.
+
+    Attributes:
+        left, right: of shape (P, Q) and (Q, K): h T = left @ right, with Q queues of the workload.
+        v: accesses per cell, for configurations under which the application takes longer, and for those under
+            which the storage's work does, shape (2, P).
+        by_work: the latter ones, shape (K,).
+    """
+
+    left: Floats
+    right: Floats
+    v: Floats
+    by_work: Booleans
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,31 +247,32 @@ class TimeScatter:
         even = bool((c.rounds == c.rounds[:1]).all())
         return cls(c, times, c.a * squared, c.e * squared**2, c.f * squared, c.p * squared, even)
 
-    def half_widths(
-        self, v: Floats, inverse: Floats, busy: Floats | None, default: DefaultSums, quantiles: Quantiles
-    ) -> Floats:
-        """Return half the intervals of log predictions, shape (n, K).
+    def sums(self, v: Floats) -> OwnSums:
+        """Return the sums over cells that depend on g.
 
         Args:
             v: accesses per cell, shape (n, P).
+        """
+        v_2 = v**2
+        if self.even:
+            rounds = float((self.coefficients.rounds[0] ** 2).sum()) * (v @ self.times) ** 2
+        else:
+            rounds = np.asarray(sum(((v * of) @ self.times) ** 2 for of in self.coefficients.rounds.T))
+        return OwnSums(v_2 @ self.a, v_2 @ self.p, v_2**2 @ self.e, rounds)
+
+    def half_widths(self, sums: OwnSums, inverse: Floats, default: DefaultSums, quantiles: Quantiles) -> Floats:
+        """Return half the intervals of log predictions, shape (n, K).
+
+        Args:
+            sums: with g.
             inverse: 1 / T, shape (n, K).
-            busy: sum of g, shape (n, K); None: 1.
             default: the sums with h.
             quantiles: of the level of one configuration.
         """
-        inverse_2, v_2 = inverse**2, v**2
-        squares = v_2**2 @ self.e
+        inverse_2 = inverse**2
+        variance, pooled, rounds = (of * inverse_2 for of in (sums.variance, sums.pooled, sums.rounds))
+        squares = sums.squares * inverse_2
         squares *= inverse_2
-        squares *= inverse_2
-        variance, pooled = v_2 @ self.a, v_2 @ self.p
-        variance *= inverse_2
-        pooled *= inverse_2
-        if self.even:
-            rounds = float((self.coefficients.rounds[0] ** 2).sum()) * (
-                np.ones((1, 1)) if busy is None else busy**2
-            )
-        else:
-            rounds = sum(((v * of_round) @ self.times * inverse) ** 2 for of_round in self.coefficients.rounds.T)
         return self.coefficients.half_widths(variance, squares, pooled, rounds, default, quantiles)
 
     def of_default(self, h: Floats, v: Floats, inverse: Floats) -> DefaultSums:
@@ -226,7 +280,8 @@ class TimeScatter:
 
         Args:
             h: shape (n, P).
-            v, inverse: as for ``half_widths``.
+            v: accesses per cell, shape (n, P).
+            inverse: as for ``half_widths``.
         """
         c, y = self.coefficients, h**2
         crossed = (v**2 * y) @ self.f
@@ -240,25 +295,25 @@ class TimeScatter:
             rounds=rounds[:, None],
         )
 
-    def of_each_default(self, links: Iterable[Floats], v: Floats, inverse: Floats) -> DefaultSums:
-        """Return the sums where h differs between configurations: h = (link @ t) / T.
+    def of_each_default(self, workloads: Iterable[DefaultGradients], inverse: Floats) -> DefaultSums:
+        """Return the sums where the gradients h differ between configurations.
 
         Args:
-            links: of each workload, shape (P, P).
-            v, inverse: as for ``half_widths``.
+            workloads: n of them.
+            inverse: as for ``half_widths``.
         """
         c = self.coefficients
-        n, k = inverse.shape
-        found = np.empty((4, n, k))
-        rounds = np.empty((n, k))
-        linear, v_2 = np.stack([c.b, c.s]), v**2
-        for i, link in enumerate(links):
-            h = link @ self.times
-            y = h**2
+        found, rounds = np.empty((4, *inverse.shape)), np.empty(inverse.shape)
+        linear, crossed = np.stack([c.b, c.s]), np.empty_like(self.f)
+        of_rounds = np.ones((1, len(c.b))) if self.even else c.rounds.T
+        for i, its in enumerate(workloads):
+            rounds[i] = ((of_rounds @ its.left @ its.right) ** 2).sum(axis=0)
+            y = its.left @ its.right
+            np.multiply(y, y, out=y)
             found[:2, i] = linear @ y
-            found[3, i] = v_2[i] @ (y * self.f)
+            np.multiply(y, self.f, out=crossed)
+            found[3, i] = np.where(its.by_work, *(its.v[::-1] ** 2 @ crossed))
             found[2, i] = c.q @ np.multiply(y, y, out=y)
-            rounds[i] = h.sum(axis=0) ** 2 if self.even else ((c.rounds.T @ h) ** 2).sum(axis=0)
         if self.even:
             rounds *= float((c.rounds[0] ** 2).sum())
         inverse_2 = inverse**2

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +12,21 @@ from scipy.special import stdtrit
 from cephfit.core.errors import InputError
 from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.statistics.variance import LARGEST_LOG, Spread, Table, spread_of
-from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.prediction import (
     DEFAULT_CONFIDENCE,
     Prediction,
     PredictionSet,
     Verdict,
+    model_called,
     spread_of_ratios,
 )
 from cephfit.core.values.profile import Profile
 from cephfit.mapper.models.completed_rates import Origins
 from cephfit.mapper.models.mixture import LimitBounds, Mixture
 from cephfit.mapper.models.model_error import ModelError
-from cephfit.mapper.models.question import Measured, Question, mean_rates
+from cephfit.mapper.models.question import Measured, Question, comparable, mean_rates
 
 _REASONS = 2
 
@@ -100,10 +100,9 @@ class MixPredictor:
         equals = mix.added(default, default)
         if question.interpolated is not None:
             notes.append(question.interpolated.note(compared, equals.weights))
-        found = self._comparisons(question, baselines, compared, default, error)
-        notes += found.notes
-
         fewer, its_notes = self._of_fewer_cells(profile, baselines, compared) if question.by_load else ([], [])
+        found = self._comparisons(question, baselines, compared, default, error, n_all=len(compared) + len(fewer))
+        notes += found.notes
         named = tuple(f"configuration {p.configuration} is omitted" for p in fewer)
         notes = [note for note in notes if not named or not note.startswith(named)] + its_notes
         ranked = sorted(
@@ -134,6 +133,65 @@ class MixPredictor:
             notes=tuple(notes),
         )
 
+    def against(self, reference: str, profile: Profile, baselines: Baselines) -> PredictionSet:
+        """Rank as ``predict``, but with the performance of ``reference`` = 100.
+
+        Waiting times are of a trace on the default. Where they weigh demands, every configuration is therefore
+        predicted relative to the default, and the interval is that of the difference of two logs.
+
+        Raises:
+            InputError: as ``predict``, or ``reference`` cannot be compared with the default.
+        """
+        question = self.question_of(self.name, profile, baselines)
+        if reference == baselines.default or not model_called(question.model).by_waiting:
+            return self.predict(profile, replace(baselines, default=reference))
+        mix, cells = question.mix, question.mix.cells
+        compared, _ = comparable(question.measured, baselines, cells)
+        if reference not in compared:  # from what it has
+            held = {key: b for key, b in baselines.loaded.items() if (reference, key[1]) in baselines.loaded}
+            if len(held) == len(baselines.loaded):
+                raise InputError(
+                    f"configuration {reference} cannot be compared with {baselines.default}",
+                    where=baselines.source,
+                )
+            return self.against(reference, profile, replace(baselines, cells={}, loaded=held, missing={}))
+        names = (baselines.default, *compared)
+        table, directly, origins = question.tables(baselines, names)
+        used = np.array([table.cells.index(cell) for cell in cells])
+        default = mean_rates(question.measured, baselines.default, cells)
+        spread, error = self.spread_of(directly), question.error_in(self.errors)
+
+        def placed(name: str) -> tuple[PairedRates, float, Floats]:
+            means = mean_rates(question.measured, name, cells)
+            paired = PairedRates.of(table, names.index(name), used, default, means, origins)
+            mixture = mix.added(default, paired.rates)
+            return paired, mixture.relative, paired.weights(mixture.gradient, mixture.default_gradient)
+
+        own, own_relative, own_weights = placed(reference)
+        fewer, _ = self._of_fewer_cells(profile, baselines, compared, reference)
+        found = [Prediction(reference, 100.0, 100.0, 100.0, Verdict.DEFAULT), *fewer]
+        for name in (name for name in names if name != reference):
+            paired, relative, weights = placed(name)
+            relative, width = 100 * (relative / own_relative), math.inf
+            if spread is not None and not (paired.unconnected or own.unconnected):
+                difference = weights - own_weights
+                scatter = spread.variance_of(difference) if difference.any() else (0.0, math.inf)
+                width = self._half_width(scatter, len(compared) + len(fewer))
+            of_model = error.half_width(relative, self.error_level, 0.0)
+            found.append(_within(name, relative, width, math.hypot(width, of_model)))
+        ranked = sorted(found, key=lambda prediction: -prediction.relative)
+        best, worst = _best_and_worst(ranked, {})
+        return PredictionSet(
+            model=question.model,
+            profile=profile.name,
+            baselines=baselines.source,
+            predictions=tuple(ranked),
+            best=[*best, reference][0],
+            worst=[reference, *worst][-1],
+            confidence=self.confidence,
+            noise_floor=math.inf,
+        )
+
     def _comparisons(
         self,
         question: Question,
@@ -141,8 +199,13 @@ class MixPredictor:
         compared: Sequence[str],
         default: Floats,
         error: ModelError,
+        *,
+        n_all: int,
     ) -> "_Comparisons":
-        """Compare each configuration with the default, whose mean IOPS in the cells of the mix are ``default``."""
+        """Compare each configuration with the default, whose mean IOPS in the cells of the mix are ``default``.
+
+        The intervals hold jointly with those of further ones, ``n_all`` in all.
+        """
         mix, cells = question.mix, question.mix.cells
         table, directly, origins = question.tables(baselines, (baselines.default, *compared))
         used = np.array([table.cells.index(cell) for cell in cells])
@@ -150,8 +213,10 @@ class MixPredictor:
         spread = self.spread_of(directly) if compared else None
         equals = mix.added(default, default)
         found = _Comparisons(widths=dict.fromkeys(compared, math.inf))
-        found.notes += [_no_spread(bool(compared))] if spread is None else spread.notes
-        n_all = len(compared)
+        if spread is not None:
+            found.notes += spread.notes
+        elif compared or not n_all:
+            found.notes.append(_no_spread(bool(compared)))
         for j, name in enumerate(compared, start=1):
             means = mean_rates(question.measured, name, cells)
             paired = PairedRates.of(table, j, used, default, means, origins)
@@ -176,9 +241,13 @@ class MixPredictor:
         return found
 
     def _of_fewer_cells(
-        self, profile: Profile, baselines: Baselines, compared: Sequence[str]
+        self, profile: Profile, baselines: Baselines, compared: Sequence[str], reference: str | None = None
     ) -> tuple[list[Prediction], list[str]]:
-        """Predict configurations that lack cells of the mix, each with the default alone, from what both have.
+        """Predict configurations that lack cells of the mix, each by itself, from what all that matter have.
+
+        Args:
+            compared: configurations with all cells.
+            reference: which is 100; None: the default.
 
         Returns:
             The predictions of those that can be compared so, and a note on each.
@@ -190,12 +259,14 @@ class MixPredictor:
             loaded = {
                 key: b
                 for key, b in baselines.loaded.items()
-                if key[0] in (baselines.default, name) and (name, key[1]) in baselines.loaded
+                if key[0] in (baselines.default, reference, name) and (name, key[1]) in baselines.loaded
             }
-            of_two = replace(baselines, cells={}, loaded=loaded, missing={})
-            joint = 1 - (1 - self.confidence) / (len(compared) + len(others))
+            few = replace(baselines, cells={}, loaded=loaded, missing={})
+            joint = self.at(1 - (1 - self.confidence) / (len(compared) + len(others)))
             try:
-                answer = self.at(joint).predict(profile, of_two)
+                answer = (
+                    joint.predict(profile, few) if reference is None else joint.against(reference, profile, few)
+                )
             except InputError:
                 continue
             its = [p for p in answer.predictions if p.configuration == name]
@@ -229,9 +300,25 @@ class MixPredictor:
         of_model = error.half_width(mixture.relative, self.error_level, spread_of_ratios(reasons))
         of_sizes = question.interpolation(name, mixture, self.error_level)
         low, high = interval(math.hypot(scatter_width, of_model, of_sizes))
-        verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
         scatter_low, scatter_high = interval(scatter_width)
-        return Prediction(name, mixture.relative, low, high, verdict, reasons, scatter_low, scatter_high)
+        return Prediction(
+            name, mixture.relative, low, high, _verdict(low, high), reasons, scatter_low, scatter_high
+        )
+
+
+def _within(name: str, relative: float, scatter_width: float, width: float) -> Prediction:
+    """Return a prediction with these half widths of its log, by the scatter alone and in all."""
+
+    def ends(half: float) -> tuple[float, float]:
+        growth = math.exp(half) if half < LARGEST_LOG else math.inf
+        return relative / growth, relative * growth
+
+    (low, high), (scatter_low, scatter_high) = ends(width), ends(scatter_width)
+    return Prediction(name, relative, low, high, _verdict(low, high), (), scatter_low, scatter_high)
+
+
+def _verdict(low: float, high: float) -> Verdict:
+    return Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
 
 
 @dataclass(slots=True)
@@ -381,50 +468,6 @@ def _of_the_load(profile: Profile, baselines: Baselines, names: Sequence[str], c
     """Return notes on how the measured load affects the prediction."""
     load = baselines.measured_load
     return [note for note in (load.mixed_for(profile), load.reached_in(names, cells)) if note]
-
-
-def comparable(
-    measured: Mapping[Any, Baseline], baselines: Baselines, cells: Sequence[Measured]
-) -> tuple[list[str], list[str]]:
-    """Return the configurations that can be compared with the default, and a note on each one that cannot.
-
-    A comparable configuration has every cell, with the default's number of clients: the rate depends on it.
-
-    Raises:
-        InputError: the default lacks a cell.
-    """
-    for cell in cells:
-        if isinstance(cell, Cell):
-            baselines.of(baselines.default, cell)
-    names = (*baselines.configurations, *(name for name, _ in (*measured, *baselines.missing)))
-    tried = dict.fromkeys(names)
-    complete: list[str] = []
-    notes: list[str] = []
-    for name in tried:
-        if name == baselines.default:
-            continue
-        lacking = [cell for cell in cells if (name, cell) not in measured]
-        if not lacking:
-            unlike = [c for c in cells if measured[name, c].n_clients != measured[baselines.default, c].n_clients]
-            if unlike:
-                notes.append(
-                    f"configuration {name} is omitted: measured with another number of clients than "
-                    f"{baselines.default} in {', '.join(map(str, unlike))}"
-                )
-            else:
-                complete.append(name)
-            continue
-        reasons = dict.fromkeys(_why_missing(baselines, name, cell) for cell in lacking)
-        notes.append(
-            f"configuration {name} is omitted: no baseline for {', '.join(map(str, lacking))} "
-            f"({'; '.join(reasons)})"
-        )
-    return complete, notes
-
-
-def _why_missing(baselines: Baselines, configuration: str, cell: Measured) -> str:
-    own = cell if isinstance(cell, Cell) else cell.bin_cell
-    return baselines.missing.get((configuration, own), "it was not measured")
 
 
 def _no_spread(anything_compared: bool) -> str:

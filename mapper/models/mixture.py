@@ -387,6 +387,14 @@ class DemandMix:
             )
         return notes
 
+    def waiting_under(self, default: Floats, rates: Floats) -> Floats:
+        """Return the waiting times in seconds where ``default``'s rates were ``rates``, shape (D,).
+
+        Those of flushes are part of them.
+        """
+        here, there = (self.access.weights @ (1 / its) for its in (default, rates))
+        return np.asarray(self._waiting(here) * there / here)
+
     def _waiting(self, seconds_a: Floats) -> Floats:
         """Return the waiting time per demand under the default, in seconds, shape (D,)."""
         seconds = self.accesses * seconds_a

@@ -48,10 +48,10 @@ class ModelError:
         """Half the interval of the log of one prediction that comes from the model alone."""
         return self._quantile(confidence) * self.scale(relative, spread)
 
-    def half_widths(self, relative: Floats, confidence: float, spread: Floats | float) -> Floats:
-        """``half_width`` of predictions of any shape."""
-        scales = np.hypot(np.hypot(self.floor, self.slope * np.log(relative / 100)), self.by_spread * spread)
-        return np.asarray(self._quantile(confidence) * scales)
+    def half_widths(self, logs: Floats, confidence: float, spread: Floats | float) -> Floats:
+        """``half_width`` of predictions of any shape, by the logs of their ratios to the default."""
+        squares = self.floor**2 + (self.slope * logs) ** 2 + (self.by_spread * spread) ** 2
+        return np.asarray(self._quantile(confidence) * np.sqrt(squares))
 
     def _quantile(self, confidence: float) -> float:
         level = (1 + confidence) / 2

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cephfit.core.statistics.variance import Table
 from cephfit.core.values.baseline import Baseline, Baselines, OmittedCells, omitted_cells
 from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Op
+from cephfit.core.values.demand import Demand
 from cephfit.core.values.prediction import (
     Model,
     model_called,
@@ -120,7 +121,7 @@ class Question:
         its = completed(baselines)
         baselines = its.baselines
         measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
-        demands = profile.demands or counted_demands(profile)
+        demands = profile.demands or demands_of_counts(profile, baselines)
         mix = DemandMix.of(profile, demands, measured, by_waiting=kind.by_waiting, where=baselines.source)
         default = mean_rates(baselines.loaded, baselines.default, mix.cells)
         notes = mix.notes(default, where=baselines.source)
@@ -163,9 +164,68 @@ def _unknown_randomness(profile: Profile, model: str) -> list[str]:
     return [f"the trace does not show which {op.value}s are random: all count as sequential" for op in unjudged]
 
 
+def demands_of_counts(profile: Profile, baselines: Baselines) -> tuple[Demand, ...]:
+    """Return the demands of a profile that only counts accesses, at the depth of the load of ``Baselines.cells``.
+
+    Where that is not known, the depth is not either.
+    """
+    of_load = (
+        float(cell.iodepth)
+        for (name, cell), found in baselines.loaded.items()
+        if cell.nbytes == cell.bin_cell.size.benchmark_nbytes
+        and baselines.cells.get((name, cell.bin_cell)) == found
+    )
+    depth = next(of_load, None)
+    return tuple(replace(demand, depth=depth) for demand in counted_demands(profile))
+
+
 def mean_rates(
     measured: Mapping[Any, Baseline], configuration: str, cells: Sequence[Measured]
 ) -> NDArray[np.float64]:
     """Return the mean IOPS per cell, shape (cells,)."""
     repeats = [measured[configuration, cell].iops for cell in cells]
     return np.array([math.fsum(iops) / len(iops) for iops in repeats])
+
+
+def comparable(
+    measured: Mapping[Any, Baseline], baselines: Baselines, cells: Sequence[Measured]
+) -> tuple[list[str], list[str]]:
+    """Return the configurations that can be compared with the default, and a note on each one that cannot.
+
+    A comparable configuration has every cell, with the default's number of clients: the rate depends on it.
+
+    Raises:
+        InputError: the default lacks a cell.
+    """
+    for cell in cells:
+        if isinstance(cell, Cell):
+            baselines.of(baselines.default, cell)
+    names = (*baselines.configurations, *(name for name, _ in (*measured, *baselines.missing)))
+    tried = dict.fromkeys(names)
+    complete: list[str] = []
+    notes: list[str] = []
+    for name in tried:
+        if name == baselines.default:
+            continue
+        lacking = [cell for cell in cells if (name, cell) not in measured]
+        if not lacking:
+            unlike = [c for c in cells if measured[name, c].n_clients != measured[baselines.default, c].n_clients]
+            if unlike:
+                notes.append(
+                    f"configuration {name} is omitted: measured with another number of clients than "
+                    f"{baselines.default} in {', '.join(map(str, unlike))}"
+                )
+            else:
+                complete.append(name)
+            continue
+        reasons = dict.fromkeys(_why_missing(baselines, name, cell) for cell in lacking)
+        notes.append(
+            f"configuration {name} is omitted: no baseline for {', '.join(map(str, lacking))} "
+            f"({'; '.join(reasons)})"
+        )
+    return complete, notes
+
+
+def _why_missing(baselines: Baselines, configuration: str, cell: Measured) -> str:
+    own = cell if isinstance(cell, Cell) else cell.bin_cell
+    return baselines.missing.get((configuration, own), "it was not measured")

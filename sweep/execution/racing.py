@@ -192,9 +192,8 @@ class _LeaderComparison:
         self._compares = model_called(goal.model).adds_time
         confidence = look.stopping.confidence
         if self._compares and leader != baselines.default:
-            relative = replace(baselines, default=leader)
-            sure = goal.predictor(look.confidence).predict(profile, relative)
-            final = goal.predictor(confidence).predict(profile, relative)
+            sure = goal.predictor(look.confidence).against(leader, profile, baselines)
+            final = goal.predictor(confidence).against(leader, profile, baselines)
         else:
             sure, final = against_default, goal.predictor(confidence).predict(profile, baselines)
         self._sure = {p.configuration: p for p in sure.predictions}

@@ -123,6 +123,13 @@ def test_the_law_is_fitted_to_loads_that_differ_in_clients_alone(folder: Path) -
     assert "load deep was measured with 2 clients only" in str(one_alone.exception)
 
 
+def test_a_learned_prediction_does_not_claim_the_error_of_the_law(folder: Path) -> None:
+    lessons = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "evaluation-kept-volumes"
+    for options, words in (((), "contain"), (("--learn-from", str(lessons)), "do not contain")):
+        notes = mapped(folder, "--clients", "3", *options)["notes"]
+        assert any(note.startswith(f"the intervals {words} the error of the law") for note in notes)
+
+
 def test_a_prediction_by_the_law_does_not_replace_the_stored_one(folder: Path) -> None:
     mapped(folder)
     before = mapped(folder, "--no-save")

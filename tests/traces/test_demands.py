@@ -1,6 +1,8 @@
 """Demands: waiting time, depth, alignment and commits, by hand and against a definition that needs no order."""
 
 import itertools
+import json
+import math
 import os
 import random
 import threading
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 from test_parts import comparable, cut
 from trace_maker import Event, batch, write
 
+from cephfit.core.errors import InputError
 from cephfit.core.values.cells import SIZE_BIN_EDGES, Op, Pattern
 from cephfit.core.values.demand import Commits
 from cephfit.core.values.profile import Profile
@@ -492,6 +495,40 @@ def test_a_flush_of_vscsistats_is_a_commit_of_unknown_waiting(tmp_path: Path) ->
 def test_a_profile_with_demands_is_read_back(tmp_path: Path) -> None:
     found = profile_files([write(tmp_path / "t", flush_events())], demands=True)
     assert Profile.loads(found.dumps()).to_json() == found.to_json()
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("commits", "flushes", math.inf),
+        ("commits", "flushes", -1),
+        ("commits", "fua_writes", -1),
+        ("commits", "flush_waiting_seconds", -0.1),
+        ("commits", "flush_waiting_seconds", math.inf),
+        ("demands.rows[0]", "accesses", math.inf),
+        ("demands.rows[0]", "accesses", 0),
+    ],
+)
+def test_impossible_numbers_of_a_profile_are_refused_by_their_place(
+    part: str, key: str, value: float, tmp_path: Path
+) -> None:
+    document = profile_files([write(tmp_path / "t", flush_events())], demands=True).to_json()
+    table = document[part.partition(".")[0]]
+    if part == "commits":
+        table[key] = value
+    else:
+        table["rows"][0][table["columns"].index(key)] = value
+    with pytest.raises(InputError) as caught:
+        Profile.from_json(document, where="p")
+    assert caught.value.where == f"p.{part}"
+
+
+def test_a_number_that_is_too_large_for_a_double_is_refused(tmp_path: Path) -> None:
+    """Python's JSON reads it as infinity."""
+    found = profile_files([write(tmp_path / "t", flush_events())], demands=True).to_json()
+    text = json.dumps({**found, "description": {"duration_seconds": 0.25}}).replace("0.25", "1e999")
+    with pytest.raises(InputError, match="1e999 is too large"):
+        Profile.loads(text)
 
 
 def merged_events(n: int = 40, *, issued: int | None = None) -> list[Event]:

@@ -41,7 +41,7 @@ class Demand:
     waiting_seconds: float | None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.nbytes) and self.nbytes > 0 and self.accesses > 0):
+        if not (0 < self.nbytes < math.inf and 0 < self.accesses < math.inf):
             raise ValueError(f"a demand has accesses of a size, not {self.accesses} of {self.nbytes} bytes")
         if self.depth is not None and not 1 <= self.depth < math.inf:
             raise ValueError(f"a depth is at least 1, not {self.depth}")
@@ -65,6 +65,12 @@ class Commits:
     flush_waiting_seconds: float | None = None
     fua_writes: int | None = None
     sync_writes: int | None = None
+
+    def __post_init__(self) -> None:
+        if any(n < 0 for n in (self.flushes, self.fua_writes or 0, self.sync_writes or 0)):
+            raise ValueError("a number is negative")
+        if not 0 <= (self.flush_waiting_seconds or 0.0) < math.inf:
+            raise ValueError(f"a waiting time is not {self.flush_waiting_seconds}")
 
 
 _COLUMNS = tuple(f.name for f in fields(Demand))
@@ -115,7 +121,7 @@ def commits_from_json(document: Any, *, where: str) -> Commits:
     """Read what ``commits_to_json`` wrote.
 
     Raises:
-        InputError: it is not an object, or a value is not a number.
+        InputError: it is not an object, or a value is not a number of at least 0.
     """
     try:
         flushes = document["flushes"]
@@ -128,7 +134,7 @@ def commits_from_json(document: Any, *, where: str) -> Commits:
             None if fua is None else int(fua),
             None if sync is None else int(sync),
         )
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise InputError(f"not counts of commits: {error}", where=f"{where}.commits") from None
 
 

@@ -27,9 +27,8 @@ class Model:
     Attributes:
         name: as in options, stored predictions and reports.
         sentence: its description, printed after the name; without a full stop.
-        adds_time: the mix adds up as time. Then a prediction is a ratio of rates, and the ratio of two
-            configurations X and Y does not depend on the default: T_Y / T_X. Else relative rates add up, weighted
-            by accesses.
+        adds_time: the mix adds up as time. Then the ratio of two configurations X and Y is T_Y / T_X, which can be
+            compared with 1 directly (``Predictor.against``). Else relative rates add up, weighted by accesses.
         by_waiting: demands weigh what the trace waited for them on the default. Where the trace does not tell,
             ``time`` answers instead.
         all_random: treat all accesses as random (True) or as sequential (False); None: as in the profile.

@@ -1,6 +1,7 @@
 """Workload profiles, and their JSON form for files, commands and stores."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -217,7 +218,7 @@ class Profile(Tabular):
         """
         remedy = "create a profile with `cephfit trace profile TRACE -o profile.json`"
         try:
-            document = json.loads(text, parse_constant=_no_constant)
+            document = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
         except json.JSONDecodeError as error:
             raise InputError(f"not JSON: {error.msg}", where=f"{where}:{error.lineno}", remedy=remedy) from None
         except (ValueError, RecursionError) as error:  # NaN, numbers with thousands of digits, unlimited nesting
@@ -228,6 +229,14 @@ class Profile(Tabular):
 def _no_constant(name: str) -> float:
     """Refuse NaN and Infinity, which Python's JSON reads but standard JSON and the stores do not."""
     raise ValueError(f"{name} is not a number")
+
+
+def _finite(text: str) -> float:
+    """Refuse numbers that only infinity is nearest to."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:20]} is too large")
+    return number
 
 
 def _part(document: Any, key: str, where: str) -> dict[str, Any]:

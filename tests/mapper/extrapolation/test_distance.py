@@ -91,6 +91,14 @@ def test_flushes_wait_one_after_the_other() -> None:
     assert 1 / far.rates(durable, np.array([100.0])) == pytest.approx(0.020), "the write itself is durable"
 
 
+def test_clients_do_not_wait_for_the_flushes_of_each_other() -> None:
+    """Each of four has one write at a time in 10 ms; farther away 20 ms, and 10 ms for the flush."""
+    far = Distance(one_way_seconds=0.005)
+    assert far.rates(FSYNC_4K, np.array([100.0, 200.0, 300.0, 400.0])) == pytest.approx(4 / 0.030)
+    deep = replace(FSYNC_4K, iodepth=4)
+    assert far.rates(deep, np.array([100.0, 200.0, 300.0, 400.0])) == pytest.approx(1 / (0.020 / 4 + 0.010))
+
+
 def test_bandwidth_limits_large_accesses() -> None:
     its = Distance(nbytes_per_s=12.5e6)  # 100 Mbit/s
     large = LoadedCell.measured(1 << 20, Pattern.READ)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from cephfit.cli.main import cephfit
 from cephfit.cli.predict.advise_command import network_of
 from cephfit.core.errors import InputError
-from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad
 from cephfit.core.values.cells import LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand
 from cephfit.core.values.profile import Profile
@@ -22,6 +22,7 @@ from cephfit.mapper.extrapolation.distant_workload import (
     fastest,
     of_targets,
     other_targets,
+    predicted_at_distance,
     ratio_of_targets,
 )
 
@@ -96,6 +97,29 @@ def test_the_distance_at_which_the_advice_changes_is_named() -> None:
     assert there.best == "quick"
     assert "at 2 ms each way, parallel would be the best" in there.changes
     assert any("accesses outstanding is 16:" in reason for reason in there.reasons)
+
+
+def test_the_workload_there_waits_as_long_as_the_prediction_of_the_default_says() -> None:
+    """Small and large accesses are outstanding together: the trace has the same waiting time of both."""
+    workload = profile(100, 100, write_seconds=2.0, read_seconds=2.0)
+    together = tuple(replace(d, depth=2.0) for d in workload.demands or ())
+    workload = replace(workload, demands=together, commits=Commits(25, 0.5))
+    found = predicted_at_distance(predictor(), workload, baselines(NEAR), Distance(one_way_seconds=0.01))
+    here, there = 1.0 + 4.0 + 0.5, 1.0 + sum(d.waiting_seconds or 0.0 for d in found.profile.demands or ())
+    assert found.default_relative == pytest.approx(100 * here / there)
+    assert found.profile.commits == Commits(25, 0.0)
+
+
+def test_rates_in_a_mix_show_nothing_about_distances() -> None:
+    mixed = replace(baselines(NEAR), loaded={}, measured_load=MeasuredLoad(read_pct=70))
+    workload = profile(1000, 60, write_seconds=10.0, read_seconds=3.0)
+    found = advised(predictor(), workload, mixed, Distance(), target="t")
+    assert found.best == "small"
+    assert found.changes[0].startswith("whether another distance changes the best is unknown: rates in a mix")
+    others = other_targets(predictor(), workload, {"t": mixed, "u": mixed}, Distance(), "t")
+    assert others[0].startswith("whether another target serves more at another distance is unknown")
+    with pytest.raises(InputError, match="rates in a mix"):
+        advised(predictor(), workload, mixed, Distance(one_way_seconds=0.01), target="t")
 
 
 def test_without_a_difference_nothing_is_recommended() -> None:

@@ -163,6 +163,14 @@ def test_a_configuration_without_the_rates_has_no_combination_and_rounds_are_tho
     assert all(math.isfinite(v) and v > 0 for b in found.values() for v in b.iops)
 
 
+def test_a_configuration_without_any_rate_of_an_op_has_no_combination_of_it() -> None:
+    baselines = measured(one_at_a_time())
+    loaded = {k: b for k, b in baselines.loaded.items() if k[0] == "A" or k[1].pattern.op is Op.READ}
+    found = completed(replace(baselines, loaded=loaded)).baselines.loaded
+    assert {cell.pattern.op for name, cell in found if name == "A"} == set(Op)
+    assert {cell.pattern.op for name, cell in found if name == "B"} == {Op.READ}
+
+
 def test_coefficients_give_the_log_of_every_rate_that_follows_from_others() -> None:
     before = measured(one_at_a_time())
     found = completed(before)
@@ -366,6 +374,20 @@ def test_a_cell_that_was_not_measured_is_interpolated_and_said_and_widens_the_in
     assert "32K-randread with 28 % of the default's time, not measured" in note
     bent = predictor("time").predict(workload, swept_sizes(0.3)).of("X")
     assert math.log(bent.high / bent.low) > 3 * math.log(found.high / found.low)
+
+
+def test_counts_are_taken_at_the_depth_of_the_load_also_where_a_cell_is_interpolated() -> None:
+    """With 16 outstanding B is twice as fast, alone it is not. 32K was not measured."""
+    loaded = {}
+    for name, nbytes, depth in product("AB", (4 * K, 128 * K, 1024 * K), (1, 16)):
+        cell = LoadedCell(nbytes, Pattern.RANDREAD, depth)
+        rate = (2.0 if name == "B" else 1.0) ** (depth > 1) * depth / (0.01 + nbytes / 1e8)
+        loaded[name, cell] = Baseline(name, cell.bin_cell, (rate, 1.001 * rate))
+    cells = {(name, cell.bin_cell): b for (name, cell), b in loaded.items() if cell.iodepth == 16}
+    deep = Baselines(cells, "load deep", loaded=loaded)
+    assert predictor("time").predict(reads(b4K=10, b32K=10), deep).of("B").relative == pytest.approx(200)
+    unknown = replace(deep, cells={})
+    assert predictor("time").predict(reads(b4K=10, b32K=10), unknown).of("B").relative == pytest.approx(100)
 
 
 def test_nothing_is_widened_where_every_cell_was_measured() -> None:

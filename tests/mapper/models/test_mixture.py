@@ -17,6 +17,7 @@ from cephfit.core.values.prediction import PredictionSet
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 from cephfit.mapper.models.access_weights import AccessWeights, DemandColumns, flushed_share
+from cephfit.mapper.models.mix_predictor import MixPredictor
 from cephfit.mapper.models.mixture import MIXERS, DemandMix, added_as_rates, added_as_time, queues_of, used_cells
 from cephfit.mapper.models.model_error import ModelError
 
@@ -257,6 +258,18 @@ def test_flushed_writes_use_rates_with_flushes_by_their_share() -> None:
     assert background == pytest.approx(plain)
 
 
+def test_large_writes_are_not_extrapolated_from_small_flushed_ones() -> None:
+    """Flushes were measured at 4K alone, at another depth than all others: no rate follows from them."""
+    write = Pattern.RANDWRITE
+    flushed = LoadedCell(4 * K, write, 1, 0, "fsync")
+    cells = sorted([flushed, *(LoadedCell(n, write, 16) for n in SIZES)])
+    access = AccessWeights.of([demand(128 * K, write), demand(4 * K, write)], cells, Commits(400), where="here")
+    large, small = access.weights @ np.array([seconds(cell) for cell in access.cells])
+    assert large == pytest.approx(seconds(LoadedCell(128 * K, write)))
+    assert small == pytest.approx(seconds(flushed))
+    assert not access.too_large.any()
+
+
 def test_the_flushed_share_counts_forced_writes_and_never_exceeds_one() -> None:
     demands = [demand(4 * K, Pattern.WRITE), demand(4 * K, Pattern.READ)]
     assert flushed_share(demands, None) == 0
@@ -478,6 +491,18 @@ def test_a_configuration_without_a_needed_rate_is_predicted_from_those_that_it_h
     assert "lacks cells" in note
 
 
+def test_intervals_hold_jointly_with_those_of_configurations_that_lack_cells() -> None:
+    baselines = measured({"A": 1.0, "fast": 2.0, "slow": 0.5})
+    gone = ("fast", LoadedCell(4 * K, Pattern.RANDREAD))
+    lacking = replace(baselines, loaded={key: b for key, b in baselines.loaded.items() if key != gone})
+    profile = replace(workload(), demands=(demand(),))
+    without = replace(baselines, loaded={key: b for key, b in baselines.loaded.items() if key[0] != "fast"})
+    of_two = MixPredictor("waiting", 0.9).predict(profile, lacking)
+    assert {p.configuration for p in of_two.predictions} == {"A", "fast", "slow"}
+    alone = MixPredictor("waiting", 0.95).predict(profile, without)
+    assert of_two.of("slow").high == pytest.approx(alone.of("slow").high), "each of two has half of the error"
+
+
 def test_a_configuration_without_any_rate_of_an_op_is_left_out_by_name() -> None:
     baselines = measured({"A": 1.0, "fast": 2.0})
     lacking = {k: b for k, b in baselines.loaded.items() if k[0] == "A" or k[1].pattern.op is Op.WRITE}
@@ -501,8 +526,6 @@ def test_accesses_far_larger_than_all_measured_ones_are_an_error() -> None:
 
 
 def test_the_error_of_the_model_widens_intervals_and_is_told_apart_from_the_scatter() -> None:
-    from cephfit.mapper.models.mix_predictor import MixPredictor
-
     profile = replace(workload(), demands=(demand(),))
     baselines = measured({"A": 1.0, "fast": 1.2})
     bare = MixPredictor("waiting").predict(profile, baselines).of("fast")

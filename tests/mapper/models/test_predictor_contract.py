@@ -152,6 +152,16 @@ def test_the_default_is_100_and_the_others_are_told_by_their_intervals(ranking_p
     assert 0 < answer.noise_floor <= min(abs(answer.of(name).relative - 100) for name in ("fast", "slow"))
 
 
+def test_another_reference_than_the_default_is_100(ranking_predictor: Predictor) -> None:
+    answer = ranking_predictor.against("slow", workload(), measured())
+    assert {p.configuration for p in answer.predictions} == set(FACTORS)
+    slow = answer.of("slow")
+    assert (slow.relative, slow.low, slow.high, slow.verdict) == (100.0, 100.0, 100.0, Verdict.DEFAULT)
+    assert {answer.of(name).verdict for name in ("A", "nearly", "fast")} == {Verdict.BETTER}
+    default = ranking_predictor.against("A", workload(), measured())
+    assert_same(default, ranking_predictor.predict(workload(), measured()))
+
+
 def test_its_reasons_add_up_to_what_it_predicts(any_predictor: Predictor) -> None:
     for p in any_predictor.predict(workload(), measured()).predictions:
         assert sum(r.weight for r in p.reasons) == pytest.approx(1)
