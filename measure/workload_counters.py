@@ -7,7 +7,6 @@ after it. So the counters are read during the whole run, and evaluated for the m
 import time
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +37,7 @@ class WorkloadCounters(Polling):
         self._totals: list[list[int]] = []
 
     def device_io(self, begin_ns: int, end_ns: int) -> dict[str, int] | None:
-        """Return what the devices completed in a time, summed: the attributes of ``DeviceTotals``. JSON values only.
+        """Return what the devices completed in a time, summed: attributes of ``DeviceTotals``. JSON values only.
 
         Args:
             begin_ns: wall clock, ns since the epoch.
@@ -79,4 +78,6 @@ class WorkloadCounters(Polling):
         self._times_ns.append(time.time_ns())
         self._cpus.append(cpus_of_this_machine())
         if totals:
-            self._totals.append([sum(getattr(one, field.name) for one in totals) for field in fields(DeviceTotals)])
+            self._totals.append(
+                [sum(getattr(one, field.name) for one in totals) for field in fields(DeviceTotals)]
+            )

@@ -124,8 +124,8 @@ def _require_countable(trial: Trial) -> None:
         raise InputError(
             f"{what} cannot be told how many operations to do",
             where="--equal-work",
-            remedy="use it for pgbench on one volume of this machine; a program of your own decides itself how much "
-            "it does in a run (docs/workloads.md)",
+            remedy="use it for pgbench on one volume of this machine; a program of your own decides itself how "
+            "much it does in a run (docs/workloads.md)",
         )
 
 
@@ -254,9 +254,7 @@ class _Stage:
     def attempt(
         self, repeat: int, attempt: int, configuration: Configuration, trial: Trial | None = None
     ) -> WorkloadSample:
-        run = Attempt(
-            trial or self.trial, configuration.name, repeat, attempt, {CONDITIONS: self.conditions}
-        )
+        run = Attempt(trial or self.trial, configuration.name, repeat, attempt, {CONDITIONS: self.conditions})
 
         self._await_health()
         try:

@@ -83,6 +83,6 @@ def limited_by_cpus(rows: Sequence[AssessmentRow]) -> list[str]:
         return []
     return [
         f"the CPUs of the machine that ran the workload were busy ({', '.join(busy)}), so that they limited it "
-        "there, not the storage alone. A prediction does not know that: with more CPUs, or with the storage's daemons "
-        "on other machines, these configurations may be faster"
+        "there, not the storage alone. A prediction does not know that: with more CPUs, or with the storage's "
+        "daemons on other machines, these configurations may be faster"
     ]

@@ -27,8 +27,8 @@ from cephfit.mapper.decisions.contrasts import ranked
 from cephfit.mapper.decisions.sensitivity import sensitivity_of
 from cephfit.mapper.extrapolation.distance import Distance, DistantBaselines, baselines_at_distance
 from cephfit.mapper.models.completed_rates import completed
-from cephfit.mapper.models.model_error import BETWEEN_TARGETS
 from cephfit.mapper.models.mixture import DemandMix
+from cephfit.mapper.models.model_error import BETWEEN_TARGETS
 from cephfit.mapper.models.question import Question, mean_rates
 
 
@@ -346,7 +346,9 @@ def _certainty(predictions: PredictionSet) -> str:
     return f"{uncertain('better')}; {gain}"
 
 
-def ratio_of_targets(own: Estimate, reference: Estimate, *, confidence: float, busy_share: float = 1.0) -> Estimate:
+def ratio_of_targets(
+    own: Estimate, reference: Estimate, *, confidence: float, busy_share: float = 1.0
+) -> Estimate:
     """Return how many times as fast a workload runs on one target as on another one.
 
     The two rates are measured separately, so the half log intervals add up as squares, with the error of taking
@@ -375,7 +377,7 @@ def _log(above: float, below: float) -> float:
 
 
 def fastest(advices: Sequence[Advice]) -> tuple[Advice, tuple[str, ...]]:
-    """Return the advice for the target that serves most of the mix, and targets on which the workload may be as fast.
+    """Return the advice for the target that serves most of the mix, and other targets that may be as fast.
 
     Args:
         advices: of one workload, one for each target; targets without a known rate come last.

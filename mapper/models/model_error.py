@@ -84,8 +84,8 @@ makes all of them twice as fast makes every mix of them twice as fast.
 """
 
 BETWEEN_TARGETS = ModelError(0.47, 0.0)
-"""Of the ratio of what two targets serve, for the speed of a workload on them: the root mean square of the log errors
-of twelve ratios, of three workloads on five back ends (docs/back-ends.md)."""
+"""Of the ratio of what two targets serve, for the speed of a workload on them: the root mean square of the log
+errors of twelve ratios, of three workloads on five back ends (docs/back-ends.md)."""
 
 LEAST_RESIDUALS = 4
 """Fewest residuals from which an error is fitted: it has three parameters."""

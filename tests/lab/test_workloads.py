@@ -103,7 +103,6 @@ class TestPgBench(WorkloadContract):
         value, _ = prepared.open().run(prepared.client, 1, seed=1)
         assert value > 0
 
-
     def test_a_number_of_transactions_ends_a_run(self, prepared: Harness) -> None:
         bench = PgBench(replace(SPEC, warmup_seconds=0.5))
         value, evidence = bench.run_operations(prepared.client, 41, 1.0, seed=1)

@@ -156,9 +156,7 @@ def trial_of(work: Work, **changes: Any) -> Trial:
 
 def run(bench: Bench, work: Work, store: Store, *, equal_work: bool = False, **changes: Any) -> list[Any]:
     trial, progress = trial_of(work, **changes), NullProgress()
-    return verify(
-        bench, CONFIGURATIONS, trial, store=store, run_id="r1", progress=progress, equal_work=equal_work
-    )
+    return verify(bench, CONFIGURATIONS, trial, store=store, run_id="r1", progress=progress, equal_work=equal_work)
 
 
 def test_rounds_have_every_configuration_once_in_an_order_by_the_seed() -> None:

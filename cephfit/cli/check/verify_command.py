@@ -81,8 +81,8 @@ if TYPE_CHECKING:
 @click.option(
     "--equal-work",
     is_flag=True,
-    help="End each run after as many operations as the default does in --seconds, because a prediction is for equal "
-    "work. For pgbench on one volume of this machine.",
+    help="End each run after as many operations as the default does in --seconds: a prediction is for equal work. "
+    "For pgbench on one volume of this machine.",
 )
 @keep_option
 @needed_apply_option

@@ -147,13 +147,12 @@ def _truth(value: Any) -> bool | None:
 PASSES_PER_SECOND = "passes/s"
 """Metric of a clone: passes through all accesses of its profile per second, the inverse of the run time."""
 
-CLONE_ERROR = 0.1
-"""Standard deviation of the log of a clone's relative performance over the workload's: an assumption.
+CLONE_ERROR = 0.13
+"""Standard deviation of the log of a clone's relative performance over the workload's.
 
-It is half of what was typical of a model (0.2: a median error of 14 %, and 0.14 / 0.67 = 0.2): the clone
-has the workload's sizes, alignment, mix, depths and flushes on the real configuration, and lacks the order of its
-accesses and what depends on their results. It is to be replaced by the error of clones of workloads that were
-really run.
+It was measured with clones of six workloads on twelve configurations (docs/evidence.md). A clone has the
+workload's sizes, alignment, mix, depths and flushes on the real configuration. It lacks the order of its accesses
+and what depends on their results.
 """
 
 MOST_CANDIDATES = 4

@@ -147,9 +147,7 @@ def test_the_target_that_serves_most_is_chosen_and_equals_are_named() -> None:
 def test_a_target_that_serves_half_as_much_may_be_as_fast_for_the_workload() -> None:
     """Of twelve ratios between real back ends, some were wrong by a factor of 2."""
     workload = profile(1000, 60, write_seconds=10.0, read_seconds=3.0)
-    half, whole = (
-        advised(predictor(), workload, b, Distance(), target=t) for t, b in targets(1.0, 2.0).items()
-    )
+    half, whole = (advised(predictor(), workload, b, Distance(), target=t) for t, b in targets(1.0, 2.0).items())
     assert fastest([half, whole]) == (whole, ("slow",))
 
 
