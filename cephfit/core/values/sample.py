@@ -249,8 +249,8 @@ class WorkloadSample:
 
 DEVICE_IO = "device_io"
 """Key of a workload sample's evidence: what its clients' devices completed while it was measured, as the kernel
-counts (``n_reads``, ``read_nbytes``, ``n_writes``, ``written_nbytes``), the time that it took (``seconds``), and the
-operations that the workload did (``operations``), None where it does not state them."""
+counts (``n_reads``, ``read_nbytes``, ``n_writes``, ``written_nbytes``), the time that it took (``seconds``), and
+the operations that the workload did (``operations``), None where it does not state them."""
 
 CPU_BUSY = "cpu_busy"
 """Key of a workload sample's evidence: busy share of the CPUs of the machine that ran the workload, while it was
