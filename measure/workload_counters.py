@@ -56,9 +56,9 @@ class WorkloadCounters(Polling):
         """Return the share of this machine's CPUs that was busy in a time, 0 to 1; arguments as ``device_io``."""
         if not self._covers(begin_ns, end_ns):
             return None
-        busy_seconds, n_cpus = np.array(self._cpus).T
-        share = self._done(busy_seconds, begin_ns, end_ns) * NS_PER_S / ((end_ns - begin_ns) * n_cpus[-1])
-        return min(1.0, max(0.0, share))
+        done = self._done(np.array([busy for busy, _ in self._cpus]), begin_ns, end_ns)
+        _, n_cpus = self._cpus[-1]
+        return min(1.0, max(0.0, done * NS_PER_S / ((end_ns - begin_ns) * n_cpus)))
 
     def _covers(self, begin_ns: int, end_ns: int) -> bool:
         return self._is_here and self._times_ns[0] <= begin_ns < end_ns <= self._times_ns[-1]

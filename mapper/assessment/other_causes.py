@@ -78,7 +78,8 @@ def cpu_busy(samples: Sequence[WorkloadSample]) -> dict[str, float]:
 
 def limited_by_cpus(rows: Sequence[AssessmentRow]) -> list[str]:
     """Return a note on the configurations on which the CPUs limited the workload."""
-    busy = [f"{row.configuration} {100 * row.cpu_busy:.0f} %" for row in rows if (row.cpu_busy or 0.0) >= BUSY]
+    shares = {row.configuration: row.cpu_busy or 0.0 for row in rows}
+    busy = [f"{name} {100 * share:.0f} %" for name, share in shares.items() if share >= BUSY]
     if not busy:
         return []
     return [
