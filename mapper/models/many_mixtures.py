@@ -113,7 +113,7 @@ class QueuedDemands:
         weights, seconds = self.weights[:, cells], self.seconds[cells]
         owners = np.repeat(np.arange(len(total)), np.diff(self.begins))
         taken = (weights @ times) * np.where(self.is_behind, self.exposed[owners], 1.0)[:, None]
-        if len(at := np.flatnonzero(np.any(by_work, axis=1)[owners])):
+        if len(at := np.flatnonzero(np.asarray(by_work.any(axis=1))[owners])):
             own = np.where(self.is_behind[at], 1 + self.exposed_work[owners[at]], 1.0)[:, None]
             its = self.saturated[np.ix_(at, cells)] @ times
             taken[at] = np.where(by_work[owners[at]], own * its, taken[at])
