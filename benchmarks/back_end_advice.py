@@ -7,9 +7,11 @@ times are compared. Every miss is listed.
 
     .venv/bin/python benchmarks/back_end_advice.py [FOLDER]
     .venv/bin/python benchmarks/back_end_advice.py --tables FOLDER    # what was measured, without advice
+    .venv/bin/python benchmarks/back_end_advice.py --networks FOLDER  # on Hwang's networks, next to his tables
 """
 
 import argparse
+import csv
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -305,6 +307,57 @@ def tables(folders: Mapping[str, Path]) -> Iterator[str]:
     )
 
 
+HWANG = DATA / "hwang2014" / "filebench.csv"
+"""Tables 6.2, 6.3 and B.1 of "Benchmarking of IP-based Network Storage Systems" (Hwang 2014)."""
+_PERSONALITIES = {"mail": "varmail", "file-server": "fileserver"}
+"""Workloads here that have the mix of one of his."""
+_HIS_TARGETS = ("iscsi", "nfs", "swift")
+_HIS_NETWORKS = {
+    "ideal": Distance(),
+    "latency": Distance(0.025),
+    "latency+loss": Distance(0.025, loss=0.001),
+}
+"""His scenarios without jitter, which the model does not know."""
+
+
+def networks(folders: Mapping[str, Path]) -> Iterator[str]:
+    """Return the lines of a table: the order of three targets on his networks, by his tables and by `advise`."""
+    model = predictor(MODELS[0], confidence=DEFAULT_CONFIDENCE, with_error=True)
+    cases = {target: read_folder(folders[target]).workloads for target in _HIS_TARGETS}
+    rows, n_alike, n_named = [], 0, 0
+    lines = (line for line in HWANG.read_text().splitlines() if not line.startswith("#"))
+    his = [row for row in csv.DictReader(lines) if row["scenario"] in _HIS_NETWORKS]
+    for workload, personality in _PERSONALITIES.items():
+        for row in his:
+            rates = {t: _best(row, f"{personality}_{t}") for t in _HIS_TARGETS}
+            network = replace(_HIS_NETWORKS[row["scenario"]], nbytes_per_s=float(row["network_mbps"]) * 1e6 / 8)
+            advices = [
+                advised(model, one.profile, one.baselines, network, target=target)
+                for target, workloads in cases.items()
+                for one in workloads
+                if one.workload == workload
+            ]
+            first, as_fast = fastest(advices)
+            ours = {a.target: a.supply.own_depth.value for a in advices if a.supply is not None}
+            orders = [sorted(its, key=its.__getitem__, reverse=True) for its in (rates, ours)]
+            n_alike += orders[0] == orders[1]
+            n_named += orders[0][0] in (first.target, *as_fast)
+            name = f"{row['network_mbps']} Mbit/s, {row['scenario'].replace('+', ', ')}"
+            rows.append([workload, name, *(_in_order(o, its) for o, its in zip(orders, (rates, ours), strict=True)),
+                         ", ".join((first.target, *as_fast))])  # fmt: skip
+    yield from _table(("workload", "network", "Hwang, operations/s", "served here, accesses/s", "advised"), rows)
+    yield f"\nhis first is advised in {n_named} of {len(rows)}, the whole order is alike in {n_alike}"
+
+
+def _best(row: Mapping[str, str], column: str) -> float:
+    """Return a rate of his; of iSCSI, that of the better scheduler."""
+    return max(float(value) for key, value in row.items() if key.startswith(column) and value)
+
+
+def _in_order(order: Sequence[str], rates: Mapping[str, float]) -> str:
+    return ", ".join(f"{target} {_figure(rates[target])}" for target in order)
+
+
 def folders_of(folder: Path) -> Mapping[str, Path]:
     """Return the evaluation folders in a folder, or the folder itself, by name."""
     if (folder / BASELINES_FILE).is_file():
@@ -326,16 +379,20 @@ def main() -> None:
     arguments.add_argument("folder", type=Path, nargs="?", help="with an evaluation folder for each target")
     arguments.add_argument("--without", nargs="+", default=(), help="configurations to leave out")
     arguments.add_argument("--tables", action="store_true", help="only the tables of what was measured")
+    arguments.add_argument("--networks", action="store_true", help="only the order on Hwang's networks")
     asked = arguments.parse_args()
     folder = asked.folder
-    if folder is None and asked.tables:
-        arguments.error("--tables needs a folder")
+    if folder is None and (asked.tables or asked.networks):
+        arguments.error("--tables and --networks need a folder")
     if folder is None:
         for name in KEPT:
             print("\n".join(report({name: DATA / name}, asked.without)))
         return
     if not (folders := folders_of(folder)):
         arguments.error(f"{folder} has no evaluation folder: none has a {BASELINES_FILE}")
+    if asked.networks:
+        print("\n".join(networks(folders)))
+        return
     print("\n".join(tables(folders) if asked.tables else report(folders, asked.without)))
 
 
