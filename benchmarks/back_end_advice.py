@@ -343,8 +343,8 @@ def networks(folders: Mapping[str, Path]) -> Iterator[str]:
             n_alike += orders[0] == orders[1]
             n_named += orders[0][0] in (first.target, *as_fast)
             name = f"{row['network_mbps']} Mbit/s, {row['scenario'].replace('+', ', ')}"
-            rows.append([workload, name, *(_in_order(o, its) for o, its in zip(orders, (rates, ours), strict=True)),
-                         ", ".join((first.target, *as_fast))])  # fmt: skip
+            texts = (_in_order(order, its) for order, its in zip(orders, (rates, ours), strict=True))
+            rows.append([workload, name, *texts, ", ".join((first.target, *as_fast))])
     yield from _table(("workload", "network", "Hwang, operations/s", "served here, accesses/s", "advised"), rows)
     yield f"\nhis first is advised in {n_named} of {len(rows)}, the whole order is alike in {n_alike}"
 
