@@ -122,7 +122,7 @@ def _require_countable(trial: Trial) -> None:
     if trial.n_clients > 1 or not isinstance(trial.workload, CountsOperations):
         what = f"{trial.n_clients} clients" if trial.n_clients > 1 else f"the workload {trial.workload.name}"
         raise InputError(
-            f"{what} cannot be told how many operations to do",
+            f"a number of operations cannot be set for {what}",
             where="--equal-work",
             remedy="use it for pgbench on one volume of this machine; a program of your own decides itself how "
             "much it does in a run (docs/workloads.md)",

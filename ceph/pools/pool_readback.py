@@ -121,7 +121,7 @@ def dumped_pool(admin: CephAdmin, name: str) -> dict[str, Any]:
     """Return an existing pool's entry of ``osd dump``.
 
     Raises:
-        ClusterError: the pool was deleted by somebody else.
+        ClusterError: the pool was deleted meanwhile.
     """
     for pool in admin.command("osd dump")["pools"]:
         if pool["pool_name"] == name:

@@ -127,7 +127,7 @@ class Work:
 
 
 class CountedWork(Work):
-    """A workload that can be told how many operations to do."""
+    """A workload whose number of operations can be set."""
 
     def __init__(self, bench: Bench, scale: int = 1) -> None:
         super().__init__(bench, scale)
@@ -237,7 +237,7 @@ def test_runs_of_equal_time_and_of_equal_work_are_not_mixed(store: Store) -> Non
 
 def test_equal_work_needs_a_workload_that_counts(store: Store) -> None:
     work = Work(Bench({}))
-    with pytest.raises(InputError, match="the workload work cannot be told how many operations to do"):
+    with pytest.raises(InputError, match="a number of operations cannot be set for the workload work"):
         run(work.bench, work, store, equal_work=True)
     assert not work.ran
 
