@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
+from numpy.typing import NDArray
+from scipy.special import fdtri, stdtrit
 
 from cephfit.core.errors import InputError
-from cephfit.core.statistics.round_effects import Blocks, Floats
+from cephfit.core.statistics.round_effects import Blocks, Booleans, Floats
 from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
@@ -18,6 +19,12 @@ from cephfit.mapper.assessment.other_causes import cpu_busy, io_per_operation, l
 
 _Values = Mapping[str, Mapping[int, float]]
 """The metric by configuration and repeat."""
+_ERRATIC_ERROR = 0.01
+"""Probability of calling a configuration erratic if all are equally noisy, for each number of them."""
+_ERRATIC_FACTOR = 4.0
+"""Variance of an erratic configuration, as a multiple of that of the others, at least."""
+_RESOLUTION = 1e-3
+"""Lower limit of the standard deviation of log values, so that equal values do not make all others erratic."""
 
 
 def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], workload: str) -> Assessment:
@@ -27,9 +34,10 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
     design: log value = configuration + round + noise, by least squares, also where a run is missing. The effect
     of a round on all its runs cancels, as in a comparison paired by round. The noise is estimated from all
     configurations together: three configurations and three rounds leave 4 degrees of freedom for every
-    comparison, where pairs would leave 2. The measured ratio is the one that this design gives (of the geometric
-    means, if no run is missing). The intervals hold jointly (Bonferroni): those against the default over all
-    configurations; statements on the order and on ties over all pairs.
+    comparison, where pairs would leave 2. A configuration that scatters far more than the others counts for itself
+    alone. The measured ratio is the one that this design gives (of the geometric means, if no run is missing). The
+    intervals hold jointly (Bonferroni): those against the default over all configurations; statements on the order
+    and on ties over all pairs.
 
     Args:
         predictions: predictions at least for the default and the configurations that were run.
@@ -78,6 +86,7 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
             *_other_workload(predictions, workload),
             *_lost(samples),
             *_unconnected(model, default),
+            *_erratic_notes(model),
             *_unpredicted(values, predicted),
             *other_amounts(rows),
             *limited_by_cpus(rows),
@@ -90,29 +99,42 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
 class _BlockDesign:
     """A randomised block design: log value = configuration + round + noise.
 
+    The noise of all configurations is pooled. An erratic configuration has its own, so that it does not widen the
+    intervals of the others.
+
     Attributes:
         names: configurations.
         logs: logarithms of the values, shape (configurations, rounds); 0 where there is none.
-        blocks: which values exist.
-        variance: of the noise; NaN where ``df`` is 0.
-        df: degrees of freedom of the variance.
+        present: which values exist.
+        variances: of each configuration's noise; NaN where ``dfs`` is 0.
+        dfs: degrees of freedom of each variance.
+        erratic: which configurations have a variance of their own.
     """
 
     names: tuple[str, ...]
     logs: Floats
-    blocks: Blocks
-    variance: float
-    df: int
+    present: Booleans
+    variances: Floats
+    dfs: NDArray[np.int64]
+    erratic: Booleans
 
     @classmethod
     def of(cls, values: _Values) -> "_BlockDesign":
         rounds = sorted({r for by_round in values.values() for r in by_round})
         present = np.array([[r in by_round for r in rounds] for by_round in values.values()])
         logs = np.log([[by_round.get(r, 1.0) for r in rounds] for by_round in values.values()])
-        blocks = Blocks.of(present)
-        residuals = blocks.residuals(logs)
-        df = blocks.df
-        return cls(tuple(values), logs, blocks, float((residuals**2).sum()) / df if df else math.nan, df)
+        erratic = _erratic(logs, present)
+        squares, df = _squares(logs, present, ~erratic)
+        variances, dfs = np.full(len(logs), squares / df if df else math.nan), np.full(len(logs), df)
+        for place in np.flatnonzero(erratic):
+            own, own_df = _added_by(int(place), logs, present, ~erratic)
+            variances[place], dfs[place] = own / own_df, own_df
+        return cls(tuple(values), logs, present, variances, dfs, erratic)
+
+    @property
+    def df(self) -> int:
+        """Degrees of freedom of the pooled variance."""
+        return int(self.dfs[~self.erratic].max())
 
     def difference(self, one: str, other: str) -> float:
         """Return the log of ``one`` over ``other``; of their means alone where no rounds connect them."""
@@ -122,14 +144,23 @@ class _BlockDesign:
         return float((weights * self.logs).sum())
 
     def half_width(self, one: str, other: str, confidence: float, *, n_pairs: int) -> float | None:
-        """Return half the interval of ``difference``, joint for ``n_pairs`` (Bonferroni); None if unknown."""
+        """Return half the interval of ``difference``, joint for ``n_pairs`` (Bonferroni); None if unknown.
+
+        Variances of different degrees of freedom are added with Satterthwaite's.
+        """
         weights = self._contrast(one, other)
         if weights is None:
             return math.inf
         if not self.df:
             return None
-        quantile = float(stdtrit(self.df, 1 - (1 - confidence) / (2 * max(1, n_pairs))))
-        return quantile * math.sqrt(float((weights**2).sum()) * self.variance)
+        parts = (weights**2).sum(axis=1) * self.variances
+        pooled = float(parts[~self.erratic].sum())
+        variance = float(parts.sum())
+        if not variance:
+            return 0.0
+        spread = pooled**2 / self.df + float((parts**2 / self.dfs)[self.erratic].sum())
+        quantile = float(stdtrit(variance**2 / spread, 1 - (1 - confidence) / (2 * max(1, n_pairs))))
+        return quantile * math.sqrt(variance)
 
     @property
     def n_against_one(self) -> int:
@@ -145,12 +176,76 @@ class _BlockDesign:
         """Return whether a chain of common rounds connects the two."""
         return self._contrast(one, other) is not None
 
+    def scatter(self, name: str) -> tuple[float, float]:
+        """Return the factors between runs, one standard deviation, of this configuration and of those pooled."""
+        own, pooled = self.variances[self.names.index(name)], self.variances[~self.erratic][0]
+        return math.exp(math.sqrt(own)), math.exp(math.sqrt(pooled))
+
     def _contrast(self, one: str, other: str) -> Floats | None:
-        return self.blocks.contrast(self.names.index(one), self.names.index(other))
+        """Return the weights of all values; erratic configurations count only in their own comparisons."""
+        pair = [self.names.index(one), self.names.index(other)]
+        used = ~self.erratic
+        used[pair] = True
+        first, second = np.count_nonzero(used[: pair[0]]), np.count_nonzero(used[: pair[1]])
+        found = Blocks.of(self.present[used]).contrast(first, second)
+        if found is None:
+            return None
+        weights = np.zeros(self.logs.shape)
+        weights[used] = found
+        return weights
 
     def _mean(self, name: str) -> float:
         row = self.names.index(name)
-        return float(self.logs[row, self.blocks.present[row]].mean())
+        return float(self.logs[row, self.present[row]].mean())
+
+
+def _squares(logs: Floats, present: Booleans, used: Booleans) -> tuple[float, int]:
+    """Return the residual sum of squares of a block design of some configurations, and its degrees of freedom."""
+    blocks = Blocks.of(present[used])
+    return float((blocks.residuals(logs[used]) ** 2).sum()), blocks.df
+
+
+def _added_by(place: int, logs: Floats, present: Booleans, others: Booleans) -> tuple[float, int]:
+    """Return what a configuration adds to the residual squares of others, and to the degrees of freedom."""
+    squares, df = _squares(logs, present, others)
+    used = others.copy()
+    used[place] = True
+    all_squares, all_df = _squares(logs, present, used)
+    return all_squares - squares, all_df - df
+
+
+def _erratic(logs: Floats, present: Booleans) -> Booleans:
+    """Find the configurations that scatter far more than the others, shape (configurations,).
+
+    What one adds to the residual squares, over those of the others, has an F distribution if all are equally noisy.
+    The one that adds most is left out, then the next, as long as more than half stay. Erratic are all up to the last
+    with a significant F, so that two do not hide each other (Rosner 1983, Technometrics 25:165).
+    """
+    used = np.ones(len(logs), dtype=np.bool_)
+    left_out: list[int] = []
+    n_erratic = 0
+    while 2 * (np.count_nonzero(used) - 1) > len(logs):
+        worst, most = -1, 0.0
+        for place in np.flatnonzero(used):
+            others = used.copy()
+            others[place] = False
+            squares, df = _squares(logs, present, others)
+            own, own_df = _added_by(int(place), logs, present, others)
+            if not df or not own_df:
+                continue
+            limit = max(float(fdtri(own_df, df, 1 - _ERRATIC_ERROR / len(logs))), _ERRATIC_FACTOR)
+            excess = own / own_df / (max(squares / df, _RESOLUTION**2) * limit)
+            if excess > most:
+                worst, most = int(place), excess
+        if worst < 0:
+            break
+        used[worst] = False
+        left_out.append(worst)
+        if most > 1:
+            n_erratic = len(left_out)
+    erratic = np.zeros(len(logs), dtype=np.bool_)
+    erratic[left_out[:n_erratic]] = True
+    return erratic
 
 
 def _row(
@@ -310,6 +405,17 @@ def _unconnected(model: _BlockDesign, default: str) -> list[str]:
         for name in model.names
         if not model.connected(name, default)
     ]
+
+
+def _erratic_notes(model: _BlockDesign) -> list[str]:
+    notes = []
+    for name in itertools.compress(model.names, model.erratic):
+        own, others = model.scatter(name)
+        notes.append(
+            f"the runs of {name} differ by a factor of {own:.2g}, those of the others by {others:.2f} "
+            "(standard deviations): only its own interval has this scatter. More --repeats show what is typical"
+        )
+    return notes
 
 
 def _unpredicted(values: _Values, predicted: Sequence[Prediction]) -> list[str]:
