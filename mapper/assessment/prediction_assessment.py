@@ -217,9 +217,9 @@ def _added_by(place: int, logs: Floats, present: Booleans, others: Booleans) -> 
 def _erratic(logs: Floats, present: Booleans) -> Booleans:
     """Find the configurations that scatter far more than the others, shape (configurations,).
 
-    What one adds to the residual squares, over those of the others, has an F distribution if all are equally noisy.
-    The one that adds most is left out, then the next, as long as more than half stay. Erratic are all up to the last
-    with a significant F, so that two do not hide each other (Rosner 1983, Technometrics 25:165).
+    What one adds to the residual squares, over those of the others, has an F distribution if all are equally
+    noisy. The one that adds most is left out, then the next, as long as more than half stay. Erratic are all up
+    to the last with a significant F, so that two do not hide each other (Rosner 1983, Technometrics 25:165).
     """
     used = np.ones(len(logs), dtype=np.bool_)
     left_out: list[int] = []
