@@ -23,10 +23,12 @@ from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.measure.surveillance import wait_until_healthy
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.trial import CONDITIONS, Trial, conditions_of, refuse_other_conditions
+from cephfit.sweep.trial import CONDITIONS, Trial, conditions_of, measured_times, refuse_other_conditions
 from cephfit.sweep.verification import HEALTHY_SECONDS, MAX_ATTEMPTS, NOT_APPLIED, Attempt, order_of, watched_run
 
-Record = Callable[[str, Path], AbstractContextManager[object]]
+KeepOnly = Callable[[int, int], None]
+"""Keeps only a time of a recording; receives its begin and end, ns since the epoch."""
+Record = Callable[[str, Path], AbstractContextManager[KeepOnly]]
 """Records the accesses to a device during a run; receives the workload's name and the device."""
 
 
@@ -205,8 +207,11 @@ class _Stage:
             self._last = trial
             trial.workload.prepare(client)
             self._await_health()
-            with self._recording(trial, client, is_recorded=is_recorded):
-                return watched_run(self._target, run, client)
+            with self._recording(trial, client, is_recorded=is_recorded) as keep_only:
+                sample = watched_run(self._target, run, client)
+            if keep_only is not None and (times := measured_times([sample.evidence["output"]])):
+                keep_only(*times[0])
+            return sample
         except (LackingError, HostLockedError):  # affects all runs until a person intervenes
             raise
         except (ClusterError, HostError) as error:
@@ -221,7 +226,9 @@ class _Stage:
             )
         return self._target.clients()[0] if self._applied.ok else None
 
-    def _recording(self, trial: Trial, client: Client, *, is_recorded: bool) -> AbstractContextManager[object]:
+    def _recording(
+        self, trial: Trial, client: Client, *, is_recorded: bool
+    ) -> AbstractContextManager[KeepOnly | None]:
         if not is_recorded or self._record is None or client.device is None:
             return nullcontext()
         return self._record(trial.workload.name, client.device)

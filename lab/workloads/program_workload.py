@@ -15,7 +15,7 @@ from cephfit.core.child_process import run_to_end
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, InputError, LackingError
 from cephfit.core.protocols import Client, Workload
-from cephfit.core.units import format_nbytes, parse_nbytes
+from cephfit.core.units import NS_PER_S, format_nbytes, parse_nbytes
 
 
 def device_of(client: Client, *, what: str) -> Path:
@@ -72,6 +72,8 @@ _MAX_KEPT_CHARS = 64 * 1024
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _OPERATIONS = "operations"
 """First word of the optional line of a run's output that states how many operations it did."""
+_MEASURED = "measured"
+"""First word of the optional line of a run's output that states when its measured time began and ended."""
 _EXAMPLE = '{"name": "myapp", "metric": "requests/s", "volume": "4G"}'
 
 
@@ -133,6 +135,7 @@ class ProgramWorkload(Workload):
             started_ns = time.time_ns()
             output = self._step("run", environment, seconds=seconds + _AROUND_RUN_SECONDS)
             finished_ns = time.time_ns()
+        started_ns, finished_ns = self._measured(output, started_ns, finished_ns)
         evidence = {
             "program": str(self._program),
             "program_sha256": self._digest,
@@ -202,6 +205,24 @@ class ProgramWorkload(Workload):
         """Return the number of operations, if the program states it."""
         stated = re.findall(rf"^{_OPERATIONS} ([0-9.]+)$", output, re.M)
         return {_OPERATIONS: float(stated[-1])} if stated else {}
+
+    def _measured(self, output: str, started_ns: int, finished_ns: int) -> tuple[int, int]:
+        """Return the measured time, if the program states it, else that of the whole step.
+
+        Raises:
+            ClusterError: the stated time is not a part of the step's.
+        """
+        stated = re.findall(rf"^{_MEASURED} ([0-9.]+) ([0-9.]+)$", output, re.M)
+        if not stated:
+            return started_ns, finished_ns
+        begin_ns, end_ns = (round(float(seconds) * NS_PER_S) for seconds in stated[-1])
+        if not started_ns <= begin_ns < end_ns <= finished_ns:
+            raise ClusterError(
+                f"its line '{_MEASURED} {' '.join(stated[-1])}' is not a part of the time in which it ran",
+                where=f"{self._program} run",
+                remedy="print begin and end in seconds since 1970",
+            )
+        return begin_ns, end_ns
 
     def _step(self, step: str, environment: Mapping[str, str], *, seconds: float) -> str:
         """Run one step and return its output.

@@ -90,6 +90,16 @@ def test_a_program_may_state_how_many_operations_it_did(made: Made, client: Clie
     assert "operations" not in evidence
 
 
+def test_a_program_may_state_when_it_was_measured(made: Made, client: Client) -> None:
+    stating = (
+        'begin=$(date +%s.%N); sleep 0.2; end=$(date +%s.%N); sleep 0.2; echo "measured $begin $end"; echo 9.5'
+    )
+    _, evidence = made(stating).run(client, 3.0, seed=7)
+    assert 0.15 < (evidence["finished_ns"] - evidence["started_ns"]) / 1e9 < 0.35
+    with pytest.raises(ClusterError, match="not a part of the time"):
+        made("echo measured 1.5 2.5; echo 9.5").run(client, 3.0, seed=7)
+
+
 def test_another_program_of_the_same_name_is_another_workload(made: Made) -> None:
     assert made().description() == made().description()
     assert made().description() != made("echo 13").description()

@@ -14,7 +14,7 @@ from cephfit.core.protocols import Applied, Client, Health, NullProgress
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import Run, State, WorkloadSample
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.evaluation import evaluate
+from cephfit.sweep.evaluation import KeepOnly, evaluate
 from cephfit.sweep.trial import Trial
 from cephfit.traces.capturing import capture
 
@@ -61,6 +61,7 @@ class Work:
         self.bench, self.name = bench, name
         self.fails_at, self.dies_at, self.n_runs = fails_at, dies_at, 0
         self.seeds: list[int] = []
+        self.evidence: Mapping[str, Any] = {}
 
     def description(self) -> Mapping[str, Any]:
         return {"version": 1, "name": self.name}
@@ -76,7 +77,7 @@ class Work:
             raise KeyboardInterrupt
         if self.n_runs == self.fails_at:
             raise ClusterError("the server did not start")
-        return 10.0, {}
+        return 10.0, self.evidence
 
     def cleanup(self, client: Client) -> None:
         self.bench.log.append(f"cleanup {self.name}")
@@ -193,11 +194,16 @@ def test_the_first_round_on_the_default_is_recorded(store: Store) -> None:
     bench = Bench()
 
     @contextmanager
-    def record(workload: str, device: Path) -> Iterator[None]:
+    def record(workload: str, device: Path) -> Iterator[KeepOnly]:
         bench.log.append(f"record {workload} {device}")
-        yield
+        yield lambda begin_ns, end_ns: bench.log.append(f"keep of {workload} {begin_ns} to {end_ns}")
+        bench.log.append(f"end of {workload}")
 
-    run(bench, [Work(bench, "one"), Work(bench, "two")], store, record=record)
+    timed = Work(bench, "two")
+    timed.evidence = {"started_ns": 5, "finished_ns": 8}
+    run(bench, [Work(bench, "one"), timed], store, record=record)
+    assert [line for line in bench.log if line.startswith("keep")] == ["keep of two 5 to 8"]
+    assert bench.log.index("end of two") < bench.log.index("keep of two 5 to 8")
     recorded = sorted(line for line in bench.log if line.startswith("record"))
     assert recorded == ["record one /dev/null", "record two /dev/null"]
 

@@ -20,7 +20,7 @@ from cephfit.traces import profile_files
 from cephfit.traces.capturing import blk_tracer
 from cephfit.traces.capturing import capture as capture_module
 from cephfit.traces.capturing import kernel_settings as kernel
-from cephfit.traces.capturing.capture import CaptureReport, capture, capturing
+from cephfit.traces.capturing.capture import CaptureReport, capture, capturing, keep_only
 
 pytestmark = [
     pytest.mark.root,
@@ -110,6 +110,24 @@ def test_blkparse_reads_the_same_from_a_capture(disk: Path, tmp_path: Path) -> N
     assert raw.n_accesses == (8 << 20) // (16 << 10)
     assert raw.accesses == text.accesses
     assert raw.description["events"] == text.description["events"]
+
+
+@needs_fio
+def test_only_the_measured_time_of_a_capture_is_kept(disk: Path, tmp_path: Path) -> None:
+    job = [*FIO, f"--filename={disk}", "--rw=randread", "--bs=4k"]
+    with capturing(disk, tmp_path) as report:
+        subprocess.run([*job, "--number_ios=40"], check=True, stdout=subprocess.DEVNULL)
+        begin_ns = time.time_ns()
+        subprocess.run([*job, "--number_ios=7"], check=True, stdout=subprocess.DEVNULL)
+        end_ns = time.time_ns()
+        subprocess.run([*job, "--number_ios=30"], check=True, stdout=subprocess.DEVNULL)
+    files = [Path(file) for file in report.files]
+    assert profile_files(files).n_accesses >= 77  # fio may read once more to find the size
+    keep_only(report, begin_ns, end_ns)
+    assert profile_files(files).n_accesses in (7, 8)
+    record = json.loads(capture_module.record_path(tmp_path, files[0].name.partition(".")[0]).read_text())
+    assert record["seconds"] == pytest.approx((end_ns - begin_ns) / 1e9)
+    assert record["nbytes"] == sum(file.stat().st_size for file in files)
 
 
 def test_it_stops_after_its_seconds_and_a_quiet_device_has_no_events(disk: Path, tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ _IDLE_SECONDS = 0.01
 _READ_TO_END_SECONDS = 60.0
 
 _MAGIC = 0x65617400
-_HEADERS = {_MAGIC | 7: Struct("=36xI6xH"), _MAGIC | 8: Struct("=40xI6xH12x")}
-"""Device and length of the payload in the header of a record, by the header's first word.
+_HEADERS = {_MAGIC | 7: Struct("=8xQ20xI6xH"), _MAGIC | 8: Struct("=8xQ24xI6xH12x")}
+"""Time, device and length of the payload in the header of a record, by the header's first word.
 
 Layout: ``struct blk_io_trace`` and ``struct blk_io_trace2`` of the kernel's include/uapi/linux/blktrace_api.h.
 """
@@ -57,20 +57,39 @@ def by_device(block: bytes, devices: Iterable[int]) -> dict[int, bytearray]:
         devices: Numbers of the devices. The records of other devices are left out.
     """
     parts = {device: bytearray() for device in devices}
+    for record, _, device in _records(block):
+        if device is None:
+            for part in parts.values():
+                part += record
+        elif device in parts:
+            parts[device] += record
+    return parts
+
+
+def of_time(block: bytes, begin_ns: int, end_ns: int) -> bytes:
+    """Return the records of a time, and the kernel's notes on lost events.
+
+    Args:
+        block: As for ``by_device``.
+        begin_ns, end_ns: By the monotonic clock.
+    """
+    records = _records(block)
+    return b"".join(record for record, time_ns, _ in records if time_ns is None or begin_ns <= time_ns <= end_ns)
+
+
+def _records(block: bytes) -> Iterator[tuple[bytes, int | None, int | None]]:
+    """Yield records with their time and device; both are None for text between records."""
     at = 0
     while at < len(block):
         header = _HEADERS.get(int.from_bytes(block[at : at + 4], sys.byteorder))
         if header is None or at + header.size > len(block):
             end = block.find(b"\n", at) + 1 or len(block)
-            for part in parts.values():
-                part += block[at:end]
+            yield block[at:end], None, None
         else:
-            device, payload_nbytes = header.unpack_from(block, at)
+            time_ns, device, payload_nbytes = header.unpack_from(block, at)
             end = at + header.size + payload_nbytes
-            if device in parts:
-                parts[device] += block[at:end]
+            yield block[at:end], time_ns, device
         at = end
-    return parts
 
 
 class _Drain(threading.Thread):

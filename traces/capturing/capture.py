@@ -24,6 +24,7 @@ from typing import Any
 
 from cephfit.core.errors import HostError, InputError
 from cephfit.core.protocols import NullProgress, Progress
+from cephfit.core.units import NS_PER_S
 from cephfit.traces.capturing import blk_tracer
 
 SCHEMA_VERSION = 1
@@ -273,6 +274,29 @@ def capturing(device: Path, output: Path) -> Iterator[CaptureReport]:
             yield report
         finally:
             report.seconds = time.monotonic() - begun
+
+
+def keep_only(report: CaptureReport, begin_ns: int, end_ns: int) -> None:
+    """Keep only the events of a time in the files of a capture that has ended, and complete its report again.
+
+    What a workload does before and after its measured time is not what its speed depends on.
+
+    Args:
+        report: With files in the byte order of this machine, whose times are of the monotonic clock.
+        begin_ns, end_ns: Wall clock, ns since the epoch.
+    """
+    ahead_ns = time.time_ns() - time.monotonic_ns()
+    nbytes = 0
+    for file in map(Path, report.files):
+        part = file.with_name(f"{file.name}.part")
+        nbytes += part.write_bytes(blk_tracer.of_time(file.read_bytes(), begin_ns - ahead_ns, end_ns - ahead_ns))
+        part.replace(file)
+    report.seconds, report.nbytes = (end_ns - begin_ns) / NS_PER_S, nbytes
+    if report.files:
+        first = Path(report.files[0])
+        record = record_path(first.parent, first.name.partition(".blktrace.")[0])
+        if record.exists():
+            record.write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
 
 
 def _start(tracer: ExitStack, device: str, folder: Path, stem: str, report: CaptureReport) -> list[int]:

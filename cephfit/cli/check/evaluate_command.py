@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cephfit.core.values.configuration import Configuration
     from cephfit.core.values.sample import WorkloadSample
-    from cephfit.sweep.evaluation import Record
+    from cephfit.sweep.evaluation import KeepOnly, Record
     from cephfit.sweep.sweep_plan import Sweep
 
 
@@ -153,19 +153,20 @@ def _chosen(sweep: Sweep, named: str | None) -> Sequence[Configuration]:
 def _recorder(folder: Path) -> Record:
     """Return what records a run into a subfolder with the workload's name, in place of an earlier recording."""
     from contextlib import contextmanager
+    from functools import partial
 
-    from cephfit.traces.capturing.capture import SUFFIX, capturing
+    from cephfit.traces.capturing.capture import SUFFIX, capturing, keep_only
 
     @contextmanager
-    def recorded(workload: str, device: Path) -> Iterator[None]:
+    def recorded(workload: str, device: Path) -> Iterator[KeepOnly]:
         place = folder / workload
         place.mkdir(parents=True, exist_ok=True)
         for earlier in (*place.glob("*.blktrace.*"), *place.glob(f"*{SUFFIX}")):
             earlier.unlink()
-        with capturing(device, place):
-            yield
+        with capturing(device, place) as report:
+            yield partial(keep_only, report)
 
-    def record(workload: str, device: Path) -> AbstractContextManager[object]:
+    def record(workload: str, device: Path) -> AbstractContextManager[KeepOnly]:
         return recorded(workload, device)
 
     return record

@@ -126,9 +126,11 @@ class PgBench(RealWorkload):
                 *("--client", str(self.clients), "--jobs", str(min(self.clients, 2))),
                 *("--random-seed", str(choose.randrange(1 << 30))),
             )
-        if done := re.search(r"^number of transactions actually processed: ([0-9]+)", output, re.M):
-            print("operations", done[1])
-        found = re.search(r"^tps = ([0-9.]+)", output, re.M)
+            done = re.search(r"^number of transactions actually processed: ([0-9]+)", output, re.M)
+            found = re.search(r"^tps = ([0-9.]+)", output, re.M)
+            if done and found and float(found[1]):
+                print("operations", done[1])
+                print_measured(float(done[1]) / float(found[1]))
         return float(found[1]) if found else 0.0
 
     def _length(self, seconds: float) -> tuple[str, str]:
@@ -481,9 +483,17 @@ WORKLOADS: dict[str, type[RealWorkload]] = {
 
 
 def per_second(count: float, began: float) -> float:
-    """Return the operations per second since a moment, and state their number."""
+    """Return the operations per second since a moment, and state their number and the measured time."""
+    seconds = time.monotonic() - began
     print("operations", round(count))
-    return count / (time.monotonic() - began)
+    print_measured(seconds)
+    return count / seconds
+
+
+def print_measured(seconds: float) -> None:
+    """State that the measured time ends now: a database starts before it, and a file system is mounted."""
+    now = time.time()
+    print(f"measured {now - seconds:.6f} {now:.6f}")
 
 
 def write_files(root: Path, n_files: int, least: int, most: int) -> None:
