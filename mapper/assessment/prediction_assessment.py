@@ -186,7 +186,7 @@ class _BlockDesign:
         pair = [self.names.index(one), self.names.index(other)]
         used = ~self.erratic
         used[pair] = True
-        first, second = np.count_nonzero(used[: pair[0]]), np.count_nonzero(used[: pair[1]])
+        first, second = (int(np.count_nonzero(used[:place])) for place in pair)
         found = Blocks.of(self.present[used]).contrast(first, second)
         if found is None:
             return None
