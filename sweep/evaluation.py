@@ -18,7 +18,7 @@ from typing import Any
 from cephfit.ceph.environment.kernel_values import HostLockedError
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, HostError, InputError, LackingError
-from cephfit.core.protocols import Applied, Client, Progress, Target
+from cephfit.core.protocols import Applied, Client, KeepOnly, Progress, Target
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.measure.surveillance import wait_until_healthy
@@ -26,8 +26,6 @@ from cephfit.results.store.sample_store import Store
 from cephfit.sweep.trial import CONDITIONS, Trial, conditions_of, measured_times, refuse_other_conditions
 from cephfit.sweep.verification import HEALTHY_SECONDS, MAX_ATTEMPTS, NOT_APPLIED, Attempt, order_of, watched_run
 
-KeepOnly = Callable[[int, int], None]
-"""Keeps only a time of a recording; receives its begin and end, ns since the epoch."""
 Record = Callable[[str, Path], AbstractContextManager[KeepOnly]]
 """Records the accesses to a device during a run; receives the workload's name and the device."""
 

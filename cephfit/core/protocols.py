@@ -7,7 +7,8 @@ shows nothing. Other values are imported for type checks alone: the command line
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from cephfit.core.values.configuration import Configuration
     from cephfit.core.values.prediction import PredictionSet
     from cephfit.core.values.profile import Profile
+
+KeepOnly = Callable[[int, int], None]
+"""Keeps only a time of a recording; receives its begin and end, ns since the epoch."""
+Observe = Callable[[Path], AbstractContextManager[KeepOnly | None]]
+"""Records the accesses to a client's device during a run."""
 
 
 class CephAdmin(Protocol):

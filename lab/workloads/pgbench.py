@@ -20,7 +20,7 @@ from cephfit.cloud.guests import guest_tracing
 from cephfit.cloud.guests.guest_tracing import GuestTrace
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, InputError, LackingError
-from cephfit.core.protocols import Client, CountsOperations, RunsTogether, WarmsCaches, Workload
+from cephfit.core.protocols import Client, CountsOperations, Observe, RunsTogether, WarmsCaches, Workload
 from cephfit.core.units import MIB, format_nbytes
 from cephfit.lab.workloads.postgres import PostgresServer, server_version
 from cephfit.targets.abilities import RunsGuestJobs
@@ -175,7 +175,7 @@ class PgBench(Workload, CountsOperations):
         spec: how it runs.
         unmeasured: context manager around all steps that are not measured (loading, starting, stopping): the lab
             lifts the limits of its disks there, which would only cost time.
-        observe: context manager around the measured run, called with the client's device, for example to trace it.
+        observe: records each measured run.
     """
 
     name = "pgbench"
@@ -186,7 +186,7 @@ class PgBench(Workload, CountsOperations):
         spec: PgBenchSpec | None = None,
         *,
         unmeasured: Callable[[], AbstractContextManager[object]] = nullcontext,
-        observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
+        observe: Observe | None = None,
     ) -> None:
         self.spec = spec or PgBenchSpec()
         self._unmeasured = unmeasured
@@ -244,7 +244,7 @@ class PgBench(Workload, CountsOperations):
                 server.query("CHECKPOINT")
                 server.drop_page_cache()
             warmup_output = self._bench(server, warmup, seed) if spec.warmup_seconds > 0 else ""
-            with self._observe(_device(client)):
+            with self._observe(_device(client)) if self._observe else nullcontext():
                 started_ns = time.time_ns()
                 output = self._bench(server, measured, seed + 1)
                 finished_ns = time.time_ns()

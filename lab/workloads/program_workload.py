@@ -14,7 +14,7 @@ from typing import Any
 from cephfit.core.child_process import run_to_end
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, InputError, LackingError
-from cephfit.core.protocols import Client, Workload
+from cephfit.core.protocols import Client, KeepOnly, Observe, Workload
 from cephfit.core.units import NS_PER_S, format_nbytes, parse_nbytes
 
 
@@ -83,7 +83,7 @@ class ProgramWorkload(Workload):
     Args:
         program: path of the executable; its folder is the working directory.
         unmeasured: context manager around the preparation of a volume.
-        observe: context manager around each run, called with the client's device.
+        observe: records each run; then keeps only the measured time.
 
     Raises:
         InputError: it is not an executable file, or does not describe itself.
@@ -94,7 +94,7 @@ class ProgramWorkload(Workload):
         program: Path,
         *,
         unmeasured: Callable[[], AbstractContextManager[object]] = nullcontext,
-        observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
+        observe: Observe | None = None,
     ) -> None:
         self._program = program.absolute()
         self._unmeasured = unmeasured
@@ -131,11 +131,13 @@ class ProgramWorkload(Workload):
             "CEPHFIT_SEED": str(seed),
         }
         self.cleanup(client)
-        with cleaned_up_by(lambda: self.cleanup(client)), self._observe(device):
+        with cleaned_up_by(lambda: self.cleanup(client)), self._observed(device) as keep_only:
             started_ns = time.time_ns()
             output = self._step("run", environment, seconds=seconds + _AROUND_RUN_SECONDS)
             finished_ns = time.time_ns()
         started_ns, finished_ns = self._measured(output, started_ns, finished_ns)
+        if keep_only is not None:
+            keep_only(started_ns, finished_ns)
         evidence = {
             "program": str(self._program),
             "program_sha256": self._digest,
@@ -152,6 +154,9 @@ class ProgramWorkload(Workload):
         self._step(
             "cleanup", self._environment(device_of(client, what="a program"), client), seconds=_CLEANUP_SECONDS
         )
+
+    def _observed(self, device: Path) -> AbstractContextManager[KeepOnly | None]:
+        return nullcontext() if self._observe is None else self._observe(device)
 
     def _environment(self, device: Path, client: Client) -> dict[str, str]:
         return {

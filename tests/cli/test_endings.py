@@ -33,14 +33,14 @@ def test_a_closed_stream_is_not_an_error(tmp_path: Path, closing: str) -> None:
     assert ("no store of results here" in done.stderr) == ("2>&-" not in closing)
 
 
-def begun(arguments: list[str], store: Path) -> "subprocess.Popen[str]":
-    """A partly measured sweep."""
+def begun(arguments: list[str], store: Path, *, n_runs: int = 1) -> "subprocess.Popen[str]":
+    """A partly measured sweep, every run of which has samples."""
     process = subprocess.Popen([*CEPHFIT, *arguments], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         if store.is_file() and store.stat().st_size:
             with Store.open(store, create=True) as opened:
-                if any(opened.samples(run.run_id) for run in opened.runs()):
+                if sum(bool(opened.samples(run.run_id)) for run in opened.runs()) == n_runs:
                     return process
         time.sleep(0.1)
     process.kill()
@@ -55,7 +55,7 @@ def test_sigterm_ends_a_sweep_as_an_interrupt_does(tmp_path: Path, targets: tupl
     words = ["sweep", "run", str(tmp_path / "tiny.yaml"), "--store", str(store)]
     for target in targets:
         words += ["--target", target]
-    process = begun(words, store)
+    process = begun(words, store, n_runs=len(targets))
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 143, errors

@@ -6,14 +6,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from cephfit.core.errors import ClusterError, InputError, LackingError
-from cephfit.core.protocols import Client
+from cephfit.core.protocols import Client, KeepOnly
 from cephfit.lab.cluster import Lab
 from cephfit.lab.daemons import processes
 from cephfit.lab.workloads import program_workload
@@ -98,6 +98,20 @@ def test_a_program_may_state_when_it_was_measured(made: Made, client: Client) ->
     assert 0.15 < (evidence["finished_ns"] - evidence["started_ns"]) / 1e9 < 0.35
     with pytest.raises(ClusterError, match="not a part of the time"):
         made("echo measured 1.5 2.5; echo 9.5").run(client, 3.0, seed=7)
+
+
+def test_of_a_recording_only_the_measured_time_is_kept(tmp_path: Path, client: Client) -> None:
+    log: list[object] = []
+
+    @contextmanager
+    def observe(device: Path) -> Iterator[KeepOnly]:
+        log.append(device)
+        yield lambda begin_ns, end_ns: log.append((begin_ns, end_ns))
+        log.append("ended")
+
+    stating = 'begin=$(date +%s.%N); sleep 0.1; echo "measured $begin $(date +%s.%N)"; echo 9.5'
+    _, evidence = ProgramWorkload(program(tmp_path, stating), observe=observe).run(client, 3.0, seed=7)
+    assert log == [client.device, "ended", (evidence["started_ns"], evidence["finished_ns"])]
 
 
 def test_another_program_of_the_same_name_is_another_workload(made: Made) -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from cephfit.cli.check import evaluate_command
 from cephfit.core.errors import ClusterError, InputError
-from cephfit.core.protocols import Applied, Client, Health, NullProgress
+from cephfit.core.protocols import Applied, Client, Health, KeepOnly, NullProgress
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.sample import Run, State, WorkloadSample
 from cephfit.results.store.sample_store import Store
-from cephfit.sweep.evaluation import KeepOnly, evaluate
+from cephfit.sweep.evaluation import evaluate
 from cephfit.sweep.trial import Trial
 from cephfit.traces.capturing import capture
 

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from cephfit.core.protocols import KeepOnly
     from cephfit.core.values.configuration import Configuration
     from cephfit.core.values.sample import WorkloadSample
-    from cephfit.sweep.evaluation import KeepOnly, Record
+    from cephfit.sweep.evaluation import Record
     from cephfit.sweep.sweep_plan import Sweep
 
 

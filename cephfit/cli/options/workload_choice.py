@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from cephfit.cli.options.completers import workload_names
 
 if TYPE_CHECKING:
     from cephfit.cloud.guests.guest_tracing import GuestTrace
-    from cephfit.core.protocols import Target, Workload
+    from cephfit.core.protocols import Observe, Target, Workload
     from cephfit.core.values.measurement import CacheCondition
     from cephfit.core.values.profile import Profile
     from cephfit.sweep.trial import Trial
@@ -95,7 +95,7 @@ def trial_of(
     seconds: float,
     seed: int,
     cache: CacheCondition,
-    observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
+    observe: Observe | None = None,
     collect: Callable[[GuestTrace], None] | None = None,
     profile: Profile | None = None,
     n_clients: int = 1,
@@ -113,7 +113,7 @@ def trial_of(
         seconds: of each run.
         seed: of the order of runs.
         cache: the condition of the cluster's caches before each run.
-        observe: context manager around each measured run, called with the client's device.
+        observe: records each measured run.
         collect: receives a trace of each measured run in a guest; None: no traces are recorded.
         profile: of the workload, for a simulated target; None: a simulated target is refused.
         n_clients: how many run the workload at once.

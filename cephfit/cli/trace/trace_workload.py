@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cephfit.cloud.guests.guest_tracing import GuestTrace
-    from cephfit.core.protocols import Progress, Target
+    from cephfit.core.protocols import KeepOnly, Progress, Target
     from cephfit.core.values.measurement import CacheCondition
     from cephfit.core.values.sample import WorkloadSample
     from cephfit.sweep.trial import Trial
@@ -85,10 +86,10 @@ def command(
 ) -> None:
     """Run the workload once on the default configuration and record the accesses to its block device.
 
-    Loading the data and the start of pgbench are not recorded; for your own program, the whole step `run` is
-    recorded. The volume is kept for the next run of this command. In a cloud
-    (`openstack:CLOUD,image=cephfit-guest-postgresql,...`) pgbench runs in a guest on its Cinder volume, and the
-    guest's kernel records it; the guest is deleted at the end.
+    Loading the data and the start of pgbench are not recorded; of your own program, the measured time of the step
+    `run` is kept, which it may state (docs/workloads.md). The volume is kept for the next run of this command. In a
+    cloud (`openstack:CLOUD,image=cephfit-guest-postgresql,...`) pgbench runs in a guest on its Cinder volume, and
+    the guest's kernel records it; the guest is deleted at the end.
 
     With `--clients N` the workload runs on N volumes or guests at once, and each is recorded in its own files.
     """
@@ -158,12 +159,12 @@ class _Traces:
     of_guests: list[GuestTrace] = field(default_factory=list)
 
     @contextmanager
-    def observe(self, device: Path) -> Iterator[None]:
-        """Record a block device of this machine."""
-        from cephfit.traces.capturing.capture import capturing
+    def observe(self, device: Path) -> Iterator[KeepOnly]:
+        """Record a block device of this machine; give what keeps only a part of the recording."""
+        from cephfit.traces.capturing.capture import capturing, keep_only
 
         with trace_place(self.output) as place, capturing(device, place) as report:
-            yield
+            yield partial(keep_only, report)
         self.captured.append(report)
 
     def refuse_existing(self) -> None:
