@@ -261,6 +261,8 @@ class MixPredictor:
                 for key, b in baselines.loaded.items()
                 if key[0] in (baselines.default, reference, name) and (name, key[1]) in baselines.loaded
             }
+            if len(loaded) == len(baselines.loaded):
+                continue  # it lacks no cell that the default has: it is omitted for another reason
             few = replace(baselines, cells={}, loaded=loaded, missing={})
             joint = self.at(1 - (1 - self.confidence) / (len(compared) + len(others)))
             try:

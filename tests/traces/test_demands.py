@@ -111,6 +111,21 @@ def test_accesses_without_a_completion_are_a_demand_of_unknown_waiting() -> None
     assert waited(found) == 0.001
 
 
+def test_a_few_accesses_without_a_completion_count_with_those_of_their_kind_and_add_no_waiting() -> None:
+    """As in every recording that ends while accesses are outstanding."""
+
+    def recorded(n: int) -> WorkloadDemands:
+        """Reads that end, and a read and a write that do not."""
+        reads = [(i * 2 * MS, "r", 800 * i, 4096) for i in range(n)]
+        cut = [(n * 2 * MS, "r", 800 * n, 4096), (n * 2 * MS, "w", 0, 8192)]
+        return counted(batch([*reads, *cut], latency_ns=[MS] * n + [-1, -1]))
+
+    read, write_ = recorded(30).demands
+    assert (read.accesses, read.waiting_seconds) == (31, pytest.approx(0.030))
+    assert (write_.accesses, write_.nbytes, write_.waiting_seconds, write_.depth) == (1, 8192, 0.0, 1.0)
+    assert [d.waiting_seconds is None for d in recorded(10).demands] == [False, True, True], "a sixth is not a few"
+
+
 def test_alignment_counts_multiples_of_4k_8k_64k_and_of_the_size_by_bin() -> None:
     found = counted(
         batch(

@@ -46,6 +46,9 @@ MAX_DISKS = 64
 _DIVIDED_AT_ONCE = 1 << 14
 """Held accesses are followed when at least this many are new, and most are: sorting costs less per access then."""
 
+_FEW_INCOMPLETE = 0.1
+"""Largest share of accesses whose end the trace may lack; with more, their waiting time is unknown."""
+
 ALIGNMENTS = ("4K", "8K", "64K", "own")
 """Names of the alignments that are counted, in the order of ``DiskDemands.alignment``."""
 
@@ -270,6 +273,7 @@ def demands_of(
     if not has_depths:
         sums[:, 1], sums[:, 2 + WAITING :] = DEPTH_UNKNOWN, 0
         sums = _added([sums])
+    sums = _with_incomplete(sums)
     known = has_depths and bool((sums[:, 1] != DEPTH_UNKNOWN).any())
     return WorkloadDemands(
         tuple(_demand(*row) for row in sums.tolist()),
@@ -277,6 +281,23 @@ def demands_of(
         _shares(alignment),
         _commits(disks, has_depths=has_depths, n_flushes=n_flushes),
     )
+
+
+def _with_incomplete(sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count the accesses whose end the trace lacks with the others of their kind, if they are few.
+
+    A trace that ends while accesses are outstanding lacks the end of these. They add no waiting time: each instant
+    is divided among those with an end.
+    """
+    unknown = sums[:, 1] == DEPTH_UNKNOWN
+    counts = sums[:, 2 + COUNT]
+    if not unknown.any() or counts[unknown].sum() > _FEW_INCOMPLETE * counts.sum():
+        return sums
+    sums = sums.copy()
+    for row in np.flatnonzero(unknown):
+        alike = np.flatnonzero(~unknown & (sums[:, 0] == sums[row, 0]))
+        sums[row, 1] = sums[alike[np.argmax(counts[alike])], 1] if len(alike) else 0
+    return _added([sums])
 
 
 def _demand(key: int, depth: int, count: int, nbytes: int, waiting: int, lasting: int) -> Demand:

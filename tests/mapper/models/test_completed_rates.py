@@ -163,6 +163,22 @@ def test_a_configuration_without_the_rates_has_no_combination_and_rounds_are_tho
     assert all(math.isfinite(v) and v > 0 for b in found.values() for v in b.iops)
 
 
+def test_a_configuration_whose_sources_have_no_common_round_is_omitted_with_a_note() -> None:
+    """Each run of a round failed in another cell."""
+    baselines = measured(one_at_a_time())
+    loaded = dict(baselines.loaded)
+    for cell, r in (
+        (LoadedCell(32 * K, Pattern.RANDWRITE, 1, 4 * K), 0),
+        (LoadedCell(32 * K, Pattern.RANDWRITE, 4), 1),
+    ):
+        loaded["B", cell] = replace(loaded["B", cell], iops=loaded["B", cell].iops[r : r + 1], rounds=(r,))
+    demands = (Demand(Pattern.RANDWRITE, 32.0 * K, False, 4.0, None, 10.0, 1.0),)
+    profile = replace(workload((32 * K,), (Pattern.RANDWRITE,), is_aligned=False), demands=demands)
+    found = predictor("waiting").predict(profile, replace(baselines, loaded=loaded))
+    assert [p.configuration for p in found.predictions] == ["A"]
+    assert any(note.startswith("configuration B is omitted: no baseline for") for note in found.notes)
+
+
 def test_a_configuration_without_any_rate_of_an_op_has_no_combination_of_it() -> None:
     baselines = measured(one_at_a_time())
     loaded = {k: b for k, b in baselines.loaded.items() if k[0] == "A" or k[1].pattern.op is Op.READ}
