@@ -87,9 +87,10 @@ def command(
     """Run the workload once on the default configuration and record the accesses to its block device.
 
     Loading the data and the start of pgbench are not recorded; of your own program, the measured time of the step
-    `run` is kept, which it may state (docs/workloads.md). The volume is kept for the next run of this command. In
-    a cloud (`openstack:CLOUD,image=cephfit-guest-postgresql,...`) pgbench runs in a guest on its Cinder volume, and
-    the guest's kernel records it; the guest is deleted at the end.
+    `run` is kept, which it may state (docs/workloads.md). The volume is kept for the next run of this command.
+
+    In a cloud (`openstack:CLOUD,image=cephfit-guest-postgresql,...`) pgbench runs in a guest on its Cinder volume,
+    and the guest's kernel records it; the guest is deleted at the end.
 
     With `--clients N` the workload runs on N volumes or guests at once, and each is recorded in its own files.
     """
