@@ -324,7 +324,8 @@ def joined_baselines(store: Store, run: Run, others: Sequence[Run], load: str = 
     """Return the baselines of a run, with the rounds of further runs after its own.
 
     Runs of one cluster at different times are different rounds: only configurations of one run are compared with
-    each other within its rounds. Loads of the same shape are one load, whatever their names.
+    each other within its rounds. Loads of the same shape are one load, whatever their names, and so are clients,
+    which imported runs may call otherwise.
 
     Args:
         store: of all runs.
@@ -346,8 +347,18 @@ def joined_baselines(store: Store, run: Run, others: Sequence[Run], load: str = 
         first = 1 + max((s.key.repeat for s in samples), default=-1)
         added = store.samples(other.run_id)
         names = _load_names(known, shapes_of(added), other.run_id)
+        loads = {load: names.get(load, load) for load in {s.key.load for s in added}}
+        clients = _client_names(_clients_of(samples), _clients_of(added), loads)
         samples += [
-            replace(s, key=replace(s.key, repeat=first + s.key.repeat, load=names.get(s.key.load, s.key.load)))
+            replace(
+                s,
+                key=replace(
+                    s.key,
+                    repeat=first + s.key.repeat,
+                    load=loads[s.key.load],
+                    client=clients.get((s.key.load, s.key.client), s.key.client),
+                ),
+            )
             for s in added
         ]
     source = f"{store.name}, runs {', '.join([run.run_id, *(other.run_id for other in others)])}"
@@ -375,6 +386,32 @@ def _load_names(known: Mapping[str, LoadShape], added: Mapping[str, LoadShape], 
     """Return the name of each load of a further run in the first one; a new name for a new load."""
     by_shape = {_shape(shape): name for name, shape in known.items()}
     return {name: by_shape.get(_shape(shape), f"{name or 'own'} of {run_id}") for name, shape in added.items()}
+
+
+def _clients_of(samples: Iterable[Sample]) -> dict[str, list[str]]:
+    """Return the names of the clients under each load, sorted."""
+    found: dict[str, set[str]] = {}
+    for sample in samples:
+        found.setdefault(sample.key.load, set()).add(sample.key.client)
+    return {load: sorted(names) for load, names in found.items()}
+
+
+def _client_names(
+    known: Mapping[str, Sequence[str]], added: Mapping[str, Sequence[str]], loads: Mapping[str, str]
+) -> Mapping[tuple[str, str], str]:
+    """Return the name in the first run of each (load, client) of a further run, where both have as many clients.
+
+    Args:
+        known, added: clients of the loads of both runs, sorted.
+        loads: the name in the first run of each load of the further run.
+    """
+    alike = {load: known.get(loads[load], ()) for load in added}
+    return {
+        (load, name): its_name
+        for load, names in added.items()
+        if len(alike[load]) == len(names)
+        for name, its_name in zip(names, alike[load], strict=True)
+    }
 
 
 def _shape(shape: LoadShape) -> tuple[Any, ...]:

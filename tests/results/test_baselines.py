@@ -1,6 +1,10 @@
 """Samples to baselines: what counts and what does not."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+from example_run import example_run
 
 from cephfit.core.errors import InputError
 from cephfit.core.statistics.sample_columns import Rows, SampleColumns
@@ -8,7 +12,8 @@ from cephfit.core.values.cells import Cell
 from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.results.statistics import sample_baselines as baselines_module
 from cephfit.results.statistics.loads import Place, Tried
-from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.statistics.sample_baselines import baselines_of, joined_baselines
+from cephfit.results.store.sample_store import Store
 
 CELL = Cell.parse("4K-randread")
 
@@ -74,6 +79,19 @@ def test_repeats_are_sorted_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert asked == [3]
     assert found.lost == {("A", CELL): ("failed: a PG was recovering",)}
+
+
+def test_clients_that_a_further_run_calls_otherwise_are_the_same(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.sqlite", create=True) as store:
+        for run_id, (one, other) in (("r1", ("c0", "c1")), ("r2", ("vm-a", "vm-b"))):
+            store.add_run(replace(example_run(), run_id=run_id))
+            store.add_samples(run_id, [sample(10, one), sample(20, other)], fio_json=None)
+        found = joined_baselines(store, store.run("r1"), [store.run("r2")]).of("A", CELL)
+        assert (found.iops, found.n_clients, found.rounds) == ((30, 30), 2, (0, 1))
+        store.add_run(replace(example_run(), run_id="r3"))
+        store.add_samples("r3", [sample(10, "alone")], fio_json=None)
+        with pytest.raises(InputError, match="no repeat has I/O from every client"):
+            joined_baselines(store, store.run("r1"), [store.run("r3")]).of("A", CELL)
 
 
 def test_no_io_at_all_is_no_baseline() -> None:
