@@ -135,10 +135,10 @@ class ProgramWorkload(Workload):
             started_ns = time.time_ns()
             output = self._step("run", environment, seconds=seconds + _AROUND_RUN_SECONDS)
             finished_ns = time.time_ns()
-        whole = started_ns, finished_ns
-        started_ns, finished_ns = self._measured(output, started_ns, finished_ns)
-        if keep_only is not None and (started_ns, finished_ns) != whole:
-            keep_only(started_ns, finished_ns)
+        if measured := self._measured(output, started_ns, finished_ns):
+            started_ns, finished_ns = measured
+            if keep_only is not None:
+                keep_only(*measured)
         evidence = {
             "program": str(self._program),
             "program_sha256": self._digest,
@@ -212,15 +212,19 @@ class ProgramWorkload(Workload):
         stated = re.findall(rf"^{_OPERATIONS} ([0-9.]+)$", output, re.M)
         return {_OPERATIONS: float(stated[-1])} if stated else {}
 
-    def _measured(self, output: str, started_ns: int, finished_ns: int) -> tuple[int, int]:
-        """Return the measured time, if the program states it, else that of the whole step.
+    def _measured(self, output: str, started_ns: int, finished_ns: int) -> tuple[int, int] | None:
+        """Return the measured time, if the program states it.
+
+        Args:
+            output: of the step.
+            started_ns, finished_ns: of the whole step.
 
         Raises:
             ClusterError: the stated time is not a part of the step's.
         """
         stated = re.findall(rf"^{_MEASURED} ([0-9.]+) ([0-9.]+)$", output, re.M)
         if not stated:
-            return started_ns, finished_ns
+            return None
         begin_ns, end_ns = (round(float(seconds) * NS_PER_S) for seconds in stated[-1])
         if not started_ns <= begin_ns < end_ns <= finished_ns:
             raise ClusterError(

@@ -337,7 +337,7 @@ def joined_baselines(store: Store, run: Run, others: Sequence[Run], load: str = 
         InputError: another run is of another cluster, or is given twice.
     """
     samples = list(store.samples(run.run_id))
-    known = shapes_of(samples)
+    known, own_clients = shapes_of(samples), _clients_of(samples)
     seen = {run.run_id}
     for other in others:
         if other.run_id in seen:
@@ -348,7 +348,7 @@ def joined_baselines(store: Store, run: Run, others: Sequence[Run], load: str = 
         added = store.samples(other.run_id)
         names = _load_names(known, shapes_of(added), other.run_id)
         loads = {load: names.get(load, load) for load in {s.key.load for s in added}}
-        clients = _client_names(_clients_of(samples), _clients_of(added), loads)
+        clients = _client_names(own_clients, _clients_of(added), loads)
         samples += [
             replace(
                 s,

@@ -40,7 +40,8 @@ def disk(loop_device: Callable[[int], Path]) -> Path:
 def kernel_settings() -> dict[str, str]:
     """All kernel settings that a capture changes."""
     with kernel.mounted_tracefs() as root:
-        paths = [root / "current_tracer", root / "tracing_on", *sorted((root / "options").iterdir())]
+        paths = [root / name for name in ("current_tracer", "tracing_on", "trace_clock")]
+        paths += sorted((root / "options").iterdir())
         paths += sorted(root.glob("per_cpu/cpu*/buffer_size_kb"))
         return {p.name if "per_cpu" not in str(p) else str(p): kernel._setting(p) for p in paths}
 
@@ -110,6 +111,18 @@ def test_blkparse_reads_the_same_from_a_capture(disk: Path, tmp_path: Path) -> N
     assert raw.n_accesses == (8 << 20) // (16 << 10)
     assert raw.accesses == text.accesses
     assert raw.description["events"] == text.description["events"]
+
+
+def test_times_are_of_the_monotonic_clock(disk: Path, tmp_path: Path) -> None:
+    with capturing(disk, tmp_path) as report:
+        begin_ns = time.monotonic_ns()
+        write_blocks(disk, 40)
+        end_ns = time.monotonic_ns()
+    blocks = [Path(file).read_bytes() for file in report.files]
+    whole, within = (
+        sum(map(len, of)) for of in (blocks, [blk_tracer.of_time(b, begin_ns, end_ns) for b in blocks])
+    )
+    assert within == whole > 0
 
 
 @needs_fio

@@ -198,6 +198,7 @@ class _Tracer:
                 {
                     **{path / "buffer_size_kb": str(_BUFFER_KB) for path in _cpus(self._root).values()},
                     self._root / "tracing_on": "0",
+                    self._root / "trace_clock": "mono",  # as blktrace; the clock it has otherwise drifts from it
                     self._root / "current_tracer": "blk",
                     self._root / "options" / "bin": "1",
                     self._root / "options" / "context-info": "0",

@@ -158,9 +158,13 @@ def _restore(before: Mapping[Path, str]) -> None:
 
 
 def _setting(path: Path) -> str:
-    """Return the value to restore: ``7 (expanded: 1408)`` is a buffer of 1408 KiB that was not used yet."""
+    """Return the value to restore.
+
+    ``7 (expanded: 1408)`` is a buffer of 1408 KiB that was not used yet; of ``[local] global mono`` it is local.
+    """
     text = path.read_text(encoding="ascii").strip()
-    return text.partition("expanded:")[2].strip(" )") or text
+    chosen = text.partition("[")[2].partition("]")[0]
+    return chosen or text.partition("expanded:")[2].strip(" )") or text
 
 
 def _this_process() -> dict[str, Any]:
