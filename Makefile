@@ -21,12 +21,14 @@ PYTHONS ?= python3
 # The contract of targets on a lab, and what else asks only a lab's cluster.
 LAB_TESTS := tests/targets/test_targets.py tests/lab/test_lab_live.py tests/lab/test_lab_target.py \
     tests/ceph/admin/test_admins.py tests/ceph/pools/test_pools_on_lab.py tests/sweep/test_sweep_on_lab.py
+INSTALL_NEWEST := from cephfit.core.protocols import NullProgress; from cephfit.lab.daemons.ceph_programs import SUITES, \
+    ensure_root; ensure_root([*SUITES][-1], NullProgress())
 OPENSTACK_OUTPUT := --verbose --durations=25 -p no:warnings
 # Tests start hundreds of Python programs, and pytest rewrites all assertions: without bytecode, each time from the text.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help docs docs-reference docs-pictures demo evaluate evaluation-packages back-ends test test-all test-releases test-pythons test-openstack test-openstack-core check setup setup-openstack packages packages-backends packages-openstack setup-backends test-packages clean
+.PHONY: help newest-release docs docs-reference docs-pictures demo evaluate evaluation-packages back-ends test test-all test-releases test-pythons test-openstack test-openstack-core check setup setup-openstack packages packages-backends packages-openstack setup-backends test-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +50,9 @@ test: packages test-packages $(VENV)/ready-dev ## all tests except the slow ones
 
 test-all: packages test-packages $(VENV)/ready-dev ## all tests, also the slow ones
 	$(PYTEST) $(PYTEST_OPTIONS)
+
+newest-release: packages $(VENV)/ready ## install the newest Ceph release for labs, which one test of `make test` needs; the system's Ceph stays
+	$(BIN)/python -c "$(INSTALL_NEWEST)"
 
 test-releases: packages test-packages $(VENV)/ready-dev ## the tests of the lab on Ceph 18.2 and 20.2, which are installed first
 	for release in $(RELEASES); do $(PYTEST) -m "ceph and not slow" --release $$release $(LAB_TESTS) $(PYTEST_OPTIONS) || exit 1; done

@@ -138,6 +138,7 @@ def test_functions_are_of_the_version_that_is_named(name: str) -> None:
 
 
 @pytest.mark.openstack
+@pytest.mark.core
 def test_what_each_property_needs_is_as_the_installed_heat_says() -> None:
     asked = subprocess.run(
         ["/usr/bin/python3", "-c", ASK_HEAT], capture_output=True, text=True, cwd="/", env={}, check=False

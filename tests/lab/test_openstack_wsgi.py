@@ -32,6 +32,7 @@ def locks_of_logging(loaded: Path, script: Path) -> str:
 
 
 @pytest.mark.openstack
+@pytest.mark.core
 def test_threads_of_an_api_use_thread_locks_for_logging(tmp_path: Path) -> None:
     """Eventlet's locks, which oslo.log installs, can deadlock two threads."""
     script = tmp_path / "script"

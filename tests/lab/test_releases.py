@@ -156,7 +156,7 @@ def test_a_reef_lab_measures_three_cells_and_leaves_nothing(
 def test_a_lab_of_the_newest_release_measures_three_cells_and_leaves_nothing(
     roots_of_the_user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs where this user has installed the release: `cephfit lab up --release tentacle` does that in minutes."""
+    """Runs where this user has installed the release: `make newest-release` does that in minutes."""
     *_, newest = ceph_programs.SUITES
     if not (roots_of_the_user / newest).is_dir():
         pytest.skip(f"Ceph {newest} is not in {roots_of_the_user}")

@@ -256,15 +256,18 @@ def measured(sweep: Sweep, client: Client, *, falls: bool) -> ClientOutcome:
 
 
 def steady_as_expected(sweep: Sweep, client: Client, *, falls: bool) -> None:
-    """One of three runs shows it: other processes may slow the first half, and so hide the fall of the second."""
+    """One of three runs shows it: other processes may slow the first half, and so hide the fall of the second.
+
+    They also make a window of fio's log longer than stated, so that its I/Os count for less.
+    """
     for _ in range(3):
         outcome = measured(sweep, client, falls=falls)
         assert outcome.metrics is not None
         halves = outcome.evidence["halves"]
-        assert sum(halves["ios"]) == pytest.approx(outcome.metrics.n_ios, rel=0.15)
-        if halves["unsteady"] is falls:
+        complete = sum(halves["ios"]) == pytest.approx(outcome.metrics.n_ios, rel=0.15)
+        if complete and halves["unsteady"] is falls:
             return
-    pytest.fail(f"three runs: {halves}")
+    pytest.fail(f"three runs: {halves} of {outcome.metrics.n_ios} I/Os")
 
 
 @pytest.mark.fio
