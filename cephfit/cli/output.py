@@ -357,14 +357,19 @@ def written_whole(path: Path, *, what: str) -> Iterator[Path]:
         raise
 
 
+_PID = re.compile(r"[1-9]\d{0,6}", re.ASCII)
+_PARTS = ("part", "part-wal", "part-shm", "part-journal")
+
+
 def _temporary_file(target: Path) -> Path:
     """Return a path that no other process uses; delete temporary files of killed processes for the same file."""
     host = re.sub(r"[^\w-]", "-", socket.gethostname())[:40]
     begin = f".{target.name[:120]}.{host}-"
     with suppress(OSError):
         for left in target.parent.iterdir():
-            pid = left.name.removeprefix(begin).removesuffix(".part")
-            if left.name == f"{begin}{pid}.part" and pid.isdecimal() and not _is_alive(int(pid)):
+            # SQLite has more files next to a database that it writes: PID.part-wal, PID.part-shm.
+            pid, _, rest = left.name.removeprefix(begin).partition(".")
+            if left.name.startswith(begin) and rest in _PARTS and _PID.fullmatch(pid) and not _is_alive(int(pid)):
                 left.unlink(missing_ok=True)
     return target.with_name(f"{begin}{os.getpid()}.part")
 

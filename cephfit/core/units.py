@@ -34,6 +34,15 @@ def parse_nbytes(text: str | int, *, where: str = "") -> int:
     return int(nbytes)
 
 
+_WHOLE = re.compile(r"\d{1,18}", re.ASCII)
+"""Numbers that a store can have: SQLite's integers have 64 bits."""
+
+
+def whole_number(text: str) -> int | None:
+    """Return a whole number of at most 18 digits, 0 or more; None for any other text."""
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
 def format_nbytes(nbytes: int) -> str:
     """Format bytes in the shortest form that parses to the same value: 4096 is ``4K``, 4097 is ``4097``."""
     for suffix in ("T", "G", "M", "K"):

@@ -18,7 +18,7 @@ from typing import Any
 
 from cephfit.core.errors import InputError
 from cephfit.core.profile_files import read_profile
-from cephfit.core.units import format_nbytes
+from cephfit.core.units import format_nbytes, whole_number
 from cephfit.core.values.baseline import Baseline, Baselines
 from cephfit.core.values.cells import LoadedCell
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
@@ -346,10 +346,12 @@ def _values(path: Path) -> Iterator[tuple[str, _Value]]:
 
 
 def _value(fields: Mapping[str, str], line: int, where: str) -> tuple[str, _Value]:
-    workload, number = fields["workload"], fields["round"]
-    if not (number.isascii() and number.isdigit()):
+    workload, number = fields["workload"], whole_number(fields["round"])
+    if number is None:
         raise InputError(
-            f"{number!r} is not a round", where=f"{where}, column round", remedy="rounds count 0, 1, 2 ..."
+            f"{fields['round'][:20]!r} is not a round",
+            where=f"{where}, column round",
+            remedy="rounds count 0, 1, 2 ...",
         )
     if workload != Path(workload).name:
         raise InputError(
@@ -368,7 +370,7 @@ def _value(fields: Mapping[str, str], line: int, where: str) -> tuple[str, _Valu
             remedy="give positive numbers, more is better; omit runs without a value",
         )
     return workload, _Value(
-        line, fields["metric"], fields["configuration"], int(number), fields.get("volume", ""), value
+        line, fields["metric"], fields["configuration"], number, fields.get("volume", ""), value
     )
 
 

@@ -29,6 +29,7 @@ from cephfit.results.report.figures.cell_figures import (
     baseline_rows_of,
     cell_figures_of,
     heat_map_of,
+    loaded_rates_of,
     percentile_figures,
 )
 from cephfit.results.report.figures.cpu_figures import cpu_section_of, cpu_use_of
@@ -248,6 +249,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         verification=report_figures.verification_of(findings.assessment) if findings.assessment else None,
         weights=report_figures.cell_weights_of(predictions) if predictions else (),
         heat_map=heat_map_of(baselines, weights, ranked),
+        loaded_rates=loaded_rates_of(baselines, ranked),
         baselines=baseline_rows_of(baselines, cell_figures_of(tried)),
         workload=workload_figure(profile) if profile else None,
         histograms=histograms_of(profile) if profile else (),

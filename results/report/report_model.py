@@ -241,6 +241,21 @@ class HeatMap:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadedRates:
+    """Rates of other sizes, depths, alignments and commits than those of the load that the report covers.
+
+    Attributes:
+        names: configurations without the default: the columns.
+        rows: (size, pattern and load; the default's rate; one HeatCell per column).
+        confidence: of the intervals.
+    """
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, str, tuple[HeatCell, ...]], ...]
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
 class BaselineRow:
     """One baseline in figures: IOPS, relative to the default, MiB/s, latency in ms; of all clients together."""
 
@@ -345,6 +360,7 @@ class ReportModel:
     verification: Verification | None = None
     weights: tuple[CellWeight, ...] = ()
     heat_map: HeatMap | None = None
+    loaded_rates: LoadedRates | None = None
     baselines: tuple[BaselineRow, ...] = ()
     workload: Histogram | None = None
     histograms: tuple[Histogram, ...] = ()

@@ -9,6 +9,7 @@ import math
 import statistics as stdlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
@@ -17,8 +18,8 @@ from cephfit.core.statistics.absolute_spread import Absolute, for_one_cell
 from cephfit.core.statistics.round_effects import Floats
 from cephfit.core.statistics.variance import LARGEST_LOG, Table, spread_of
 from cephfit.core.statistics.variance import Spread as TableSpread
-from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.cells import Cell
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import Cell, LoadedCell
 from cephfit.core.values.prediction import DEFAULT_CONFIDENCE
 
 CONFIDENCE = DEFAULT_CONFIDENCE
@@ -290,30 +291,44 @@ class AgainstDefault:
 
     Attributes:
         baselines: the measured baselines.
+        rates: those that are compared, by (configuration, cell): the baselines' ``cells`` or ``loaded``.
         names: configurations, the default first.
         table: the measurements, in the same order.
         spread: of the measurements; None where nothing was measured twice.
     """
 
     baselines: Baselines
+    rates: Mapping[tuple[str, Any], Baseline]
     names: tuple[str, ...]
     table: Table
     spread: TableSpread | None
 
     @classmethod
     def of(cls, baselines: Baselines) -> "AgainstDefault":
+        """Compare in the 20 cells under the sweep's own load."""
         names = baselines.configurations
-        table = Table.of(baselines, names)
-        spread = spread_of(table)
-        return cls(baselines, names, table, spread and for_one_cell(spread))
+        return cls._of(baselines, baselines.cells, names, Table.of(baselines, names))
 
-    def ratio(self, name: str, cell: Cell) -> float | None:
+    @classmethod
+    def of_loaded(cls, baselines: Baselines) -> "AgainstDefault":
+        """Compare in all sizes and under all loads (``Baselines.loaded``)."""
+        names = tuple(dict.fromkeys([baselines.default, *(name for name, _ in baselines.loaded)]))
+        return cls._of(baselines, baselines.loaded, names, Table.of_loaded(baselines, names))
+
+    @classmethod
+    def _of(
+        cls, baselines: Baselines, rates: Mapping[Any, Baseline], names: tuple[str, ...], table: Table
+    ) -> "AgainstDefault":
+        spread = spread_of(table)
+        return cls(baselines, rates, names, table, spread and for_one_cell(spread))
+
+    def ratio(self, name: str, cell: Cell | LoadedCell) -> float | None:
         """Return the configuration's rate over the default's; None where one of the two has none.
 
         It is the ratio of the means where all configurations were measured in the same rounds, or where no rounds
         connect the two; else the ratio within rounds.
         """
-        own, default = (self.baselines.cells.get((n, cell)) for n in (name, self.baselines.default))
+        own, default = (self.rates.get((n, cell)) for n in (name, self.baselines.default))
         if own is None or default is None:
             return None
         contrast = self._contrast(name, cell)
@@ -321,7 +336,7 @@ class AgainstDefault:
             return ratio(own.iops, default.iops)
         return math.exp(float((contrast * self.table.logs[:, self.table.cells.index(cell)]).sum()))
 
-    def interval(self, name: str, cell: Cell, confidence: float) -> Interval | None:
+    def interval(self, name: str, cell: Cell | LoadedCell, confidence: float) -> Interval | None:
         """Return the interval of the ratio; None for the default, or without ratio, scatter or common rounds."""
         ratio = None if name == self.baselines.default else self.ratio(name, cell)
         contrast = None if ratio is None else self._contrast(name, cell)
@@ -331,7 +346,7 @@ class AgainstDefault:
         factor = math.exp(min(_t_quantile(confidence, df) * math.sqrt(of_ratio), LARGEST_LOG))
         return Interval(ratio / factor, ratio * factor, confidence, "moderated")
 
-    def weights(self, name: str, cell: Cell) -> Floats:
+    def weights(self, name: str, cell: Cell | LoadedCell) -> Floats:
         """Return the weights of a cell's log measurements, shape (J, R), in the log of the configuration's rate.
 
         The rate is the default's mean times ``ratio``; its own mean where that is the same, or without a ratio.
@@ -342,7 +357,7 @@ class AgainstDefault:
             return self.table.mean_of(j, c)
         return self.table.mean_of(0, c) + contrast
 
-    def _contrast(self, name: str, cell: Cell) -> Floats | None:
+    def _contrast(self, name: str, cell: Cell | LoadedCell) -> Floats | None:
         blocks = self.table.blocks[self.table.cells.index(cell)]
         return blocks.contrast(self.names.index(name), 0)
 
@@ -372,7 +387,7 @@ def own_spreads(baselines: Baselines) -> Mapping[tuple[str, Cell], Spread]:
     return found
 
 
-def _in_cell(table: Table, cell: Cell, weights: Floats) -> Floats:
+def _in_cell(table: Table, cell: Cell | LoadedCell, weights: Floats) -> Floats:
     """Embed the weights of one cell's log measurements, shape (J, R), in those of all, shape (J, C, R)."""
     every = np.zeros(table.logs.shape)
     every[:, table.cells.index(cell)] = weights

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cephfit.core.errors import InputError
-from cephfit.core.units import LBN_NBYTES, parse_nbytes
+from cephfit.core.units import LBN_NBYTES, parse_nbytes, whole_number
 from cephfit.core.values.cells import LoadedCell, Pattern
 from cephfit.core.values.sample import OWN_LOAD, State
 
@@ -280,8 +280,6 @@ def _row(fields: Mapping[str, str], line: int, where: str) -> RateRow:
 
 
 _SYNC = re.compile(r"fsync|dsync|every [1-9]\d{0,5}", re.ASCII)
-_RUN_DIGITS = 18
-"""So that a store can have the number: SQLite's integers have 64 bits."""
 _LEAST_IOPS, _MOST_IOPS = 1e-9, 1e12
 """Other rates are errors: one access in 30 years, or a thousand per nanosecond."""
 _COUNT = re.compile(r"0*[1-9]\d{0,5}", re.ASCII)
@@ -318,9 +316,10 @@ def _count(text: str, where: str, remedy: str) -> int:
 
 
 def _run(text: str, where: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= _RUN_DIGITS):
+    run = whole_number(text)
+    if run is None:
         raise InputError(f"{text[:20]!r} is not a run number", where=where, remedy="runs count 0, 1, 2 ...")
-    return int(text)
+    return run
 
 
 def _iops(text: str, where: str) -> float:

@@ -110,6 +110,7 @@ def command(
     from cephfit.sweep.optimiser import with_trials
     from cephfit.sweep.verification import verify
 
+    nbytes = None if size is None else parse_nbytes(size, where="--size")
     profile, sweep = read_profile(profile_file), read_sweep(find_sweep(sweep_text))
     with sigterm_as_interrupt(), Store.open(store, writing=True) as opened, progress_display() as progress:
         run = run_of(opened, sweep, run_id)
@@ -128,7 +129,7 @@ def command(
             trial = clone_trial(
                 target,
                 profile,
-                nbytes=None if size is None else parse_nbytes(size, where="--size"),
+                nbytes=nbytes,
                 repeats=repeats,
                 seconds=seconds,
                 seed=run.seed,

@@ -277,6 +277,7 @@ def _classes(
 
 def _counts(text: str | None, profiles: Sequence[Profile]) -> tuple[dict[str, int], list[str]]:
     from cephfit.core.errors import InputError
+    from cephfit.core.units import whole_number
     from cephfit.core.values.profile import n_images
 
     names = [profile.name for profile in profiles]
@@ -295,13 +296,14 @@ def _counts(text: str | None, profiles: Sequence[Profile]) -> tuple[dict[str, in
     pairs = _pairs(text.split(","), names, "--clients-from", "name=12")
     counts = dict.fromkeys(names, 0)
     for name, value in pairs.items():
-        if not value.isdecimal():
+        count = whole_number(value)
+        if count is None:
             raise InputError(
-                f"{value!r} is not a number of virtual machines",
+                f"{value[:20]!r} is not a number of virtual machines",
                 where=f"--clients-from {name}",
                 remedy=f"give a whole number, such as {name}=12",
             )
-        counts[name] = int(value)
+        counts[name] = count
     if missing := [name for name in names if name not in pairs]:
         raise InputError(
             f"there is no number for {', '.join(missing)}",

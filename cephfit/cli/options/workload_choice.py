@@ -223,16 +223,18 @@ def counted_profile(text: str) -> tuple[Profile, int]:
     """
     from cephfit.core.errors import InputError
     from cephfit.core.profile_files import read_profile
+    from cephfit.core.units import whole_number
 
     path, number = split_argument(text)
-    if number.isdecimal() and int(number) > _MOST_MACHINES:
+    count = whole_number(number or "1")
+    if not count:
+        raise InputError(
+            f"{number[:20]!r} is not a number of virtual machines",
+            where=text[:200],
+            remedy=f"write a whole number above 0, such as {path}:40",
+        )
+    if count > _MOST_MACHINES:
         raise InputError(
             f"{number} virtual machines are too many", where=text, remedy=f"give at most {_MOST_MACHINES:,}"
         )
-    if number and not (number.isdecimal() and int(number) > 0):
-        raise InputError(
-            f"{number!r} is not a number of virtual machines",
-            where=text,
-            remedy=f"write a whole number above 0, such as {path}:40",
-        )
-    return read_profile(path), int(number or 1)
+    return read_profile(path), count

@@ -10,7 +10,7 @@ import click
 
 from cephfit.cli.options.common_options import baselines_option, confidence_option, load_option, model_option
 from cephfit.cli.output import json_option, print_json
-from cephfit.core.units import parse_nbytes
+from cephfit.core.units import parse_nbytes, whole_number
 
 if TYPE_CHECKING:
     from cephfit.core.values.baseline import Baselines
@@ -123,7 +123,7 @@ def _number(key: str, value: str) -> float | None:
     if key == "window":
         return parse_nbytes(value, where="--network window")
     if key == "connections":
-        return int(value) if value.isascii() and value.isdigit() else None
+        return whole_number(value)
     found = _VALUE.fullmatch(value.lower())
     factor = _UNITS.get(key, {}).get(found[2]) if found else None
     return None if found is None or factor is None else float(found[1]) * factor

@@ -388,6 +388,24 @@ def _serve(profile: Profile, baselines: Baselines, confidence: float) -> SupplyS
     return supply_or_reason(profile, baselines, confidence=confidence)
 
 
+def _must_be_plain(findings: Findings) -> None:
+    """Refuse rates that would be read back as those of a load without a mix and without a limit.
+
+    Raises:
+        InputError: the load has one of them, for which the table has no column.
+    """
+    from cephfit.results.statistics.loads import shapes_of, title_of
+
+    shape = shapes_of(findings.samples).get(findings.load)
+    if shape is not None and not shape.is_plain:
+        raise InputError(
+            f"baselines of {title_of(findings.load)} cannot be written: it has {shape.rest}, which a file of "
+            "baselines has no column for",
+            where="--what baselines",
+            remedy="use the store itself, `cephfit runs export`, or --what cells",
+        )
+
+
 def _csv(findings: Findings, what: str) -> str:
     from cephfit.results.report.report_build import rates_of
     from cephfit.results.statistics.sample_baselines import baselines_of, measured_of
@@ -396,6 +414,7 @@ def _csv(findings: Findings, what: str) -> str:
     if what == "samples":
         return sample_tables.samples_csv(findings.samples, findings.run)
     if what == "baselines":
+        _must_be_plain(findings)
         return baseline_csv.dumps(measured_of(findings.samples, load=findings.load)[0], findings.run)
     if what == "cells":
         return sample_tables.cells_csv(findings)

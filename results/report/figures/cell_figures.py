@@ -8,14 +8,15 @@ import numpy as np
 
 from cephfit.core.statistics.latency_mixture import mixed_percentiles
 from cephfit.core.units import MIB, NS_PER_MS
-from cephfit.core.values.baseline import Baselines
-from cephfit.core.values.cells import CELLS, Cell, Pattern
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Pattern
 from cephfit.results.report import formatting
 from cephfit.results.report.formatting import zero_axis
 from cephfit.results.report.report_model import (
     BaselineRow,
     HeatCell,
     HeatMap,
+    LoadedRates,
     ScalingFigure,
     ScalingLine,
     ScalingMark,
@@ -60,10 +61,38 @@ def heat_map_of(baselines: Baselines, weights: dict[Cell, float], order: Sequenc
     return HeatMap(
         groups=tuple((pattern, tuple(sizes)) for pattern, sizes in groups.items()),
         weights=tuple(weights.get(cell, 0.0) for cell in columns) if weights else (),
-        default_iops=tuple(_default_iops(baselines, cell) for cell in columns),
+        default_iops=tuple(_iops(baselines.cells.get((baselines.default, cell))) for cell in columns),
         rows=tuple((name, tuple(_heat_cell(against, name, cell) for cell in columns)) for name in others),
         confidence=HEAT_CONFIDENCE,
         spread_pct=100 * overall.log_deviation if overall else None,
+    )
+
+
+def loaded_rates_of(baselines: Baselines, order: Sequence[str] = ()) -> LoadedRates | None:
+    """Return the rates of ``Baselines.loaded`` that are not in ``Baselines.cells``; None without any.
+
+    Args:
+        order: configurations from left to right; the others follow in the order of measuring.
+    """
+    against = AgainstDefault.of_loaded(baselines)
+    own = {(name, cell): b.iops for (name, cell), b in baselines.cells.items()}
+    further = {cell for (name, cell), b in baselines.loaded.items() if own.get((name, cell.bin_cell)) != b.iops}
+    others = sorted(further)
+    if not others:
+        return None
+    known = dict.fromkeys([*(name for name in order if name in against.names), *against.names])
+    names = tuple(name for name in known if name != baselines.default)
+    return LoadedRates(
+        names,
+        tuple(
+            (
+                str(cell),
+                _iops(baselines.loaded.get((baselines.default, cell))),
+                tuple(_heat_cell(against, name, cell) for name in names),
+            )
+            for cell in others
+        ),
+        HEAT_CONFIDENCE,
     )
 
 
@@ -91,17 +120,20 @@ def _columns(baselines: Baselines) -> list[Cell]:
     return [cell for cell in by_pattern if cell in tried]
 
 
-def _default_iops(baselines: Baselines, cell: Cell) -> str:
-    baseline = baselines.cells.get((baselines.default, cell))
+def _iops(baseline: Baseline | None) -> str:
     return formatting.compact(summary_statistics.mean(baseline.iops)) if baseline else "–"
 
 
-def _heat_cell(against: AgainstDefault, name: str, cell: Cell) -> HeatCell:
-    baselines = against.baselines
-    baseline = baselines.cells.get((name, cell))
-    heading = f"{name}, {_PATTERN_NAMES[cell.pattern]} of {cell.size}"
+def _heat_cell(against: AgainstDefault, name: str, cell: Cell | LoadedCell) -> HeatCell:
+    baseline = against.rates.get((name, cell))
+    why, at_limit = "not measured", frozenset[tuple[str, Cell]]()
+    if isinstance(cell, Cell):
+        heading = f"{name}, {_PATTERN_NAMES[cell.pattern]} of {cell.size}"
+        why = against.baselines.missing.get((name, cell), why)
+        at_limit = against.baselines.measured_load.at_limit
+    else:
+        heading = f"{name}, {cell}"
     if baseline is None:
-        why = baselines.missing.get((name, cell), "not measured")
         return HeatCell("–", 0, False, f"{heading}: {why}")
     rate = f"{formatting.number(summary_statistics.mean(baseline.iops))} IOPS"
     variation = summary_statistics.coefficient_of_variation(baseline.iops)
@@ -121,8 +153,7 @@ def _heat_cell(against: AgainstDefault, name: str, cell: Cell) -> HeatCell:
     title = f"{heading}: {formatting.relative(relative)} ({ends}); {measured}"
     if not differs:
         title += "; not distinguishable from the default"
-    at_limit = baselines.measured_load.at_limit
-    limited = [who for who in dict.fromkeys((name, baselines.default)) if (who, cell) in at_limit]
+    limited = [who for who in dict.fromkeys((name, against.baselines.default)) if (who, cell) in at_limit]
     if limited:
         title += f"; {formatting.names(limited)} at the load's own limit, and perhaps faster"
     width = formatting.plus_minus(found.high / ratio) if found else ""

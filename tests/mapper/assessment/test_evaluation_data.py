@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from cephfit.mapper import MODELS
-from cephfit.mapper.assessment.model_evaluation import LeaveOut, error_of, residuals_of
+from cephfit.mapper.assessment.accuracy import VerifiedPrediction, is_inside
+from cephfit.mapper.assessment.model_evaluation import (
+    LeaveOut,
+    assessed_predictor,
+    error_of,
+    residuals_of,
+    verified,
+)
 from cephfit.mapper.models.model_error import ERRORS, ModelError
 from cephfit.operations.evaluation_set import read_folder
 from cephfit.operations.model_assessment import (
@@ -24,6 +31,8 @@ SHOWN = [figure for figure, _ in FIGURES]
 
 KEPT = "evaluation-kept-volumes"
 """Of the same workloads, with earlier baselines."""
+SETS = ("evaluation", "evaluation-equal-work", KEPT, "evaluation-reef", "evaluation-two-classes")
+"""Those to which the models' errors are fitted, together."""
 
 
 OF_THE_PAGE = ("waiting", "time", "learned")
@@ -43,23 +52,39 @@ def test_it_has_ten_workloads_on_ten_configurations_and_the_default() -> None:
     assert first.n_configurations >= 10 * first.n_runs
 
 
-def test_the_errors_of_the_models_are_those_of_the_evaluation() -> None:
-    found = assessed(folder=KEPT, models=MODELS).errors
-    assert set(ERRORS) == set(found) == set(MODELS)
-    for model, error in found.items():
-        assert_alike(ERRORS[model], error)
+def test_the_errors_of_the_models_are_those_of_the_evaluation_sets() -> None:
+    assert set(ERRORS) == set(MODELS)
+    for model in MODELS:
+        found = [v for folder in SETS for v in assessed(folder=folder, models=MODELS).of(model)]
+        assert_alike(ERRORS[model], error_of(residuals_of(found)))
 
 
-def test_the_error_of_answers_from_counts_is_that_of_the_evaluation() -> None:
-    kept = read_folder(ROOT / "benchmarks" / "data" / KEPT)
-    counted = tuple(
-        replace(w, profile=replace(w.profile, demands=(), commits=None), baselines=replace(w.baselines, loaded={}))
-        for w in kept.workloads
-    )
-    found = assess_models(replace(kept, workloads=counted), models=["time"]).verified
-    residuals = [replace(r, from_cells=True) for r in residuals_of(found)]
+def test_the_error_of_answers_from_counts_is_that_of_the_evaluation_sets() -> None:
+    residuals = [replace(r, from_cells=True) for folder in SETS for r in residuals_of(of_counts(folder))]
     for model in ("waiting", "time"):
         assert_alike(ERRORS[model].of_answer(by_load=False), error_of(residuals))
+
+
+def of_counts(folder: str) -> tuple[VerifiedPrediction, ...]:
+    evaluation = read_folder(ROOT / "benchmarks" / "data" / folder)
+    counted = tuple(
+        replace(w, profile=replace(w.profile, demands=(), commits=None), baselines=replace(w.baselines, loaded={}))
+        for w in evaluation.workloads
+    )
+    return assess_models(replace(evaluation, workloads=counted), models=["time"]).verified
+
+
+@pytest.mark.parametrize("folder", SETS)
+def test_intervals_hold_on_a_set_that_their_errors_were_not_fitted_to(folder: str) -> None:
+    """What a new cluster sees. At least 80 %, because a set of 16 ratios may miss two more by chance."""
+    others = [v for other in SETS if other != folder for v in assessed(folder=other, models=MODELS).of("waiting")]
+    errors = {"waiting": error_of(residuals_of(others))}
+    inside = []
+    for one in read_folder(ROOT / "benchmarks" / "data" / folder).workloads:
+        predictions = assessed_predictor("waiting", 0.9, errors).predict(one.profile, one.baselines)
+        inside += [is_inside(row) for row in verified(one, "waiting", predictions).compared]
+    known = [found for found in inside if found is not None]
+    assert sum(known) >= 0.8 * len(known)
 
 
 def assert_alike(one: ModelError, other: ModelError) -> None:

@@ -1,0 +1,146 @@
+"""The models' own errors: fitted to all evaluation sets, and judged on each set by a fit to the others.
+
+The first lines are the constants of `mapper/models/model_error.py`. The tables are those of docs/evidence.md. Each set
+was measured on another machine or release, or in another way, so a set that is left out is what a new cluster is.
+"""
+
+import argparse
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cephfit.core.errors import InputError
+from cephfit.core.values.prediction import MODELS
+from cephfit.mapper.assessment.accuracy import is_inside
+from cephfit.mapper.assessment.model_evaluation import (
+    EvaluatedWorkload,
+    Residual,
+    assessed_predictor,
+    error_of,
+    residuals_of,
+    verified,
+)
+from cephfit.mapper.models.model_error import ERRORS, ModelError
+from cephfit.operations.evaluation_set import read_folder
+from cephfit.operations.model_assessment import assess_models
+
+FOLDER = Path(__file__).parent / "data"
+SETS: Mapping[str, str] = {
+    "evaluation": "first machine",
+    "evaluation-equal-work": "second machine, equal work",
+    "evaluation-kept-volumes": "volumes kept for both rounds",
+    "evaluation-reef": "Ceph 18.2",
+    "evaluation-two-classes": "third machine, one lab",
+}
+COUNTS = "time, from counts"
+"""The answer from the 20 cells alone that a profile of counts gets."""
+LARGE = 0.4
+"""Log ratio from which a configuration counts as far from the default: a factor of 1.5."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How intervals of 90 % do on a set that their errors were not fitted to.
+
+    Attributes:
+        n: ratios.
+        held: share of measured ratios in their intervals.
+        n_large: ratios predicted at more than a factor of 1.5 from the default.
+        held_large: share of these.
+        decided: share of intervals that do not contain the default.
+    """
+
+    n: int
+    held: float
+    n_large: int
+    held_large: float
+    decided: float
+
+
+def model_of(answer: str) -> str:
+    """The model that gives an answer."""
+    return "time" if answer == COUNTS else answer
+
+
+def workloads_of(folder: str, answer: str) -> tuple[EvaluatedWorkload, ...]:
+    """Return the workloads of a set, for ``COUNTS`` with nothing but counts in the 20 cells."""
+    found = read_folder(FOLDER / folder).workloads
+    if answer != COUNTS:
+        return found
+    return tuple(
+        replace(w, profile=replace(w.profile, demands=(), commits=None), baselines=replace(w.baselines, loaded={}))
+        for w in found
+    )
+
+
+def residuals_in(folder: str, answer: str) -> tuple[Residual, ...]:
+    """Return what an answer missed by on a set."""
+    evaluation = replace(read_folder(FOLDER / folder), workloads=workloads_of(folder, answer))
+    found = residuals_of(assess_models(evaluation, models=[model_of(answer)]).verified)
+    return tuple(replace(r, from_cells=True) for r in found) if answer == COUNTS else found
+
+
+def error_from(residuals: Mapping[str, Sequence[Residual]], *, without: str = "") -> ModelError:
+    """Fit the error of an answer to the residuals of all sets, or of all but one."""
+    return error_of([r for folder, of in residuals.items() if folder != without for r in of])
+
+
+def shares_with(error: ModelError, folder: str, answer: str) -> Shares:
+    """Return how the 90 % intervals with an error do on a set."""
+    model = model_of(answer)
+    predictor = assessed_predictor(model, 0.9, {model: replace(error, by_cells=error)})
+    held, large, decided = [], [], []
+    for workload in workloads_of(folder, answer):
+        try:
+            predictions = predictor.predict(workload.profile, workload.baselines)
+        except InputError:  # a cell that the workload needs was not measured
+            continue
+        for row in verified(workload, model, predictions).compared:
+            inside = is_inside(row)
+            if inside is None or row.predicted_low is None or row.predicted_high is None:
+                continue
+            held.append(inside)
+            decided.append(not row.predicted_low <= 100 <= row.predicted_high)
+            if abs(math.log(row.predicted_low * row.predicted_high / 1e4)) / 2 > LARGE:
+                large.append(inside)
+    return Shares(len(held), _mean(held), len(large), _mean(large), _mean(decided))
+
+
+def _mean(values: Sequence[bool]) -> float:
+    return sum(values) / len(values) if values else math.nan
+
+
+def _errors(answers: Sequence[str]) -> Iterator[tuple[str, Mapping[str, tuple[Residual, ...]], ModelError]]:
+    for answer in answers:
+        residuals = {folder: residuals_in(folder, answer) for folder in SETS}
+        yield answer, residuals, error_from(residuals)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    arguments.add_argument("--answers", nargs="*", default=[*(m.name for m in MODELS), COUNTS])
+    given = arguments.parse_args()
+    found = list(_errors(given.answers))
+    print("| answer | floor | slope | by spread | degrees of freedom | now in the product |")
+    print("|---|---|---|---|---|---|")
+    for answer, _, error in found:
+        now = ERRORS[model_of(answer)]
+        now = now.of_answer(by_load=False) if answer == COUNTS else now
+        constants = [f"{e.floor:.4f} | {e.slope:.4f} | {e.by_spread:.4f} | {e.df:g}" for e in (error, now)]
+        print(f"| {answer} | {constants[0]} | {constants[1].replace(' | ', ', ')} |")
+    print()
+    print("| answer | set that the error was not fitted to | ratios | held | by over 1.5 times | held | decided |")
+    print("|---|---|---|---|---|---|---|")
+    for answer, residuals, _ in found:
+        for folder, title in SETS.items():
+            s = shares_with(error_from(residuals, without=folder), folder, answer)
+            large = f"{s.n_large} | {100 * s.held_large:.0f} %" if s.n_large else "0 | -"
+            print(
+                f"| {answer} | {title} | {s.n} | {100 * s.held:.0f} % | {large} | {100 * s.decided:.0f} % |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
