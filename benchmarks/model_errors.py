@@ -1,7 +1,7 @@
 """The models' own errors: fitted to all evaluation sets, and judged on each set by a fit to the others.
 
-The first lines are the constants of `mapper/models/model_error.py`. The tables are those of docs/evidence.md. Each set
-was measured on another machine or release, or in another way, so a set that is left out is what a new cluster is.
+The first table has the constants of `mapper/models/model_error.py`; both are in docs/evidence.md. Each set was
+measured on another machine or release, or in another way, so a set that is left out is what a new cluster is.
 """
 
 import argparse

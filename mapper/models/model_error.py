@@ -78,9 +78,9 @@ ERRORS: Mapping[str, ModelError] = {
 """By model: fitted to all five evaluation sets together, as `benchmarks/model_errors.py` prints them.
 
 The sets are of three machines and two releases, with and without new volumes in each round. The script also judges
-each set by a fit to the others: that is what a new cluster will see. Answers from the 20 cells alone do not know which
-sizes, depths and alignments the accesses in a cell have. What that costs depends on how differently a configuration
-changes the cells: one that makes all of them twice as fast makes every mix of them twice as fast.
+each set by a fit to the others: that is what a new cluster will see. Answers from the 20 cells alone do not know
+which sizes, depths and alignments the accesses in a cell have. What that costs depends on how differently a
+configuration changes the cells: one that makes all of them twice as fast makes every mix of them twice as fast.
 """
 
 BETWEEN_TARGETS = ModelError(0.47, 0.0)

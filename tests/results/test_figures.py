@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.baseline import Baseline, Baselines
-from cephfit.core.values.cells import CELLS, Cell, Op, Pattern
+from cephfit.core.values.cells import CELLS, Cell, LoadedCell, Op, Pattern
 from cephfit.core.values.profile import Profile
 from cephfit.results.report import formatting
-from cephfit.results.report.figures.cell_figures import HEAT_CONFIDENCE, colour_level, heat_map_of
+from cephfit.results.report.figures.cell_figures import (
+    HEAT_CONFIDENCE,
+    colour_level,
+    heat_map_of,
+    loaded_rates_of,
+)
 from cephfit.results.report.figures.report_figures import histograms_of, verification_of, workload_figure
 from cephfit.results.report.formatting import Axis, growth_axis, relative_axis
 from cephfit.results.statistics.sample_baselines import baselines_of
@@ -236,3 +241,23 @@ def test_what_100_stands_for_is_the_defaults_own_geometric_mean() -> None:
     assert shown is not None
     assert shown.default_mean == pytest.approx(100)
     assert shown.scale == "100.0 tps, the geometric mean of its 2 runs"
+
+
+def test_rates_of_other_sizes_and_depths_are_shown_with_their_intervals() -> None:
+    own = Cell.parse("4K-randread")
+    deep, odd = LoadedCell(4096, Pattern.RANDREAD, iodepth=16), LoadedCell(65536, Pattern.RANDWRITE)
+    of_default = {LoadedCell(4096, Pattern.RANDREAD): (99.0, 101.0), deep: (400.0, 402.0), odd: (50.0, 51.0)}
+    loaded = {("A", cell): Baseline("A", cell.bin_cell, iops) for cell, iops in of_default.items()}
+    loaded |= {("fast", c): Baseline("fast", c.bin_cell, (2 * a, 2 * b)) for c, (a, b) in of_default.items()}
+    loaded["slow", odd] = Baseline("slow", odd.bin_cell, (25.0, 25.5))
+    cells = {(name, own): loaded[name, LoadedCell(4096, Pattern.RANDREAD)] for name in ("A", "fast")}
+    found = loaded_rates_of(Baselines(cells, "a test", loaded=loaded), ["slow", "A", "fast"])
+    assert found is not None
+    assert found.names == ("slow", "fast")
+    rows = {title: (rate, dict(zip(found.names, cells, strict=True))) for title, rate, cells in found.rows}
+    assert list(rows) == [str(deep), str(odd)], "the cell of the load itself is in the map above"
+    assert rows[str(deep)][0] == "401"
+    assert rows[str(deep)][1]["fast"].text == "200" and rows[str(deep)][1]["fast"].distinguishable
+    assert rows[str(deep)][1]["slow"].title == f"slow, {deep}: not measured"
+    assert rows[str(odd)][1]["slow"].text == "50" and rows[str(odd)][1]["slow"].level < 0
+    assert loaded_rates_of(Baselines(cells, "a test")) is None

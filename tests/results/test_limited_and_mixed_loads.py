@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.cli.main import cephfit
+from cephfit.core.errors import InputError
 from cephfit.core.protocols import Client
 from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad, parts_of_mix
 from cephfit.core.values.cells import SIZE_BINS, Cell, Op
@@ -279,3 +280,19 @@ def test_the_rate_of_one_below_the_limit_is_given_also_where_the_default_is_at_i
     found = workload_rates(workload(100, 0), Baselines(cells, "test", measured_load=load))
     assert set(found) == {"slow"}
     assert found["slow"].accesses_per_s.mean == pytest.approx(100.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(("load", "why"), [("capped", "at most 1000 IOPS per client"), ("mixed", "70 % reads")])
+def test_baselines_of_a_mix_or_a_limit_are_not_written_as_those_of_a_plain_load(
+    tmp_path: Path, load: str, why: str
+) -> None:
+    """They would be read back as rates of separate reads and writes without a limit."""
+    sweep, store = tmp_path / "loads.yaml", str(tmp_path / "r.sqlite")
+    sweep.write_text(SWEEP)
+    run = CliRunner().invoke(cephfit, ["sweep", "run", str(sweep), "--target", "sim", "--store", store])
+    assert run.exit_code == 0, run.output
+    arguments = ["report", "--store", store, "--what", "baselines", "-o", str(tmp_path / "b.csv")]
+    with pytest.raises(InputError, match=why):
+        CliRunner().invoke(cephfit, [*arguments, "--load", load], catch_exceptions=False)
+    assert not (tmp_path / "b.csv").exists()
+    assert CliRunner().invoke(cephfit, arguments).exit_code == 0

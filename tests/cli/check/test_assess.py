@@ -262,6 +262,7 @@ def replaced(name: str, old: str, new: str) -> Callable[[Path], None]:
         (replaced("measured.csv", "value", "tps"), "there is no column 'value'", "measured.csv:1"),
         (replaced("measured.csv", "metric,", "value,"), "there is no column 'metric'", "measured.csv:1"),
         (replaced("measured.csv", ",0,,", ",first,,"), "'first' is not a round", "measured.csv:2, column round"),
+        (replaced("measured.csv", ",0,,", f",{'1' * 5000},,"), "is not a round", "measured.csv:2, column round"),
         (replaced("measured.csv", "A,0,,7", "A,0,,-7"), "is not a value that can be compared", "column value"),
         (replaced("measured.csv", "A,1,,", "A,0,,"), "round 0, volume (none) is in line", "measured.csv"),
         (

@@ -172,3 +172,10 @@ def test_guests_cannot_run_a_clone() -> None:
             seed=1,
             cache=CacheCondition.COLD,
         )
+
+
+def test_a_wrong_size_is_refused_before_the_store_is_read(tmp_path: Path) -> None:
+    (tmp_path / "reads.json").write_text(json.dumps(profile(0)))
+    with pytest.raises(InputError, match="'big' is not a size") as error:
+        probed(tmp_path, "reads.json", "--size", "big")
+    assert error.value.where == "--size"

@@ -346,6 +346,7 @@ def test_names_in_the_data_are_escaped_on_the_page(make_store: MakeStore, tmp_pa
         (("--clients-from", "reader"), "'reader' is not NAME=VALUE"),
         (("--clients-from", "reader=1,reader=2"), "reader is given twice"),
         (("--clients-from", "reader=-1"), "'-1' is not a number of virtual machines"),
+        (("--clients-from", f"reader={'9' * 5000}"), "is not a number of virtual machines"),
         (("--clients-from", "reader=0"), "the fleet has no virtual machine"),
         (("--demand", "busiest-minute"), "does not tell the rate of its busiest minute"),
         (("--warn-below", "120%"), "'120%' is not a share"),
