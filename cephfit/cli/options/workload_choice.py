@@ -227,14 +227,16 @@ def counted_profile(text: str) -> tuple[Profile, int]:
 
     path, number = split_argument(text)
     count = whole_number(number or "1")
+    if (count is None and number.isdecimal()) or (count or 0) > _MOST_MACHINES:
+        raise InputError(
+            f"{number[:20]} virtual machines are too many",
+            where=text[:200],
+            remedy=f"give at most {_MOST_MACHINES:,}",
+        )
     if not count:
         raise InputError(
             f"{number[:20]!r} is not a number of virtual machines",
             where=text[:200],
             remedy=f"write a whole number above 0, such as {path}:40",
-        )
-    if count > _MOST_MACHINES:
-        raise InputError(
-            f"{number} virtual machines are too many", where=text, remedy=f"give at most {_MOST_MACHINES:,}"
         )
     return read_profile(path), count

@@ -179,7 +179,8 @@ def test_the_error_of_the_law_widens_the_intervals_of_every_model() -> None:
     assert isinstance(known, MixPredictor)
     own = known.errors["time"]
     assert own.floor == pytest.approx(math.hypot(ERRORS["time"].floor, scaled.error))
-    assert own.by_cells == replace(ERRORS["time"].of_answer(by_load=False), floor=scaled.error, df=3)
+    counts = ERRORS["time"].of_answer(by_load=False)
+    assert own.by_cells == replace(counts, floor=math.hypot(counts.floor, scaled.error), df=3)
 
 
 @pytest.mark.parametrize("held_out", [2, 4, 8])
