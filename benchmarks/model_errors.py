@@ -1,20 +1,21 @@
 """The models' own errors: fitted to all evaluation sets, and judged on each set by a fit to the others.
 
-The first table has the constants of `mapper/models/model_error.py`; both are in docs/evidence.md. Each set was
-measured on another machine or release, or in another way, so a set that is left out is what a new cluster is.
+The first table has the constants of `mapper/models/model_error.py`, the second is in docs/evidence.md. Each set
+was measured on another machine or release, or in another way, so a set that is left out is what a new cluster is.
 """
 
 import argparse
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from ablation import changed_workload, counts_only, own_load_only
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.prediction import MODELS
 from cephfit.mapper.assessment.accuracy import is_inside
 from cephfit.mapper.assessment.model_evaluation import (
-    EvaluatedWorkload,
     Residual,
     assessed_predictor,
     error_of,
@@ -22,7 +23,7 @@ from cephfit.mapper.assessment.model_evaluation import (
     verified,
 )
 from cephfit.mapper.models.model_error import ERRORS, ModelError
-from cephfit.operations.evaluation_set import read_folder
+from cephfit.operations.evaluation_set import EvaluationSet, read_folder
 from cephfit.operations.model_assessment import assess_models
 
 FOLDER = Path(__file__).parent / "data"
@@ -63,20 +64,18 @@ def model_of(answer: str) -> str:
     return "time" if answer == COUNTS else answer
 
 
-def workloads_of(folder: str, answer: str) -> tuple[EvaluatedWorkload, ...]:
-    """Return the workloads of a set, for ``COUNTS`` with nothing but counts in the 20 cells."""
-    found = read_folder(FOLDER / folder).workloads
+def evaluation_of(folder: str, answer: str) -> EvaluationSet:
+    """Return a set, for ``COUNTS`` with nothing but counts in the 20 cells."""
+    found = read_folder(FOLDER / folder)
     if answer != COUNTS:
         return found
-    return tuple(
-        replace(w, profile=replace(w.profile, demands=(), commits=None), baselines=replace(w.baselines, loaded={}))
-        for w in found
+    return replace(
+        found, workloads=tuple(changed_workload(w, own_load_only, counts_only) for w in found.workloads)
     )
 
 
-def residuals_in(folder: str, answer: str) -> tuple[Residual, ...]:
+def residuals_in(evaluation: EvaluationSet, answer: str) -> tuple[Residual, ...]:
     """Return what an answer missed by on a set."""
-    evaluation = replace(read_folder(FOLDER / folder), workloads=workloads_of(folder, answer))
     found = residuals_of(assess_models(evaluation, models=[model_of(answer)]).verified)
     return tuple(replace(r, from_cells=True) for r in found) if answer == COUNTS else found
 
@@ -86,12 +85,12 @@ def error_from(residuals: Mapping[str, Sequence[Residual]], *, without: str = ""
     return error_of([r for folder, of in residuals.items() if folder != without for r in of])
 
 
-def shares_with(error: ModelError, folder: str, answer: str) -> Shares:
+def shares_with(error: ModelError, evaluation: EvaluationSet, answer: str) -> Shares:
     """Return how the 90 % intervals with an error do on a set."""
     model = model_of(answer)
     predictor = assessed_predictor(model, 0.9, {model: replace(error, by_cells=error)})
     held, large, decided = [], [], []
-    for workload in workloads_of(folder, answer):
+    for workload in evaluation.workloads:
         try:
             predictions = predictor.predict(workload.profile, workload.baselines)
         except InputError:  # a cell that the workload needs was not measured
@@ -102,7 +101,7 @@ def shares_with(error: ModelError, folder: str, answer: str) -> Shares:
                 continue
             held.append(inside)
             decided.append(not row.predicted_low <= 100 <= row.predicted_high)
-            if abs(math.log(row.predicted_low * row.predicted_high / 1e4)) / 2 > LARGE:
+            if abs(math.log(row.predicted_relative / 100)) > LARGE:
                 large.append(inside)
     return Shares(len(held), _mean(held), len(large), _mean(large), _mean(decided))
 
@@ -111,20 +110,16 @@ def _mean(values: Sequence[bool]) -> float:
     return sum(values) / len(values) if values else math.nan
 
 
-def _errors(answers: Sequence[str]) -> Iterator[tuple[str, Mapping[str, tuple[Residual, ...]], ModelError]]:
-    for answer in answers:
-        residuals = {folder: residuals_in(folder, answer) for folder in SETS}
-        yield answer, residuals, error_from(residuals)
-
-
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     arguments.add_argument("--answers", nargs="*", default=[*(m.name for m in MODELS), COUNTS])
     given = arguments.parse_args()
-    found = list(_errors(given.answers))
+    sets = {answer: {folder: evaluation_of(folder, answer) for folder in SETS} for answer in given.answers}
+    missed = {a: {folder: residuals_in(one, a) for folder, one in of.items()} for a, of in sets.items()}
     print("| answer | floor | slope | by spread | degrees of freedom | now in the product |")
     print("|---|---|---|---|---|---|")
-    for answer, _, error in found:
+    for answer, residuals in missed.items():
+        error = error_from(residuals)
         now = ERRORS[model_of(answer)]
         now = now.of_answer(by_load=False) if answer == COUNTS else now
         constants = [f"{e.floor:.4f} | {e.slope:.4f} | {e.by_spread:.4f} | {e.df:g}" for e in (error, now)]
@@ -132,9 +127,9 @@ def main() -> None:
     print()
     print("| answer | set that the error was not fitted to | ratios | held | by over 1.5 times | held | decided |")
     print("|---|---|---|---|---|---|---|")
-    for answer, residuals, _ in found:
+    for answer, residuals in missed.items():
         for folder, title in SETS.items():
-            s = shares_with(error_from(residuals, without=folder), folder, answer)
+            s = shares_with(error_from(residuals, without=folder), sets[answer][folder], answer)
             large = f"{s.n_large} | {100 * s.held_large:.0f} %" if s.n_large else "0 | -"
             print(
                 f"| {answer} | {title} | {s.n} | {100 * s.held:.0f} % | {large} | {100 * s.decided:.0f} % |",

@@ -227,7 +227,7 @@ def counted_profile(text: str) -> tuple[Profile, int]:
 
     path, number = split_argument(text)
     count = whole_number(number or "1")
-    if (count is None and number.isdecimal()) or (count or 0) > _MOST_MACHINES:
+    if number.isascii() and number.isdecimal() and (count is None or count > _MOST_MACHINES):
         raise InputError(
             f"{number[:20]} virtual machines are too many",
             where=text[:200],

@@ -48,9 +48,7 @@ def heat_map_of(baselines: Baselines, weights: dict[Cell, float], order: Sequenc
         weights: each cell's share of the workload; empty without a workload.
     """
     columns = _columns(baselines)
-    measured = baselines.configurations
-    named = dict.fromkeys([*(name for name in order if name in measured), *measured])
-    others = [name for name in named if name != baselines.default]
+    others = _compared(baselines, baselines.configurations, order)
     if not columns or not others:
         return None
     against = AgainstDefault.of(baselines)
@@ -74,14 +72,16 @@ def loaded_rates_of(baselines: Baselines, order: Sequence[str] = ()) -> LoadedRa
     Args:
         order: configurations from left to right; the others follow in the order of measuring.
     """
-    against = AgainstDefault.of_loaded(baselines)
-    own = {(name, cell): b.iops for (name, cell), b in baselines.cells.items()}
-    further = {cell for (name, cell), b in baselines.loaded.items() if own.get((name, cell.bin_cell)) != b.iops}
-    others = sorted(further)
+    own = {
+        cell
+        for (name, cell), b in baselines.loaded.items()
+        if (name, cell.bin_cell) in baselines.cells and baselines.cells[name, cell.bin_cell].iops == b.iops
+    }
+    others = sorted({cell for _, cell in baselines.loaded} - own)
     if not others:
         return None
-    known = dict.fromkeys([*(name for name in order if name in against.names), *against.names])
-    names = tuple(name for name in known if name != baselines.default)
+    against = AgainstDefault.of_loaded(baselines)
+    names = _compared(baselines, against.names, order)
     return LoadedRates(
         names,
         tuple(
@@ -94,6 +94,12 @@ def loaded_rates_of(baselines: Baselines, order: Sequence[str] = ()) -> LoadedRa
         ),
         HEAT_CONFIDENCE,
     )
+
+
+def _compared(baselines: Baselines, measured: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
+    """Return the measured configurations without the default: those of ``order`` first, then the others."""
+    named = dict.fromkeys([*(name for name in order if name in measured), *measured])
+    return tuple(name for name in named if name != baselines.default)
 
 
 def colour_level(relative: float) -> int:
