@@ -101,7 +101,7 @@ setup-backends: setup packages-backends ## install what `cephfit lab up --with i
 packages-backends:
 	@lab/ensure_packages.sh $(BACKEND_PACKAGES)
 
-test-packages: packages-backends
+test-packages: packages-backends evaluation-packages
 	@lab/ensure_packages.sh $(TEST_PACKAGES)
 
 # Debian's Python and its site packages, because the bindings of librados come from Debian, not from PyPI.

@@ -6,7 +6,7 @@ was measured on another machine or release, or in another way, so a set that is 
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +34,8 @@ SETS: Mapping[str, str] = {
     "evaluation-reef": "Ceph 18.2",
     "evaluation-two-classes": "third machine, one lab",
 }
+UNSEEN = {"evaluation-unseen": "other programs, other configurations"}
+"""Sets that no error is fitted to."""
 COUNTS = "time, from counts"
 """The answer from the 20 cells alone that a profile of counts gets."""
 LARGE = 0.4
@@ -80,17 +82,21 @@ def residuals_in(evaluation: EvaluationSet, answer: str) -> tuple[Residual, ...]
     return tuple(replace(r, from_cells=True) for r in found) if answer == COUNTS else found
 
 
-def error_from(residuals: Mapping[str, Sequence[Residual]], *, without: str = "") -> ModelError:
-    """Fit the error of an answer to the residuals of all sets, or of all but one."""
-    return error_of([r for folder, of in residuals.items() if folder != without for r in of])
+def error_from(
+    residuals: Mapping[str, Sequence[Residual]], *, without: str = "", without_workload: str = ""
+) -> ModelError:
+    """Fit the error of an answer to the residuals of all sets, or of all but one, or also without a workload."""
+    of_others = [r for folder, of in residuals.items() if folder != without for r in of]
+    return error_of([r for r in of_others if r.workload != without_workload])
 
 
-def shares_with(error: ModelError, evaluation: EvaluationSet, answer: str) -> Shares:
-    """Return how the 90 % intervals with an error do on a set."""
+def shares_with(error_for: Callable[[str], ModelError], evaluation: EvaluationSet, answer: str) -> Shares:
+    """Return how 90 % intervals do on a set, with the error for each of its workloads."""
     model = model_of(answer)
-    predictor = assessed_predictor(model, 0.9, {model: replace(error, by_cells=error)})
     held, large, decided = [], [], []
     for workload in evaluation.workloads:
+        error = error_for(workload.workload)
+        predictor = assessed_predictor(model, 0.9, {model: replace(error, by_cells=error)})
         try:
             predictions = predictor.predict(workload.profile, workload.baselines)
         except InputError:  # a cell that the workload needs was not measured
@@ -114,8 +120,9 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     arguments.add_argument("--answers", nargs="*", default=[*(m.name for m in MODELS), COUNTS])
     given = arguments.parse_args()
-    sets = {answer: {folder: evaluation_of(folder, answer) for folder in SETS} for answer in given.answers}
-    missed = {a: {folder: residuals_in(one, a) for folder, one in of.items()} for a, of in sets.items()}
+    judged = {**SETS, **UNSEEN}
+    sets = {answer: {folder: evaluation_of(folder, answer) for folder in judged} for answer in given.answers}
+    missed = {a: {folder: residuals_in(of[folder], a) for folder in SETS} for a, of in sets.items()}
     print("| answer | floor | slope | by spread | degrees of freedom | now in the product |")
     print("|---|---|---|---|---|---|")
     for answer, residuals in missed.items():
@@ -125,16 +132,23 @@ def main() -> None:
         constants = [f"{e.floor:.4f} | {e.slope:.4f} | {e.by_spread:.4f} | {e.df:g}" for e in (error, now)]
         print(f"| {answer} | {constants[0]} | {constants[1].replace(' | ', ', ')} |")
     print()
-    print("| answer | set that the error was not fitted to | ratios | held | by over 1.5 times | held | decided |")
-    print("|---|---|---|---|---|---|---|")
+    print("| answer | set that the error was not fitted to | ratios | held | by over 1.5 times | held", end=" | ")
+    print("decided | held, workload left out too | by over 1.5 times |\n|---|---|---|---|---|---|---|---|---|")
     for answer, residuals in missed.items():
-        for folder, title in SETS.items():
-            s = shares_with(error_from(residuals, without=folder), sets[answer][folder], answer)
-            large = f"{s.n_large} | {100 * s.held_large:.0f} %" if s.n_large else "0 | -"
-            print(
-                f"| {answer} | {title} | {s.n} | {100 * s.held:.0f} % | {large} | {100 * s.decided:.0f} % |",
-                flush=True,
+        for folder, title in judged.items():
+            error = error_from(residuals, without=folder)
+            s = shares_with(lambda _workload, error=error: error, sets[answer][folder], answer)
+            both = shares_with(
+                lambda workload, r=residuals, f=folder: error_from(r, without=f, without_workload=workload),
+                sets[answer][folder],
+                answer,
             )
+            cells = [answer, title, s.n, _share(s.held), s.n_large, _share(s.held_large), _share(s.decided)]
+            print("|", *(f"{cell} |" for cell in [*cells, _share(both.held), _share(both.held_large)]), flush=True)
+
+
+def _share(share: float) -> str:
+    return "-" if math.isnan(share) else f"{100 * share:.0f} %"
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from cephfit.ceph.environment.scopes import why_no_filestore
 from cephfit.core.errors import CephfitError, HostError
-from cephfit.lab.daemons.ceph_programs import SUITES, chosen_release, roots_folder
+from cephfit.lab.daemons.ceph_programs import SUITES, CephPrograms, chosen_release, roots_folder
 from cephfit.lab.lab_backend import require_servers
 from cephfit.lab.lab_spec import BACKENDS, LabSpec
 from cephfit.lab.machine import find_program
@@ -66,22 +67,18 @@ def _lacking(marker: str) -> str:
     if marker == "ceph":
         missing = [program for program in _CEPH_PROGRAMS if find_program(program) is None]
         return f"needs {', '.join(missing)}" if missing else ""
-    if marker == "backends":
-        try:
+    try:
+        if marker == "filestore":
+            return why_no_filestore(CephPrograms(Path("/"), None).version().number)
+        if marker == "backends":
             require_servers(BACKENDS)
-        except HostError as error:
-            return str(error)
-    if marker == "postgres":
-        try:
+        if marker == "postgres":
             find_binaries()
-        except HostError as error:
-            return str(error)
-    if marker == "openstack":
-        try:
+        if marker == "openstack":
             require_packages()
             require_links()
-        except HostError as error:
-            return str(error)
+    except HostError as error:
+        return str(error)
     return ""
 
 
@@ -146,7 +143,7 @@ def _begins_early(item: pytest.Item) -> tuple[float, bool]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     reasons = [
         reason
-        for marker in ("root", "ceph", "fio", "postgres", "backends", "openstack")
+        for marker in ("root", "ceph", "fio", "filestore", "postgres", "backends", "openstack")
         if item.get_closest_marker(marker)
         for reason in [_lacking(marker)]
         if reason

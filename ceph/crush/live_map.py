@@ -188,6 +188,7 @@ def _first_words(reported: str, code: int) -> str:
         for line in lines
         if not line.startswith(("./src", "*** ")) and _READS not in line
     ]
+    own.sort(key=lambda line: "WARNING" in line)  # Reef warns of rules' sizes before it says what is wrong
     return own[0] if own else f"ended with {code}"
 
 

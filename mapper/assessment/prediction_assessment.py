@@ -23,6 +23,9 @@ _ERRATIC_ERROR = 0.01
 """Probability of calling a configuration erratic if all are equally noisy, for each number of them."""
 _ERRATIC_FACTOR = 4.0
 """Variance of an erratic configuration, as a multiple of that of the others, at least."""
+_BY_SELECTION_DF = 1
+"""Degrees of freedom of an erratic configuration's variance beyond those of its runs: it was chosen because it
+is large, so it is not one that chance made small. docs/mathematics.md has the coverage with it and without."""
 _RESOLUTION = 1e-3
 """Lower limit of the standard deviation of log values, so that equal values do not make all others erratic."""
 
@@ -128,7 +131,7 @@ class _BlockDesign:
         variances, dfs = np.full(len(logs), squares / df if df else math.nan), np.full(len(logs), df)
         for place in np.flatnonzero(erratic):
             own, own_df = _added_by(int(place), logs, present, ~erratic)
-            variances[place], dfs[place] = own / own_df, own_df
+            variances[place], dfs[place] = own / own_df, own_df + _BY_SELECTION_DF
         return cls(tuple(values), logs, present, variances, dfs, erratic)
 
     @property

@@ -37,6 +37,7 @@ from cephfit.core.values.cells import LoadedCell, Op, Pattern
 from cephfit.core.values.demand import Demand
 from cephfit.mapper.models.access_weights import FLUSHED_UP_TO, interpolated_time
 from cephfit.mapper.models.mixture import Mixture
+from cephfit.mapper.models.shared_rates import shared
 
 _Effect = tuple[LoadedCell, LoadedCell]
 """Two measured kinds; the effect is the ratio of the first one's rate to the second one's."""
@@ -83,7 +84,7 @@ def completed(baselines: Baselines) -> Completed:
 
 @lru_cache(maxsize=2)
 def _completed(of: _Identity) -> Completed:
-    baselines = of.baselines
+    baselines = shared(of.baselines)
     grid = _Grid(cell for name, cell in baselines.loaded if name == baselines.default)
     sources = [(kind, grid.sources_of(kind)) for kind in grid.missing()]
     loaded = dict(baselines.loaded)
@@ -287,9 +288,9 @@ def tables_of(
         names: configurations, the default first.
     """
     measured = Table.of_loaded(baselines, names)
-    if not sources:
-        return measured, measured, None
     table = Table.of_loaded(replace(baselines, loaded=rates), names)
+    if not sources:
+        return table, measured, None
     column = {cell: m for m, cell in enumerate(measured.cells)}
     coefficients = np.zeros((len(table.cells), len(measured.cells)))
     for c, cell in enumerate(table.cells):

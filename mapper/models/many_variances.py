@@ -298,28 +298,33 @@ class TimeScatter:
     def of_each_default(self, workloads: Iterable[DefaultGradients], inverse: Floats) -> DefaultSums:
         """Return the sums where the gradients h differ between configurations.
 
+        There are as many products as workloads, cells, queues and configurations, so they are of single precision:
+        the ends of intervals differ by about 1e-7 of their distance.
+
         Args:
             workloads: n of them.
             inverse: as for ``half_widths``.
         """
         c = self.coefficients
         found, rounds = np.empty((4, *inverse.shape)), np.empty(inverse.shape)
-        linear, crossed = np.stack([c.b, c.s]), np.empty_like(self.f)
+        coefficients = (np.stack([c.b, c.s]), c.q, self.f)
+        units = [float(of.max()) or 1.0 for of in coefficients]
+        linear, squares, f = ((of / unit).astype(np.float32) for of, unit in zip(coefficients, units, strict=True))
+        crossed = np.empty_like(f)
         of_rounds = np.ones((1, len(c.b))) if self.even else c.rounds.T
         for i, its in enumerate(workloads):
-            rounds[i] = ((of_rounds @ its.left @ its.right) ** 2).sum(axis=0)
-            y = its.left @ its.right
+            right = its.right * inverse[i]  # near 1, whatever the unit of time
+            rounds[i] = ((of_rounds @ its.left @ right) ** 2).sum(axis=0)
+            y = its.left.astype(np.float32) @ right.astype(np.float32)
             np.multiply(y, y, out=y)
             found[:2, i] = linear @ y
-            np.multiply(y, self.f, out=crossed)
-            found[3, i] = np.where(its.by_work, *(its.v[::-1] ** 2 @ crossed))
-            found[2, i] = c.q @ np.multiply(y, y, out=y)
+            np.multiply(y, f, out=crossed)
+            found[3, i] = np.where(its.by_work, *((its.v[::-1] ** 2).astype(np.float32) @ crossed))
+            found[2, i] = squares @ np.multiply(y, y, out=y)
         if self.even:
             rounds *= float((c.rounds[0] ** 2).sum())
-        inverse_2 = inverse**2
-        found *= inverse_2
-        found[2:] *= inverse_2
-        return DefaultSums(found[0], found[1], found[2], found[3], rounds * inverse_2)
+        found *= np.array([units[0], units[0], units[1], units[2]])[:, None, None]
+        return DefaultSums(found[0], found[1], found[2], found[3] * inverse**2, rounds)
 
 
 @dataclass(frozen=True, slots=True)

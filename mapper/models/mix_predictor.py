@@ -215,6 +215,7 @@ class MixPredictor:
         found = _Comparisons(widths=dict.fromkeys(compared, math.inf))
         if spread is not None:
             found.notes += spread.notes
+            found.notes += _on_erratic(spread, (baselines.default, *compared))
         elif compared or not n_all:
             found.notes.append(_no_spread(bool(compared)))
         for j, name in enumerate(compared, start=1):
@@ -470,6 +471,18 @@ def _of_the_load(profile: Profile, baselines: Baselines, names: Sequence[str], c
     """Return notes on how the measured load affects the prediction."""
     load = baselines.measured_load
     return [note for note in (load.mixed_for(profile), load.reached_in(names, cells)) if note]
+
+
+def _on_erratic(spread: Spread, names: Sequence[str]) -> list[str]:
+    """Return a note on each configuration that scatters far more than the others; the default is the first."""
+    if spread.erratic is None:
+        return []
+    return [
+        f"{name} repeats far worse than the other configurations: "
+        + ("all intervals contain its scatter" if name == names[0] else "its interval has its own scatter alone")
+        for name, is_erratic in zip(names, spread.erratic, strict=True)
+        if is_erratic
+    ]
 
 
 def _no_spread(anything_compared: bool) -> str:

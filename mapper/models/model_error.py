@@ -69,8 +69,8 @@ _OF_COUNTS = ModelError(0.031, 0.0, 4.0, by_spread=0.851)
 """Of ``time`` with counts in the 20 cells."""
 
 ERRORS: Mapping[str, ModelError] = {
-    "waiting": ModelError(0.0554, 0.1549, 6.0, by_cells=_OF_COUNTS),
-    "time": ModelError(0.0501, 0.1504, 4.0, by_cells=_OF_COUNTS),
+    "waiting": ModelError(0.0432, 0.1486, 4.0, by_cells=_OF_COUNTS),
+    "time": ModelError(0.0357, 0.1644, 4.0, by_cells=_OF_COUNTS),
     "meyer": ModelError(0.0, 0.0, 6.0, by_spread=1.151),
     "meyer-random": ModelError(0.0359, 0.0, 6.0, by_spread=1.110),
     "meyer-sequential": ModelError(0.0575, 0.0, 6.0, by_spread=1.339),

@@ -1,7 +1,7 @@
 """What a prediction is made from: a profile and baselines, as a model uses them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -118,13 +118,14 @@ class Question:
     def _of_demands(cls, kind: Kind, profile: Profile, baselines: Baselines) -> "Question":
         if not any(name == baselines.default for name, _ in baselines.loaded):
             baselines.of(baselines.default, CELLS[0])  # refused: there are no figures of the default
-        its = completed(baselines)
+        demands = profile.demands or demands_of_counts(profile, baselines)
+        measured_rates, its = baselines.loaded, completed(baselines)
         baselines = its.baselines
         measured = sorted(cell for name, cell in baselines.loaded if name == baselines.default)
-        demands = profile.demands or demands_of_counts(profile, baselines)
         mix = DemandMix.of(profile, demands, measured, by_waiting=kind.by_waiting, where=baselines.source)
         default = mean_rates(baselines.loaded, baselines.default, mix.cells)
         notes = mix.notes(default, where=baselines.source)
+        notes += _of_moved(measured_rates, baselines.loaded, frozenset(mix.cells))
         sizes = (
             InterpolatedSizes.of(demands, baselines.loaded, baselines.default) if kind.is_interpolated else None
         )
@@ -154,6 +155,24 @@ class Question:
             return LimitBounds(1.0, 1.0)
         cells = tuple(cell for cell in self.mix.cells if isinstance(cell, Cell))
         return LimitBounds.of(mixture, name, baselines, cells, model)
+
+
+_NOTED_MOVE = 0.02
+"""Smallest move of a rate, relative to it, that a note states."""
+
+
+def _of_moved(measured: Mapping[Any, Baseline], moved: Mapping[Any, Baseline], cells: Set[Any]) -> list[str]:
+    """Return a note if rates of cells were moved by much (``shared_rates``)."""
+    largest = max(
+        (abs(moved[key].iops[0] / found.iops[0] - 1) for key, found in measured.items() if key[1] in cells),
+        default=0.0,
+    )
+    if largest < _NOTED_MOVE:
+        return []
+    return [
+        "rates were moved towards those of the configurations that are alike in a cell, here by up to "
+        f"{100 * largest:.0f} %: most of these differences is noise, and the default's would be in every ratio"
+    ]
 
 
 def _unknown_randomness(profile: Profile, model: str) -> list[str]:

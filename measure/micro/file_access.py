@@ -15,8 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-LIBRARY = "libnfs.so.13"
-PACKAGE = "libnfs13"
+LIBRARIES = ("libnfs.so.13", "libnfs.so.14")
+"""Of Debian 12 and 13. Their functions are the same; those of libnfs 6 have other arguments."""
+MISSING_LIBRARY = f"neither {' nor '.join(LIBRARIES)} was found"
+PACKAGE = "libnfs13 (Debian 13: libnfs14)"
 
 
 class _Stat(ctypes.Structure):
@@ -38,6 +40,13 @@ class _Entry(ctypes.Structure):
 _Entry._fields_ = [("next", ctypes.POINTER(_Entry)), ("name", ctypes.c_char_p)]
 
 
+def _libnfs() -> ctypes.CDLL:
+    for name in LIBRARIES:
+        with suppress(OSError):
+            return ctypes.CDLL(name)
+    raise OSError(MISSING_LIBRARY)
+
+
 class NfsSession:
     """A mounted export. Paths are below it and begin with a slash. Calls raise OSError.
 
@@ -47,7 +56,7 @@ class NfsSession:
     """
 
     def __init__(self, host: str, export: str) -> None:
-        self.library = ctypes.CDLL(LIBRARY)
+        self.library = _libnfs()
         self.library.nfs_init_context.restype = ctypes.c_void_p
         self.library.nfs_get_error.restype = ctypes.c_char_p
         self.library.nfs_readdir.restype = ctypes.POINTER(_Entry)

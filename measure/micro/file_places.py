@@ -6,14 +6,16 @@ import os
 import stat
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Client
 
-VOLUME, NFS, FOLDER = "volume", "nfs", "folder"
+VOLUME, NFS, S3, FOLDER = "volume", "nfs", "s3", "folder"
+MOUNTED = (VOLUME, S3)
+"""Kinds that the program mounts, in a namespace of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +23,15 @@ class FilePlace:
     """Where the files of a client lie.
 
     Attributes:
-        kind: ``volume`` (a file system is made on it), ``nfs`` (an export) or ``folder`` (an existing one).
-        path: of the device, file or folder; of an export, its path on the server.
+        kind: ``volume`` (a file system is made on it), ``nfs`` (an export), ``s3`` (a bucket, through s3fs) or
+            ``folder`` (an existing one).
+        path: of the device, file or folder; of an export, its path on the server; the name of a bucket.
         offset: of the volume in the device or file, bytes.
         nbytes: of the volume.
-        host: of the NFS server.
-        folder: of the client in the export.
+        host: of the NFS server; ``host:port`` of the S3 server.
+        folder: of the client in the export or bucket.
         enter: command line that enters the server's network; empty for none.
+        secrets: names and values of environment variables, which are on no command line.
     """
 
     kind: str
@@ -37,6 +41,7 @@ class FilePlace:
     host: str = ""
     folder: str = ""
     enter: tuple[str, ...] = ()
+    secrets: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 def volume_of(client: Client) -> FilePlace:

@@ -13,6 +13,8 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -26,7 +28,7 @@ from typing import Any
 
 from cephfit.core.values.cells import FileOperation, FileSet
 from cephfit.measure.micro.file_access import FileAccess, LocalFiles, NfsFileAccess, NfsSession
-from cephfit.measure.micro.file_places import NFS, VOLUME, FilePlace, disk_below, traffic_of
+from cephfit.measure.micro.file_places import MOUNTED, NFS, S3, VOLUME, FilePlace, disk_below, traffic_of
 from cephfit.measure.micro.file_work import Done, Work, ensure, timed, walk
 
 PREPARE, WARM, RUN = "prepare", "warm", "run"
@@ -72,7 +74,9 @@ class FileRequest:
     warm: bool = False
 
     def to_text(self) -> str:
-        return json.dumps(asdict(self))
+        document = asdict(self)
+        del document["place"]["secrets"]  # they are in the environment
+        return json.dumps(document)
 
     @classmethod
     def of_text(cls, text: str) -> "FileRequest":
@@ -96,19 +100,25 @@ def access_of(place: FilePlace) -> FileAccess:
     """
     if place.kind == NFS:
         session = NfsSession(place.host, place.path)
-        files = NfsFileAccess(session, place.folder)
+        files: FileAccess = NfsFileAccess(session, place.folder)
+    else:
+        files = LocalFiles(_ROOT / place.folder if place.kind in MOUNTED else Path(place.path))
+    if place.kind in (NFS, S3):
         files.make_folder("")
-        return files
-    return LocalFiles(_ROOT if place.kind == VOLUME else Path(place.path))
+    return files
 
 
 @contextmanager
 def mounted(request: FileRequest) -> Iterator[None]:
-    """Mount a volume within the block; make a file system on it first if it has none of this program.
+    """Mount a volume or bucket within the block; make a file system on a volume that has none of this program.
 
     Raises:
         OSError: it cannot be mounted.
     """
+    if request.place.kind == S3:
+        with _gateway(request.place):
+            yield
+        return
     if request.place.kind != VOLUME:
         yield
         return
@@ -124,6 +134,48 @@ def mounted(request: FileRequest) -> Iterator[None]:
         yield
     finally:
         _call("umount", str(_ROOT))
+
+
+@contextmanager
+def _gateway(place: FilePlace) -> Iterator[None]:
+    """Mount a bucket within the block: s3fs sends each file as a whole when it is closed or flushed.
+
+    Multipart uploads would leave segments in another container of Swift.
+    """
+    options = (f"url=http://{place.host}", "use_path_request_style", "nomultipart", "nonempty")
+    argv = ["s3fs", place.path, str(_ROOT), "-f", *(word for option in options for word in ("-o", option))]
+    with tempfile.TemporaryFile() as messages:
+        gateway = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "--", *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=messages,
+            stderr=messages,
+        )
+        until = time.monotonic() + _OPENING_SECONDS
+        while not _is_served(_ROOT):
+            if gateway.poll() is not None or time.monotonic() > until:
+                gateway.kill()
+                messages.seek(0)
+                lines = messages.read().decode(errors="replace").splitlines()
+                why = [line for line in lines if line.strip() and "[INF]" not in line]
+                raise OSError(f"s3fs cannot mount {place.path}: {(why or ['no answer'])[-1].strip()}")
+            time.sleep(0.01)
+    try:
+        yield
+    finally:
+        _call("umount", str(_ROOT))
+        gateway.wait()
+
+
+def _is_served(root: Path) -> bool:
+    """Return whether a file system is mounted and answers: s3fs mounts before it asks the server."""
+    try:
+        if root.is_mount():
+            next(root.iterdir(), None)
+            return True
+    except OSError:
+        pass
+    return False
 
 
 def _mount(device: str, kind: str) -> None:

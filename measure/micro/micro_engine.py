@@ -32,7 +32,7 @@ from cephfit.measure.engine import (
     KnowsItsLimits,
     PreparesCells,
 )
-from cephfit.measure.micro.file_places import VOLUME, FilePlace, Traffic, TrafficCounter, volume_of
+from cephfit.measure.micro.file_places import MOUNTED, FilePlace, Traffic, TrafficCounter, volume_of
 from cephfit.measure.micro.file_program import PREPARE, READY, RUN, WARM, FileRequest
 
 _GRACE_SECONDS = 300.0
@@ -144,7 +144,12 @@ def _programs(
     timer.daemon = True
     try:
         for name, request in requests.items():
-            programs[name] = start(_command(request), stdin=subprocess.PIPE, stderr=subprocess.STDOUT)
+            programs[name] = start(
+                _command(request),
+                stdin=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                environment=dict(request.place.secrets),
+            )
         timer.start()
         yield programs
         for program in programs.values():
@@ -163,7 +168,7 @@ def _programs(
 def _command(request: FileRequest) -> Sequence[str]:
     own = (find_program("unshare", package="util-linux"), "--mount", "--propagation", "private", "--")
     words = (sys.executable, "-m", "cephfit.measure.micro.file_program", request.to_text())
-    return (*request.place.enter, *(own if request.place.kind == VOLUME else ()), *words)
+    return (*request.place.enter, *(own if request.place.kind in MOUNTED else ()), *words)
 
 
 def _read(program: subprocess.Popen[str]) -> dict[str, Any]:

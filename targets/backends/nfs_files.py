@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cephfit.core.errors import ClusterError, LackingError
-from cephfit.measure.micro.file_access import LIBRARY, PACKAGE, NfsSession
+from cephfit.measure.micro.file_access import MISSING_LIBRARY, PACKAGE, NfsSession
 
 _SECONDS = 30.0
 _MISSING = 3
@@ -81,7 +81,7 @@ class NfsFiles:
             raise ClusterError(f"the NFS server gave no answer within {_SECONDS:g} s", where=where) from None
         if done.returncode == _MISSING:
             raise LackingError(
-                f"{LIBRARY}: not found", where="libraries on this machine", remedy=f"apt install {PACKAGE}"
+                MISSING_LIBRARY, where="libraries on this machine", remedy=f"install the package {PACKAGE}"
             )
         if done.returncode != 0:
             raise ClusterError(
@@ -138,7 +138,7 @@ def _main(host: str, export: str, operation: str, *arguments: str) -> int:
         print(json.dumps(getattr(session, operation)(*arguments)), flush=True)
     except OSError as error:
         print(error, file=sys.stderr, flush=True)
-        return _MISSING if LIBRARY in str(error) else 1
+        return _MISSING if MISSING_LIBRARY in str(error) else 1
     return 0
 
 

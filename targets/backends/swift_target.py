@@ -1,4 +1,8 @@
-"""A Swift container as a target, and its account; each client has the segments of its volume as objects in it."""
+"""A Swift container as a target, and its account.
+
+Each client has the segments of its volume as objects in it. Files of the engine ``micro`` are objects, too: s3fs
+reads and writes them through Swift's S3 interface (the middleware s3api).
+"""
 
 import os
 import re
@@ -8,8 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cephfit.ceph.environment.scopes import SWIFT
+from cephfit.core.child_process import find_program
 from cephfit.core.errors import ClusterError, InputError, LackingError
 from cephfit.core.protocols import Client
+from cephfit.measure.micro.file_places import S3, FilePlace
+from cephfit.targets.abilities import ExportsFiles
 from cephfit.targets.backends.backend_target import BackendTarget, ExportsVolumes, NbdServer, ServerPlace
 
 _URL = re.compile(
@@ -150,8 +157,9 @@ class SwiftAccount:
                     remedy="check host and port, and that a proxy server of Swift listens there",
                 )
             lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
+            reasons = [line for line in lines if not line.startswith("Failed Transaction ID")] or lines
             raise ClusterError(
-                f"`swift {words[0]}` failed: {lines[-1].replace(self._key, '...')}",
+                f"`swift {words[0]}` failed: {reasons[-1].replace(self._key, '...')}",
                 where=where,
                 remedy="check address, user, key and container",
             )
@@ -175,7 +183,7 @@ def policy_of(replicas: str) -> str:
     return f"replicas-{replicas}"
 
 
-class SwiftTarget(BackendTarget):
+class SwiftTarget(BackendTarget, ExportsFiles):
     """Objects in one container, or on a lab's server in one for each number of copies.
 
     The layout is in the names of the objects, so configurations with another one have other volumes. ``reset``
@@ -221,6 +229,19 @@ class SwiftTarget(BackendTarget):
             return wanted
         nbytes = self._account.state(self._container(), first)["Content Length"]
         return wanted if int(nbytes) == min(int(wanted), client.nbytes) else nbytes
+
+    def files_of(self, client: Client) -> FilePlace:
+        find_program("s3fs", package="s3fs")
+        folder = f"cephfit-{self._tag}-{client.name}-files"
+        self._journal.note(_CREATED, f"{self._container()}/{folder}/", None)
+        return FilePlace(
+            S3,
+            self._container(),
+            host=self._address.host,
+            folder=folder,
+            enter=tuple(self._server.enter),
+            secrets=(("AWSACCESSKEYID", self._address.user), ("AWSSECRETACCESSKEY", self._key)),
+        )
 
     def _nbd_server(self, index: int, nbytes: int, options: Mapping[str, str]) -> NbdServer:
         given = {

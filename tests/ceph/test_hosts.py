@@ -97,8 +97,7 @@ def test_a_host_without_an_ssh_server_is_reported(tmp_path: Path) -> None:
 def test_a_broken_connection_is_opened_again(server: SshServer) -> None:
     host = SshHost("direct", config=server.client_config())
     climb = (
-        'p=$$; while [ "$(cat /proc/$p/comm)" != sshd ]; do p=$(sed "s/.*) . //; s/ .*//" /proc/$p/stat); done; '
-        "echo $p"
+        'p=$$; until grep -q ^sshd /proc/$p/comm; do p=$(sed "s/.*) . //; s/ .*//" /proc/$p/stat); done; echo $p'
     )
     session = int(checked(host, ["sh", "-c", climb]))
     with pytest.raises(HostError, match="the SSH connection broke"):

@@ -214,3 +214,14 @@ def test_traces_of_several_clients_need_a_folder(tmp_path: Path) -> None:
     result = CliRunner().invoke(cephfit, argv)
     assert isinstance(result.exception, InputError)
     assert "the traces of 2 clients need a folder" in str(result.exception)
+
+
+def test_a_place_that_cannot_take_a_trace_is_refused_before_the_workload_is_prepared(tmp_path: Path) -> None:
+    argv = ["trace", "workload", "--target", "lab:none", "--workload", "mail", "-o"]
+    missing = CliRunner().invoke(cephfit, [*argv, str(tmp_path / "missing" / "t")])
+    assert isinstance(missing.exception, InputError)
+    assert "this folder does not exist" in str(missing.exception)
+    (tmp_path / "t.blktrace.0").touch()
+    taken = CliRunner().invoke(cephfit, [*argv, str(tmp_path / "t")])
+    assert isinstance(taken.exception, InputError)
+    assert "a trace exists here already" in str(taken.exception)

@@ -62,6 +62,7 @@ def object_stores(lab: Lab) -> list[str]:
         admin.close()
 
 
+@pytest.mark.filestore
 @pytest.mark.slow  # OSDs with another store are created in the other tests
 def test_osds_of_one_cluster_on_different_file_systems(target: LabTarget, lab_cluster: Lab) -> None:
     mixed = stores(
@@ -89,6 +90,7 @@ def test_osds_of_one_cluster_on_different_file_systems(target: LabTarget, lab_cl
     assert (file_systems(lab_cluster), object_stores(lab_cluster)) == ({}, ["bluestore"] * 4)
 
 
+@pytest.mark.filestore
 def test_impossible_stores_are_reported_in_preflight(target: LabTarget) -> None:
     nowhere = stores(**{"osd_store/class:nvme": {"filesystem": "xfs"}})
     no_such_disk = stores(osd_store={"journal": "nvme"})
@@ -118,7 +120,7 @@ def test_an_existing_pool_is_not_lost(target: LabTarget, lab_cluster: Lab) -> No
         admin.command("osd pool application enable", pool="precious", app="rbd")
         await_clean(admin)
         with pytest.raises(ClusterError, match="pool precious would be lost"):
-            apply(target, stores(osd_store={"filesystem": "xfs"}))
+            apply(target, stores(osd_store={"db": "ssd"}))
     finally:
         admin.command("osd pool delete", pool="precious", pool2="precious", yes_i_really_really_mean_it=True)
         admin.close()
@@ -133,8 +135,8 @@ def test_restore_after_a_kill_while_osds_are_recreated(lab_cluster: Lab, seconds
         "from cephfit.core.values.configuration import Configuration, Partition, Setting\n"
         "from cephfit.lab.cluster import Lab; from cephfit.lab.lab_target import LabTarget\n"
         "target = LabTarget(Lab.open(folder=Path(sys.argv[1])))\n"
-        "xfs = Configuration('x', (Setting(Partition.GREATER, 'osd_store', 'filesystem', 'xfs'),))\n"
-        f"target.apply(xfs, n_clients=1, volume_nbytes={NBYTES})\n"
+        "other = Configuration('x', (Setting(Partition.GREATER, 'osd_store', 'db', 'ssd'),))\n"
+        f"target.apply(other, n_clients=1, volume_nbytes={NBYTES})\n"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(lab_cluster.folder)]) as victim:
         until = time.monotonic() + 120
@@ -156,6 +158,7 @@ def test_restore_after_a_kill_while_osds_are_recreated(lab_cluster: Lab, seconds
     assert lab.status().pgs == {"active+clean": 32}
 
 
+@pytest.mark.filestore
 @pytest.mark.slow
 def test_a_lab_on_filestore_is_started_again_after_a_power_cut(tmp_path: Path) -> None:
     from cephfit.lab.daemons import processes

@@ -74,7 +74,7 @@ def test_without_a_ramp_the_osds_count_for_each_image_what_fio_says_to_the_byte(
 ) -> None:
     monkeypatch.setattr(osd_watch, "LEAST_PERIODS", 2)
     run = measure(images("one", "other"), cell, ramp=0, seconds=3)
-    for _ in range(3):  # a machine that is busy with other tests may send a report too late to be counted
+    for _ in range(6):  # a machine that is busy with other tests may send a report too late to be counted
         time.sleep(3)  # an earlier test may have asked before: the reports about filling them are to be over
         outcome = FioEngine().run(run)
         if all(given.count is not None for given in outcome.clients.values()):

@@ -60,7 +60,7 @@ def samples(relative: Mapping[str, float], *, noise: float = 0.0, seed: int = 1)
     return tuple(
         WorkloadSample(name, r, 0, State.OK, "ops/s", 7.0 * value * math.exp(dice.gauss(0, noise)), 0, 0)
         for r in range(ROUNDS)
-        for name, value in relative.items()
+        for name, value in sorted(relative.items())
     )
 
 

@@ -36,7 +36,7 @@ TARGETS = {
     "lab.lab_target.LabTarget": CEPH,
     "targets.backends.iscsi_target.IscsiTarget": BACKEND,
     "targets.backends.nfs_target.NfsTarget": {*BACKEND, "ExportsFiles"},
-    "targets.backends.swift_target.SwiftTarget": BACKEND,
+    "targets.backends.swift_target.SwiftTarget": {*BACKEND, "ExportsFiles"},
     "targets.ceph.ceph_target.CephTarget": CEPH,
     "targets.ceph.existing_cluster.ExistingClusterTarget": CEPH,
     "targets.local.LocalTarget": LOCAL,

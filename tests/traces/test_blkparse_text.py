@@ -69,6 +69,13 @@ def test_the_summary_of_each_program_is_no_event(tmp_path: Path) -> None:
     assert found == expected
 
 
+def test_the_time_of_the_start_is_no_event(tmp_path: Path) -> None:
+    """blktrace 1.3 (Debian 13) prints these lines on standard output after the events, 1.2 on standard error."""
+    of_1_3 = f"{TEXT}Trace started at Thu Jan  1 00:00:00 1970\n\nInput file sda.blktrace.0 added\n"
+    found, expected = (profile_files([written(tmp_path, its)]).to_json() for its in (of_1_3, TEXT))
+    assert found == expected
+
+
 @pytest.mark.skipif(shutil.which("blkparse") is None, reason="blkparse is not installed")
 def test_the_real_summary_of_each_program(tmp_path: Path) -> None:
     write(tmp_path / "sda.blktrace.0", mixed_workload(50))

@@ -262,7 +262,7 @@ def capturing(device: Path, output: Path) -> Iterator[CaptureReport]:
     name = _kernel_name(device)
     if os.geteuid() != 0:
         raise HostError("tracing a block device needs root", where=str(device), remedy="run it with sudo")
-    folder, stem = _place(output, name)
+    folder, stem = place_of(output, name)
     report = CaptureReport(device=str(device))
     with _sigterm_as_interrupt(), ExitStack() as afterwards, ExitStack() as tracer:
         with _STARTING:
@@ -344,7 +344,7 @@ def _kernel_name(device: Path) -> str:
     return (Path("/sys/dev/block") / numbers).resolve().name
 
 
-def _place(output: Path, device: str) -> tuple[Path, str]:
+def place_of(output: Path, device: str) -> tuple[Path, str]:
     """Return folder and stem of the files.
 
     Raises:

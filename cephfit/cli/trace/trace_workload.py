@@ -236,6 +236,11 @@ def _require_droppable(target: MayKeepCaches, target_text: str) -> None:
 
 
 def _require_place_for(n_clients: int, output: str) -> None:
+    """Refuse a place that cannot take the traces.
+
+    Raises:
+        InputError: it is no folder for several clients, its folder is missing, or a trace exists there.
+    """
     from cephfit.core.errors import InputError
 
     if n_clients > 1 and not (output.endswith(os.sep) or Path(output).is_dir()):
@@ -244,6 +249,10 @@ def _require_place_for(n_clients: int, output: str) -> None:
             where=f"-o {output}",
             remedy=f"end its name with {os.sep} to create it",
         )
+    if not output.endswith(os.sep) and not Path(output).is_dir():
+        from cephfit.traces.capturing.capture import place_of
+
+        place_of(Path(output), "")  # before minutes of work
 
 
 def _print_one(report: CaptureReport, sample: WorkloadSample, name: str, source: str, *, as_json: bool) -> None:

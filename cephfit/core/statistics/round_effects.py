@@ -202,8 +202,14 @@ class Blocks:
     def residuals(self, logs: Floats) -> Floats:
         """Residuals of log values after configurations and rounds, shape (J, R); 0 where a value is missing."""
         within = self._within(logs)
-        effects = self.inverse @ within.sum(axis=1)
-        return within - self._within(effects[:, None])
+        return within - self._within(self.effects(logs)[:, None])
+
+    def effects(self, logs: Floats) -> Floats:
+        """Effects of the configurations on log values, up to a constant, shape (J,).
+
+        The difference of two is their ``contrast``; it means nothing where that is None.
+        """
+        return np.asarray(self.inverse @ self._within(logs).sum(axis=1))
 
     def _within(self, values: Floats) -> Floats:
         """Values, shape (J, R) or (J, 1), less the mean of their round; 0 where one is missing."""

@@ -104,6 +104,10 @@ _ERRATIC_FACTOR = 4.0
 effect on the pool of others is small, and leaving it out would cost degrees of freedom."""
 _ERRATIC_ERROR = 1e-3
 """Probability at most of calling any configuration erratic if all are equally steady."""
+_OUTLYING_ERROR = 1e-4
+"""Probability of calling a place outlying if all of its cell scatter alike."""
+_OUTLYING_SHARE, _OUTLYING_CELLS = 0.1, 3
+"""A configuration is erratic if at least this share of its cells, and at least so many, are outlying."""
 _MIN_CELLS_FOR_ROUNDS = 4
 """Repeated cells that are required to distinguish a round's shift from the noise of single cells."""
 
@@ -147,6 +151,11 @@ class Spread:
     alone: Floats | None = None
     alone_raw: Floats | None = None
     alone_df: Floats | None = None
+
+    @property
+    def pooled(self) -> Floats:
+        """Variance of each cell over all configurations that are not erratic, shape (C,)."""
+        return np.asarray(self.target[0] / self.unsteadiness[0])
 
     def parts(self) -> "SpreadParts":
         """Return what ``variance_of`` derives from the repeats alone."""
@@ -322,8 +331,10 @@ def _erratic_and_pooled(residuals: Floats, present: Booleans) -> tuple[Booleans,
     of a round explain, and the rest: cells that an application shifts together say no more than one. Each part's
     mean square is compared with the median over configurations, which the erratic ones do not move as long as they
     are fewer than half. The median of a mean of d squares is below their expectation, by the factor
-    median(chi2_d) / d. The most erratic ones are left out of the pool, then the next are judged. With fewer than
-    three configurations, none is typical.
+    median(chi2_d) / d. A configuration whose squares are large in some of its cells only is hidden in these means,
+    because it is itself a part of the pools there: it is found by the number of its outlying cells. The most
+    erratic ones are left out of the pool, then the next are judged. With fewer than three configurations, none is
+    typical.
 
     Args:
         residuals: log values less the mean of their place, shape (J, C, R); 0 where there is none.
@@ -351,11 +362,30 @@ def _erratic_and_pooled(residuals: Floats, present: Booleans) -> tuple[Booleans,
         excess[erratic] = 0.0
         # A dominant one also hides which cells are steady: those far below it are judged without it.
         worst = (excess > 1) & (excess >= excess.max() / 10)
+        worst |= _is_often_outlying(squares, df, erratic)
         if not worst.any() or np.count_nonzero(erratic | worst) > (n - 1) // 2:
             break
         erratic = erratic | worst
         pooled = _pooled(squares, df, erratic)
     return erratic, pooled
+
+
+def _is_often_outlying(squares: Floats, df: NDArray[np.int64], erratic: Booleans) -> Booleans:
+    """Find configurations that scatter far more than all others together in many of their cells, shape (J,).
+
+    Args:
+        squares: sums of squares of each place, shape (J, C).
+        df: degrees of freedom of each, shape (J, C).
+        erratic: configurations that are known to be, shape (J,); they are not judged.
+    """
+    held = df * ~erratic[:, None]
+    counted = squares * (held > 0)
+    others_df = held.sum(axis=0) - held
+    others = np.maximum((counted.sum(axis=0) - counted) / np.maximum(others_df, 1), _RESOLUTION**2)
+    is_judged = (held > 0) & (others_df > 0)
+    limit = fdtri(np.maximum(held, 1), np.maximum(others_df, 1), 1 - _OUTLYING_ERROR)
+    n_outlying = (is_judged & (counted / np.maximum(held, 1) > limit * others)).sum(axis=1)
+    return np.asarray(n_outlying >= np.maximum(_OUTLYING_CELLS, _OUTLYING_SHARE * is_judged.sum(axis=1)))
 
 
 def _over_limit(squares: Floats, df: Floats, n: int, least: float) -> Floats:

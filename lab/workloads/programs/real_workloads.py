@@ -29,7 +29,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Self
 
 KIB, MIB = 1 << 10, 1 << 20
 VOLUME_NBYTES = 384 * MIB
@@ -557,8 +557,42 @@ def postgres(program: str, *arguments: str) -> str:
     return called(*as_postgres(program, *arguments))
 
 
-class Server:
+class Daemon:
+    """A server within a block.
+
+    At its end it gets a signal, by default SIGKILL: what it must keep is on the device already.
+    """
+
+    name = ""
+    """For messages; empty: its program."""
+    end_signal = signal.SIGKILL
+
+    def __init__(self, argv: list[str], is_ready: Callable[[], bool]) -> None:
+        self._argv, self._is_ready = argv, is_ready
+        self._process: subprocess.Popen[bytes]
+
+    def __enter__(self) -> Self:
+        try:
+            self._process = subprocess.Popen(self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        except FileNotFoundError as missing:
+            print(missing, file=sys.stderr)
+            sys.exit(NOTHING_BETTER)
+        until = time.monotonic() + 60
+        while not self._is_ready():
+            if time.monotonic() > until or self._process.poll() is not None:
+                sys.exit(f"{self.name or self._argv[0]} did not start")
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._process.send_signal(self.end_signal)
+        self._process.wait()
+
+
+class Server(Daemon):
     """PostgreSQL within a block, without background work that one run has and another lacks."""
+
+    name = "PostgreSQL"
 
     def __init__(self, data: Path, *, fsync: str) -> None:
         settings = {
@@ -574,24 +608,13 @@ class Server:
         }
         if fsync == "off":  # the log of the loading is not kept, so that it fits
             settings |= {"wal_level": "minimal", "max_wal_senders": "0", "max_wal_size": "80MB"}
-        self._is_built = fsync == "off"
-        self._process: subprocess.Popen[bytes]
-        self._argv = as_postgres("postgres", "-D", str(data), *(f"--{k}={v}" for k, v in settings.items()))
+        self.end_signal = signal.SIGINT if fsync == "off" else signal.SIGQUIT
         self._at = ("--host", str(data), "--username", "postgres")
-
-    def __enter__(self) -> "Server":
-        self._process = subprocess.Popen(self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until = time.monotonic() + 60
         ready = as_postgres("pg_isready", "--quiet", *self._at[:2])
-        while subprocess.run(ready, check=False).returncode != 0:
-            if time.monotonic() > until or self._process.poll() is not None:
-                sys.exit("PostgreSQL did not start")
-            time.sleep(0.05)
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._process.send_signal(signal.SIGINT if self._is_built else signal.SIGQUIT)
-        self._process.wait()
+        super().__init__(
+            as_postgres("postgres", "-D", str(data), *(f"--{k}={v}" for k, v in settings.items())),
+            lambda: subprocess.run(ready, check=False).returncode == 0,
+        )
 
     def call(self, program: str, *arguments: str) -> str:
         return postgres(program, *self._at, *arguments)
@@ -608,7 +631,7 @@ def describe(workload: RealWorkload, name: str) -> None:
 def prepare(workload: RealWorkload, name: str) -> None:
     kept = os.environ.get("CEPHFIT_IMAGES")
     with tempfile.TemporaryDirectory(prefix="cephfit-image-") as own:
-        digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+        digest = hashlib.sha256(Path(sys.argv[0]).read_bytes()).hexdigest()[:12]
         image = Path(kept or own) / f"{name}-{digest}.img"
         if not image.exists():
             build(workload, image)

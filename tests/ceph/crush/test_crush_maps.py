@@ -31,6 +31,11 @@ BROKEN = {
 }
 
 
+def in_three_digits(line: str) -> str:
+    """A bucket's weight as 16.2 prints it; 18.2 prints five digits."""
+    return re.sub(r"(?<=\t# weight )[\d.]+$", lambda weight: f"{float(weight[0]):.3f}", line)
+
+
 def added(live: LiveMap, placement: Placement) -> tuple[LiveMap, Parts, Sequence[str]]:
     parts = render_parts(live, placement, "fast")
     changed = appended(live, parts)
@@ -264,7 +269,7 @@ def test_real_maps_come_back_line_for_line(name: str) -> None:
         changed, parts, lines = added(live, placement)
         again = LiveMap(changed.binary)
         assert again.text == changed.text
-        own = [line for line in lines if not line.startswith("device ")]
+        own = [in_three_digits(line) for line in lines if not line.startswith("device ")]
         expected = [line for part in parts.parts for line in part.text.splitlines() if "item " not in line]
         assert [line for line in own if "item " not in line and "class " not in line] == expected
         back = without_rule(changed, "fast")

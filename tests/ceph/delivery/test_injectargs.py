@@ -30,11 +30,13 @@ from cephfit.sweep.declaration.sweep_file import read_sweep
 from cephfit.targets.abilities import Previews
 from cephfit.targets.ceph.existing_cluster import open_admin
 
+CLONES = "osd_recover_clone_overlap_limit"
+"""A common option that no scheduler of an OSD overrides: mClock sets the sleeps to 0."""
 TUNED = Configuration(
     "tuned",
     (
         ceph("client", "rbd_cache", True),
-        ceph("global", "osd_scrub_sleep", 0.25),
+        ceph("global", CLONES, 12),
         ceph("mon", "mon_mgr_blocklist_interval", 9000),
         ceph("osd", "osd_max_backfills", 3),
         ceph("osd/class:ssd", "osd_max_backfills", 5),
@@ -136,14 +138,14 @@ def test_daemons_run_with_what_was_injected(lab_cluster: Lab, injecting: LabTarg
     assert applied.ok, applied.mismatches
     assert applied.restarted == ()
     found = {
-        osd: (value_of(lab_cluster, osd, "osd_max_backfills"), value_of(lab_cluster, osd, "osd_scrub_sleep"))
+        osd: (value_of(lab_cluster, osd, "osd_max_backfills"), value_of(lab_cluster, osd, CLONES))
         for osd in lab_cluster.osd_ids()
     }
-    wanted = {"hdd": ("3", "0.250000"), "ssd": ("5", "0.250000")}
+    wanted = {"hdd": ("3", "12"), "ssd": ("5", "12")}
     assert found == {osd: wanted[lab_cluster.device_class(osd)] for osd in lab_cluster.osd_ids()}
     assert applied.read_back["ceph/mon/mon_mgr_blocklist_interval = 9000"] == {"mon.a": "9000.000000"}
     # Clients read no store for it, so common options are in the clients' file.
-    assert applied.read_back["ceph/client/osd_scrub_sleep = 0.25"] == {"a new client": "0.250000"}
+    assert applied.read_back[f"ceph/client/{CLONES} = 12"] == {"a new client": "12"}
     assert state_of(lab_cluster)["config dump"] == stored, "nothing of it went into the store"
     what = {undoing.what: undoing.then for undoing in injecting.undoings()}
     assert what["option osd_max_backfills injected into osd.0"] == "8"

@@ -109,3 +109,35 @@ def test_two_configurations_cannot_show_which_one_is_erratic() -> None:
     found = spread(iops)
     assert found.erratic is not None and not found.erratic.any()
     assert half_widths(iops, profiles()[0])["C1"] > math.log(1.5)
+
+
+@pytest.mark.parametrize("repeats", [2, 3])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_configuration_that_scatters_in_some_cells_only_does_not_widen_the_others(
+    seed: int, repeats: int
+) -> None:
+    """A cache tier that is warm in one round: a third of the cells differ by a factor of 10, the rest repeat."""
+    iops, steady = sweep(seed, repeats), sweep(seed, repeats)
+    rng = np.random.default_rng(100 + seed)
+    wild = rng.choice(iops.shape[1], 7, replace=False)
+    of_last = np.log(np.tile(TYPICAL_IOPS, (1, 1)))[0][:, None] + rng.normal(0, 0.03, iops.shape[1:])
+    of_last[wild] += rng.normal(0, FACTOR, (len(wild), repeats))
+    iops[STEADY] = np.exp(of_last)
+    found = spread(iops)
+    assert found.erratic is not None and found.erratic.tolist() == [False] * STEADY + [True]
+    for workload in profiles():
+        without, added = half_widths(steady[:STEADY], workload), half_widths(iops, workload)
+        for name, width in without.items():
+            assert added[name] == pytest.approx(width, rel=0.1)
+        notes = predictor("time").predict(workload, baselines_of(iops)).notes
+        assert [n for n in notes if "repeats far worse" in n] == [
+            f"C{STEADY} repeats far worse than the other configurations: its interval has its own scatter alone"
+        ]
+
+
+def test_a_single_wild_cell_does_not_make_a_configuration_erratic() -> None:
+    iops = sweep(2, 3)
+    iops[STEADY] = iops[STEADY - 1] * np.exp(np.random.default_rng(1).normal(0, 0.03, iops.shape[1:]))
+    iops[STEADY, 5, 0] *= 10
+    found = spread(iops)
+    assert found.erratic is not None and not found.erratic.any()

@@ -15,6 +15,7 @@ from cephfit.core.values.fit import Verdict, fit_of, too_small
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.supply import Estimate, Supply, SupplySet, WorkloadDemand
 from cephfit.mapper.absolute_rates.supply import supply_or_reason, supply_set
+from cephfit.mapper.models.shared_rates import shared
 from cephfit.targets.simulated_storage import Access, iops
 
 READ, WRITE = Cell.parse("4K-randread"), Cell.parse("4K-randwrite")
@@ -111,8 +112,9 @@ def test_supply_agrees_with_the_simulated_truth(simulated: list[Baselines], dept
 def test_counts_alone_use_the_depth_of_the_load_and_the_most_of_all_depths(simulated: list[Baselines]) -> None:
     baselines, profile = simulated[0], workload(duration_seconds=10.0)
     found = supply_set(profile, baselines).supplies[0]
+    moved = shared(baselines).loaded
     rates = {
-        (pattern, depth): baselines.loaded["A", LoadedCell(4096, pattern, depth)].iops
+        (pattern, depth): moved["A", LoadedCell(4096, pattern, depth)].iops
         for pattern in (Pattern.RANDREAD, Pattern.RANDWRITE)
         for depth in (1, 16)
     }

@@ -35,6 +35,9 @@ SETS = ("evaluation", "evaluation-equal-work", KEPT, "evaluation-reef", "evaluat
 """Those to which the models' errors are fitted, together."""
 
 
+UNSEEN = "evaluation-unseen"
+"""Programs and configurations that nothing was fitted to."""
+
 OF_THE_PAGE = ("waiting", "time", "learned")
 
 
@@ -74,7 +77,7 @@ def of_counts(folder: str) -> tuple[VerifiedPrediction, ...]:
     return assess_models(replace(evaluation, workloads=counted), models=["time"]).verified
 
 
-@pytest.mark.parametrize("folder", SETS)
+@pytest.mark.parametrize("folder", [*SETS, UNSEEN])
 def test_intervals_hold_on_a_set_that_their_errors_were_not_fitted_to(folder: str) -> None:
     """What a new cluster sees. At least 80 %, because a set of 16 ratios may miss two more by chance."""
     others = [v for other in SETS if other != folder for v in assessed(folder=other, models=MODELS).of("waiting")]
@@ -126,7 +129,7 @@ def test_what_is_learned_helps_where_large_gains_are_underestimated() -> None:
     assert by_model["learned"] < by_model["waiting"]
 
 
-@pytest.mark.parametrize("folder", ["evaluation", "evaluation-equal-work"])
+@pytest.mark.parametrize("folder", ["evaluation", "evaluation-equal-work", UNSEEN])
 def test_the_table_of_the_evidence_is_what_the_evaluation_gives(folder: str) -> None:
     page = (ROOT / "docs" / "evidence.md").read_text()
     for accuracy in assessed(LeaveOut.WORKLOADS, folder).accuracy:

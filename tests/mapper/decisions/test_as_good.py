@@ -19,6 +19,7 @@ from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 from cephfit.mapper.decisions.balance import Weighted, balanced
 from cephfit.mapper.decisions.contrasts import against_reference, ranked
+from cephfit.mapper.models import completed_rates
 from cephfit.results.tables import baseline_csv
 
 
@@ -155,15 +156,21 @@ def test_the_ratio_of_two_is_that_of_their_predictions(idle: float, is_sync: boo
             assert (p.verdict is Verdict.DEFAULT) is (p.configuration == reference)
 
 
-def test_the_interval_of_the_ratio_of_two_holds_as_often_as_it_promises() -> None:
+@pytest.mark.parametrize("moved", [False, True])
+def test_the_interval_of_the_ratio_of_two_holds_as_often_as_it_promises(
+    moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The noise of the default does not cancel: the two save their time in different accesses."""
+    if not moved:
+        monkeypatch.setattr(completed_rates, "shared", lambda baselines: baselines)
     held = 0
     for seed in range(300):
         baselines = swept_kinds(0.05, seed)
         p = predictor(confidence=0.9).against("reads", waiting(), baselines).of("writes")
         held += p.low <= 100 <= p.high
-    # One of three comparisons at a joint level of 90 %: 96.7 % each.
-    assert 0.94 <= held / 300 <= 0.99
+    # One of three comparisons at a joint level of 90 %: 96.7 % each; more of rates that were moved towards what
+    # configurations have in common, because intervals keep the scatter.
+    assert 0.94 <= held / 300 <= (1.0 if moved else 0.99)
 
 
 def test_a_reference_without_a_cell_is_compared_by_those_that_it_has() -> None:

@@ -16,6 +16,7 @@ from cephfit.core.values.demand import Demand
 from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 from cephfit.mapper.absolute_rates.supply import supply_set
+from cephfit.mapper.models import completed_rates
 from cephfit.mapper.models.completed_rates import SizeErrors, completed
 from cephfit.mapper.models.joint_prediction import JointPrediction
 from cephfit.mapper.models.many_profiles import predict_many
@@ -248,6 +249,13 @@ DEEP_UNALIGNED = workload(LARGE[1:], UNALIGNED, is_aligned=False)
 CASES = [(DEPTH_AT_ONE_SIZE, DEEP), (LIKE_THE_EVALUATION, DEEP_UNALIGNED)]
 
 
+@pytest.fixture
+def as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates are not moved towards what configurations have in common: what follows from them is judged alone."""
+    monkeypatch.setattr(completed_rates, "shared", lambda baselines: baselines)
+
+
+@pytest.mark.usefixtures("as_measured")
 @pytest.mark.parametrize(("cells", "profile"), CASES)
 def test_intervals_hold_as_often_as_promised_where_rates_follow_from_the_same_measurements(
     cells: tuple[LoadedCell, ...], profile: Profile
@@ -265,6 +273,7 @@ def test_intervals_hold_as_often_as_promised_where_rates_follow_from_the_same_me
     assert 0.92 <= np.mean(served) <= 0.995
 
 
+@pytest.mark.usefixtures("as_measured")
 @pytest.mark.parametrize(("cells", "profile"), CASES)
 def test_predictions_are_those_as_if_all_rates_were_measured(
     cells: tuple[LoadedCell, ...], profile: Profile
@@ -283,6 +292,7 @@ def test_predictions_are_those_as_if_all_rates_were_measured(
         assert one.most.value == pytest.approx(other.most.value, rel=1e-12)
 
 
+@pytest.mark.usefixtures("as_measured")
 @pytest.mark.parametrize(("cells", "profile"), CASES)
 def test_weights_are_the_derivatives_by_each_measurement(cells: tuple[LoadedCell, ...], profile: Profile) -> None:
     """C1 was measured itself in a kind that follows from others under the other configurations."""

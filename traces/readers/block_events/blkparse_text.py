@@ -38,7 +38,7 @@ from cephfit.traces.stream import TextBlock, TraceStream, bad_line, impossible_n
 
 _EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
 SUMMARY = re.compile(
-    rb"^\s*$|^\s*#|^(CPU\s*\d+ \(|Total \(|Throughput|Events \(|Skips:|Input file |"
+    rb"^\s*$|^\s*#|^(CPU\s*\d+ \(|Total \(|Throughput|Events \(|Skips:|Input file |Trace started at |"
     rb"\s*(Reads|Read|Writes|Write|PC|IO|Timer|Allocation|Dispatch|Completion) [A-Za-z. ]*:|"
     rb".{1,16} \(\d+(, \.\.\.)?\)\s*$)"
 )
