@@ -4,6 +4,7 @@ Creation checks the machine, reserves name and ports, creates Ceph and, on reque
 removal relies on another part of the lab.
 """
 
+import errno
 import os
 import shutil
 import time
@@ -27,9 +28,9 @@ from cephfit.lab.daemons.osd_layout import require_store
 from cephfit.lab.devices import disks
 from cephfit.lab.devices.disks import (
     abandon,
+    backing_file,
     detach_loop,
     device_number,
-    is_attached,
     is_mounted_elsewhere,
     loops_of,
     mounts,
@@ -49,6 +50,8 @@ from cephfit.lab.workloads.postgres import PostgresServer
 if TYPE_CHECKING:
     from cephfit.lab.openstack.openstack_lab import LabCloud
 
+_HELD_SECONDS = 2.0
+"""Time to wait for a process that holds a former loop device, for instance while it attaches it."""
 _PASSES = 20
 """Number of passes: programs of a killed `lab up` may still attach devices or start processes."""
 
@@ -76,20 +79,32 @@ def _clear_devices(folder: Path, throttle: Throttle | None) -> list[str]:
 
 
 def clear_forgotten(devices: list[Path], throttle: Throttle) -> None:
-    """Remove limits from former loop devices of the lab that no lab uses now."""
+    """Remove limits from former loop devices of the lab, except those that another lab uses now."""
     for device in devices:
-        if not device.exists() or is_attached(device):
-            continue
-        try:
-            # While it is held, no other lab can attach it and set a limit before this one is removed.
-            descriptor = os.open(device, os.O_RDONLY | os.O_EXCL)
-        except OSError:
-            continue
-        try:
-            if not is_attached(device):
-                throttle.clear(device_number(device))
-        finally:
-            os.close(descriptor)
+        until = time.monotonic() + _HELD_SECONDS
+        while device.exists() and not _clear_if_no_labs(device, throttle) and time.monotonic() < until:
+            time.sleep(0.05)
+
+
+def _clear_if_no_labs(device: Path, throttle: Throttle) -> bool:
+    """Remove the limit of a former device, unless a lab has the device; return False if a process holds it now."""
+    if (file := backing_file(device)) is not None:
+        # A file that is not visible may be that of a lab in another mount namespace.
+        if file.exists() and not any(registry.is_lab(folder) for folder in file.parents):
+            throttle.clear(device_number(device))
+        return True
+    try:
+        # While it is held, no other lab can attach it and set a limit before this one is removed.
+        descriptor = os.open(device, os.O_RDONLY | os.O_EXCL)
+    except OSError as error:
+        return error.errno != errno.EBUSY
+    try:
+        if backing_file(device) is not None:
+            return False
+        throttle.clear(device_number(device))
+        return True
+    finally:
+        os.close(descriptor)
 
 
 def what_is_left(folder: Path) -> list[str]:

@@ -102,6 +102,11 @@ class Record:
             raise InputError(f"not a lab's journal: {error!r}", where=str(file)) from None
 
 
+def is_lab(folder: Path) -> bool:
+    """Return whether a lab, complete or not, has its journal in ``folder``."""
+    return (folder / "lab.json").exists()
+
+
 def labs_root() -> Path:
     """Default folder of labs: ``$XDG_STATE_HOME/cephfit/labs``."""
     return user_state_path("cephfit") / "labs"

@@ -38,13 +38,13 @@ def make_sparse(file: Path, nbytes: int) -> None:
         os.truncate(stream.fileno(), nbytes)
 
 
-def _backing_file(name: str) -> str | None:
-    """Return the path of a loop device's backing file, None if there is none. A deleted file keeps its path."""
+def backing_file(device: Path) -> Path | None:
+    """Return a loop device's backing file, None if it is not attached. A deleted file keeps its path."""
     try:
-        text = (_SYS_BLOCK / name / "loop" / "backing_file").read_text().rstrip("\n")
+        text = (_SYS_BLOCK / device.name / "loop" / "backing_file").read_text().rstrip("\n")
     except OSError:
         return None
-    return text.removesuffix(" (deleted)")
+    return Path(text.removesuffix(" (deleted)"))
 
 
 def _is_abandoned(name: str) -> bool:
@@ -61,15 +61,10 @@ def loops_of(place: Path) -> dict[Path, Path]:
     """Return the attached loop devices with a file at or below ``place``: device to file."""
     found = {}
     for entry in _SYS_BLOCK.glob("loop*"):
-        backing = None if _is_abandoned(entry.name) else _backing_file(entry.name)
-        if backing is not None and mentions([backing], place):
-            found[Path("/dev") / entry.name] = Path(backing)
+        backing = None if _is_abandoned(entry.name) else backing_file(entry)
+        if backing is not None and mentions([str(backing)], place):
+            found[Path("/dev") / entry.name] = backing
     return found
-
-
-def is_attached(device: Path) -> bool:
-    """Return whether a loop device has a backing file."""
-    return _backing_file(device.name) is not None
 
 
 def attach_loop(file: Path) -> Path:
@@ -109,13 +104,13 @@ def detach_loop(device: Path, *, seconds: float = 10.0) -> None:
         HostError: something holds the device open for longer than ``seconds``.
     """
     until = time.monotonic() + seconds
-    file = _backing_file(device.name)
+    file = backing_file(device)
     if file is None:
         return
     run(["losetup", "--detach", str(device)])
     # A device in use is detached at its last close. Another file seen afterwards belongs to another lab, which
     # reused the number immediately.
-    while _backing_file(device.name) == file:
+    while backing_file(device) == file:
         if time.monotonic() > until:
             raise HostError(
                 f"still in use after {seconds:g} s",
@@ -130,7 +125,7 @@ def abandon(device: Path) -> None:
 
     The kernel detaches it when that namespace ends, and then frees the file's space.
     """
-    file = Path(_backing_file(device.name) or "/nonexistent")
+    file = backing_file(device) or Path("/nonexistent")
     run(["losetup", "--detach", str(device)])
     try:
         file.unlink(missing_ok=True)

@@ -188,7 +188,7 @@ def test_an_export_whose_daemon_was_killed_is_detached_and_attached_again(
     processes.kill(processes.of_folder(home))
     image_export.detach("mortal", pool="rbd", folder=lab_cluster.folder)
     assert traces_of(home) == []
-    assert not disks.is_attached(device)
+    assert disks.backing_file(device) is None
     again = image_export.attach(
         "mortal", pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES
     )

@@ -1,6 +1,8 @@
 """Stale limits: a former loop device of a lab may be reused by another lab at any time."""
 
+import os
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 
 from cephfit.core.units import MIB
 from cephfit.lab import lab_lifecycle
-from cephfit.lab.devices.disks import device_number, is_attached, make_sparse
+from cephfit.lab.devices.disks import backing_file, device_number, make_sparse
 from cephfit.lab.devices.throttle import BlkioThrottle
 
 pytestmark = pytest.mark.root
@@ -19,7 +21,7 @@ def free_device() -> Path:
     """The last device, because running labs use the first free ones."""
     devices = sorted(Path("/dev").glob("loop[0-9]*"), key=lambda device: int(device.name[4:]), reverse=True)
     for device in devices:
-        if not is_attached(device):
+        if backing_file(device) is None:
             return device
     pytest.skip("no loop device is free")
 
@@ -55,13 +57,29 @@ def test_a_free_devices_limit_is_removed_while_the_device_is_held(free_device: P
             subprocess.run(("losetup", "--detach", str(free_device)), check=True)
 
 
-def test_another_labs_device_keeps_its_limit(free_device: Path, tmp_path: Path) -> None:
-    make_sparse(tmp_path / "theirs.img", 16 * MIB)
-    subprocess.run(("losetup", str(free_device), str(tmp_path / "theirs.img")), check=True)
+@pytest.mark.parametrize(("journal", "is_cleared"), [("lab.json", False), ("notes.json", True)])
+def test_another_labs_device_keeps_its_limit_and_no_other_device_does(
+    free_device: Path, tmp_path: Path, journal: str, is_cleared: bool
+) -> None:
+    file = tmp_path / "osd.0" / "theirs.img"
+    file.parent.mkdir()
+    (tmp_path / journal).write_text("{}")
+    make_sparse(file, 16 * MIB)
+    subprocess.run(("losetup", str(free_device), str(file)), check=True)
     try:
-        assert is_attached(free_device)
+        assert backing_file(free_device) == file
         throttle = Noting(tmp_path)
         lab_lifecycle.clear_forgotten([free_device], throttle)
-        assert throttle.cleared == []
+        assert throttle.cleared == [device_number(free_device)] * is_cleared
     finally:
         subprocess.run(("losetup", "--detach", str(free_device)), check=True)
+
+
+def test_a_device_that_is_held_briefly_is_waited_for(free_device: Path, tmp_path: Path) -> None:
+    holder = os.open(free_device, os.O_RDONLY | os.O_EXCL)
+    release = threading.Timer(0.3, os.close, (holder,))
+    release.start()
+    throttle = Noting(tmp_path)
+    lab_lifecycle.clear_forgotten([free_device], throttle)
+    release.join()
+    assert throttle.cleared == [device_number(free_device)]
