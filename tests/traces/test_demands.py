@@ -97,6 +97,49 @@ def test_sequential_accesses_are_judged_against_the_previous_one_of_their_op() -
     assert by_pattern == {Pattern.READ: 1, Pattern.RANDREAD: 2, Pattern.RANDWRITE: 1}
 
 
+def accesses_by_pattern(found: WorkloadDemands) -> dict[Pattern, float]:
+    counts: Counter[Pattern] = Counter()
+    for demand in found.demands:
+        counts[demand.pattern] += demand.accesses
+    return dict(counts)
+
+
+def test_streams_that_alternate_count_half_as_sequential_and_half_as_random() -> None:
+    """A log and a journal, of 10 writes of 8 blocks each, in turn; only the first of each is random."""
+    log, journal = ([(start + 8 * i) for i in range(10)] for start in (10_000, 900_000))
+    lbns = [lbn for pair in zip(log, journal, strict=True) for lbn in pair]
+    found = counted(batch([(i * MS, "w", lbn, 4096) for i, lbn in enumerate(lbns)], latency_ns=[MS // 2] * 20))
+    assert accesses_by_pattern(found) == {Pattern.RANDWRITE: 2 + 9, Pattern.WRITE: 9}
+    waiting = {d.pattern: d.waiting_seconds for d in found.demands}
+    assert waiting == {Pattern.RANDWRITE: pytest.approx(5.5e-3), Pattern.WRITE: pytest.approx(4.5e-3)}
+
+
+@pytest.mark.parametrize(("n_streams", "random_after_the_first"), [(1, 0.0), (16, 0.5), (17, 1.0)])
+def test_streams_beyond_the_previous_16_accesses_are_random(n_streams: int, random_after_the_first: float) -> None:
+    lbns = [100_000 * (1 + i % n_streams) + 8 * (i // n_streams) for i in range(4 * n_streams)]
+    found = counted(batch([(i * MS, "r", lbn, 4096) for i, lbn in enumerate(lbns)]))
+    assert accesses_by_pattern(found)[Pattern.RANDREAD] == n_streams + 3 * n_streams * random_after_the_first
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(st.sampled_from("rw"), st.integers(0, 40), st.integers(1, 16)), min_size=1, max_size=60),
+    st.integers(1, 60),
+)
+def test_orders_are_those_of_the_definition(accesses: list[tuple[str, int, int]], at_once: int) -> None:
+    rows = [(i * MS, op, 100 * place, 512 * blocks) for i, (op, place, blocks) in enumerate(accesses)]
+    expected: Counter[str] = Counter()
+    ends: dict[str, list[int]] = {"r": [], "w": []}
+    for _, op, lbn, nbytes in rows:
+        near = [abs(lbn - end) <= 128 for end in ends[op][-16:]]
+        sequential = 1.0 if near and near[-1] else 0.5 if any(near) else 0.0
+        expected[op] += sequential
+        ends[op].append(lbn + nbytes // 512 - 1)
+    found = accesses_by_pattern(counted(*(batch(rows[i : i + at_once]) for i in range(0, len(rows), at_once))))
+    assert (found.get(Pattern.READ, 0), found.get(Pattern.WRITE, 0)) == (expected["r"], expected["w"])
+    assert sum(found.values()) == len(rows)
+
+
 def test_without_latencies_sizes_are_known_and_waiting_is_not() -> None:
     found = counted(batch([(0, "r", 0, 4096), (5, "w", 3, 4096)]))
     known = [(d.waiting_seconds, d.depth, d.is_aligned) for d in found.demands]

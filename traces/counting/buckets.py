@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
 from cephfit.traces.compiled import inlined
 
+WINDOWED = 16
+"""Number of previous accesses in a windowed distance (vscsiStats: "closest of previous 16")."""
+
 _SIZES_SMALL = [512, 1024, 2048, 4095, 4096, 8191, 8192, 16383, 16384]
 
 SIZE_NBYTES = np.array(

@@ -7,6 +7,7 @@ where one ends and the next begins are not divided among each other.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from cephfit.core.values.cells import SIZE_BINS, Op, Pattern
 from cephfit.core.values.demand import Commits, Demand
 from cephfit.traces.columns import AccessBatch
 from cephfit.traces.counting import demand_loops as loops
+from cephfit.traces.counting.buckets import WINDOWED
 from cephfit.traces.counting.demand_loops import (
     COUNT,
     DEPTH_LIMITS,
@@ -27,7 +29,7 @@ from cephfit.traces.counting.demand_loops import (
     N_DEPTHS,
     N_KEYS,
     N_NUMBERS,
-    N_PATTERNS,
+    N_ORDERS,
     N_ROWS,
     N_SYNC,
     NONE,
@@ -41,7 +43,7 @@ from cephfit.traces.counting.disk_aggregate import PerDisk
 from cephfit.traces.matching.latency import rows_by_disk
 
 MAX_DISKS = 64
-"""The counts of a disk take 0.3 MiB. With more disks than this, none are kept."""
+"""The counts of a disk take 0.5 MiB. With more disks than this, none are kept."""
 
 _DIVIDED_AT_ONCE = 1 << 14
 """Held accesses are followed when at least this many are new, and most are: sorting costs less per access then."""
@@ -52,8 +54,13 @@ _FEW_INCOMPLETE = 0.1
 ALIGNMENTS = ("4K", "8K", "64K", "own")
 """Names of the alignments that are counted, in the order of ``DiskDemands.alignment``."""
 
-_PATTERNS = (Pattern.READ, Pattern.WRITE, Pattern.RANDREAD, Pattern.RANDWRITE)
+_PATTERNS = {
+    loops.SEQUENTIAL: (Pattern.READ, Pattern.WRITE),
+    loops.RANDOM: (Pattern.RANDREAD, Pattern.RANDWRITE),
+}
+"""By order and op."""
 _IS_SYNC = {loops.NOT_SYNC: False, loops.IS_SYNC: True, loops.SYNC_UNKNOWN: None}
+_Number = TypeVar("_Number", np.int64, np.float64)
 _NO_TIMES, _NO_FLAGS = np.empty(0, np.int64), np.empty(0, np.uint8)
 _FLUSH_OP = 2
 
@@ -99,11 +106,11 @@ class DiskDemands:
         )
 
 
-def _added(tables: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _added(tables: Sequence[NDArray[_Number]]) -> NDArray[_Number]:
     """Add rows of the same key and depth; they are the first two columns. Sorted by them."""
     rows = np.concatenate(tables)
     kinds, at = np.unique(rows[:, :2], axis=0, return_inverse=True)
-    sums = np.zeros((len(kinds), rows.shape[1]), np.int64)
+    sums = np.zeros((len(kinds), rows.shape[1]), rows.dtype)
     sums[:, :2] = kinds
     np.add.at(sums[:, 2:], at.reshape(-1), rows[:, 2:])
     return sums
@@ -125,9 +132,10 @@ class _Disk:
         self.commits = np.zeros(N_COMMITS, np.int64)
         self.flags_known = self.flushes_known = True
         self._numbers = np.zeros(N_NUMBERS, np.int64)
-        self._numbers[[loops.LATEST, loops.LAST_NS, loops.LAST_LBN, loops.LAST_LBN + 1]] = NONE
+        self._numbers[[loops.LATEST, loops.LAST_NS]] = NONE
         self._numbers[loops.FIRST_NS] = -NONE
         self._window = np.full(WINDOW, NONE, np.int64)
+        self._recent = np.full((2, WINDOWED), NONE, np.int64)
         self._held = np.empty((N_ROWS, 2 * _DIVIDED_AT_ONCE), np.int64)
         self._n_held = self._n_divided = 0
 
@@ -158,6 +166,7 @@ class _Disk:
             SIZE_CLASSES,
             self._window,
             self._numbers,
+            self._recent,
             self.sums,
             self.alignment,
             self.commits,
@@ -276,7 +285,7 @@ def demands_of(
     sums = _with_incomplete(sums)
     known = has_depths and bool((sums[:, 1] != DEPTH_UNKNOWN).any())
     return WorkloadDemands(
-        tuple(_demand(*row) for row in sums.tolist()),
+        tuple(_demand(int(key), int(depth), *row) for key, depth, *row in _with_halves(sums).tolist()),
         _idle_ns(disks, duration_ns) / NS_PER_S if known else None,
         _shares(alignment),
         _commits(disks, has_depths=has_depths, n_flushes=n_flushes),
@@ -300,14 +309,30 @@ def _with_incomplete(sums: NDArray[np.int64]) -> NDArray[np.int64]:
     return _added([sums])
 
 
-def _demand(key: int, depth: int, count: int, nbytes: int, waiting: int, lasting: int) -> Demand:
+def _with_halves(sums: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Count alternating accesses half as sequential and half as random ones.
+
+    Source: docs/evidence.md, section "Sequential streams that alternate".
+    """
+    per_order = 2 * N_ALIGNED * N_SYNC
+    orders = sums[:, 0] // per_order % N_ORDERS
+    alternating = sums[orders == loops.ALTERNATING].astype(np.float64)
+    alternating[:, 2:] /= 2
+    halves = []
+    for order in (loops.SEQUENTIAL, loops.RANDOM):
+        halves.append(alternating.copy())
+        halves[-1][:, 0] += (order - loops.ALTERNATING) * per_order
+    return _added([sums[orders != loops.ALTERNATING].astype(np.float64), *halves])
+
+
+def _demand(key: int, depth: int, count: float, nbytes: float, waiting: float, lasting: float) -> Demand:
     key, sync = divmod(key, N_SYNC)
     key, is_aligned = divmod(key, N_ALIGNED)
-    _, pattern = divmod(key, N_PATTERNS)
+    key, op = divmod(key, 2)
     known = depth != DEPTH_UNKNOWN
     mean = max(lasting * loops.FRACTIONS / waiting, 1.0) if waiting else 1.0
     return Demand(
-        _PATTERNS[pattern],
+        _PATTERNS[key % N_ORDERS][op],
         nbytes / count,
         bool(is_aligned),
         mean if known else None,

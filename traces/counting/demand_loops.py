@@ -5,8 +5,12 @@ from numpy.typing import NDArray
 
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES
 from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.counting.buckets import WINDOWED
 
-N_PATTERNS, N_ALIGNED, N_SYNC = 4, 2, 3
+N_ORDERS, N_ALIGNED, N_SYNC = 3, 2, 3
+SEQUENTIAL, RANDOM, ALTERNATING = range(N_ORDERS)
+"""Orders of accesses: close to the previous access of the op, to none of the previous ``WINDOWED``, or only to one
+of these that is not the previous one, as where a program appends to a log and its file system to a journal."""
 NOT_SYNC, IS_SYNC, SYNC_UNKNOWN = range(N_SYNC)
 
 N_SIZES = 48
@@ -33,9 +37,9 @@ N_KNOWN_DEPTHS = len(DEPTH_LIMITS) + 1
 DEPTH_UNKNOWN = N_KNOWN_DEPTHS
 N_DEPTHS = N_KNOWN_DEPTHS + 1
 
-N_KEYS = N_SIZES * N_PATTERNS * N_ALIGNED * N_SYNC
-"""Kinds of accesses without their depth: the key is ((size * patterns + pattern) * aligned + is aligned) * sync +
-is sync."""
+N_KEYS = N_SIZES * N_ORDERS * 2 * N_ALIGNED * N_SYNC
+"""Kinds of accesses without their depth: the key is (((size * orders + order) * 2 + op) * aligned + is aligned) *
+sync + is sync."""
 FLUSH_KEY = N_KEYS
 """Key of a flush, after those of accesses."""
 
@@ -50,12 +54,11 @@ WINDOW = 1024
 """Accesses may be out of order by time within this many accesses of their disk. An access that is further from its
 place counts from the latest time before these."""
 
-LATEST, POSITION, FIRST_NS, LAST_NS, OUTSTANDING, AT_NS, SHARE, REST, BUSY_NS, LAST_LBN = range(10)
+LATEST, POSITION, FIRST_NS, LAST_NS, OUTSTANDING, AT_NS, SHARE, REST, BUSY_NS, NEWEST = range(10)
 """Numbers of a disk: latest time, position in the window, time of the first issue and of the last completion or
 issue, accesses outstanding at ``AT_NS``, time waited up to then by an access that is always outstanding, what its
-last division left over, busy time, and last block of the last read, then of the last write (NONE before the
-first)."""
-N_NUMBERS = LAST_LBN + 2
+last division left over, busy time, and place of the last read among the recent ones, then of the last write."""
+N_NUMBERS = NEWEST + 2
 NONE = -(1 << 62)
 
 FLUSHES, TIMED_FLUSHES, FLUSH_WAITING, FUA_WRITES, SYNC_WRITES = range(5)
@@ -100,6 +103,7 @@ def classify(
     classes: NDArray[np.uint8],
     window: NDArray[np.int64],
     numbers: NDArray[np.int64],
+    recent: NDArray[np.int64],
     sums: NDArray[np.int64],
     alignment: NDArray[np.int64],
     commits: NDArray[np.int64],
@@ -115,6 +119,7 @@ def classify(
         classes: ``SIZE_CLASSES``.
         window: int64 (WINDOW,), changed: latest time up to each of the last accesses.
         numbers: int64 (N_NUMBERS,), changed.
+        recent: int64 (2, WINDOWED), changed: last blocks of the last accesses of each op, in a ring; NONE before.
         sums: int64 (N_KEYS, N_DEPTHS, 4), added to.
         alignment: int64 (2, bins, 5), added to: accesses, and those at multiples of 4096, 8192 and 65536 bytes and
             of their own size.
@@ -149,9 +154,16 @@ def classify(
             alignment[what, size_bin, 2] += first & 15 == 0
             alignment[what, size_bin, 3] += first & 127 == 0
             alignment[what, size_bin, 4] += own
-            last = numbers[LAST_LBN + what]
-            is_random = last == NONE or abs(first - last) > RANDOM_THRESHOLD_LBN
-            numbers[LAST_LBN + what] = first + ((length + 511) >> 9) - 1
+            newest = numbers[NEWEST + what]
+            order = SEQUENTIAL
+            if abs(first - recent[what, newest]) > RANDOM_THRESHOLD_LBN:
+                order = RANDOM
+                for last in recent[what]:
+                    if abs(first - last) <= RANDOM_THRESHOLD_LBN:
+                        order = ALTERNATING
+            newest = (newest + 1) % WINDOWED
+            recent[what, newest] = first + ((length + 511) >> 9) - 1
+            numbers[NEWEST + what] = newest
             sync = SYNC_UNKNOWN
             if what == 0:
                 sync = IS_SYNC
@@ -161,8 +173,7 @@ def classify(
                 commits[SYNC_WRITES] += sync
                 commits[FUA_WRITES] += its & _FUA != 0
                 commits[FLUSHES] += its & _PREFLUSH != 0
-            pattern = 2 * (1 if is_random else 0) + what
-            key = _size_class(length, classes) * N_PATTERNS + pattern
+            key = (_size_class(length, classes) * N_ORDERS + order) * 2 + what
             key = (key * N_ALIGNED + (1 if own else 0)) * N_SYNC + sync
         if latency < 0 or latency > _LONGEST_NS:
             if key != FLUSH_KEY:

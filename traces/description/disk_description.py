@@ -28,7 +28,6 @@ from cephfit.traces.description.locality import (
     N_COLUMNS,
     NBYTES,
     TIME,
-    WINDOW,
     Footprint,
     Grid,
     Regions,
@@ -306,8 +305,8 @@ class DiskDescription:
         heads = []
         for kind in range(len(KINDS)):
             mine = rows if kind == 0 else rows[op == kind - 1]
-            found._count(kind, mine, _NO_BLOCKS, WINDOW)
-            heads.append(Head(len(mine), mine[:WINDOW].copy(), mine[-WINDOW:, LAST].copy()))
+            found._count(kind, mine, _NO_BLOCKS, buckets.WINDOWED)
+            heads.append(Head(len(mine), mine[: buckets.WINDOWED].copy(), mine[-buckets.WINDOWED :, LAST].copy()))
         return replace(found, heads=tuple(heads))
 
     def followed_by(self, later: "DiskDescription") -> "DiskDescription":
@@ -315,10 +314,10 @@ class DiskDescription:
         joined = self._summed(later)
         heads = []
         for kind, (a, b) in enumerate(zip(self.heads, later.heads, strict=True)):
-            missing = max(WINDOW - a.n, 0)
+            missing = max(buckets.WINDOWED - a.n, 0)
             joined._count(kind, b.first, a.last, missing)
             first = np.concatenate([a.first, b.first[:missing]]) if missing else a.first
-            last = np.concatenate([a.last, b.last])[-WINDOW:] if b.n < WINDOW else b.last
+            last = np.concatenate([a.last, b.last])[-buckets.WINDOWED :] if b.n < buckets.WINDOWED else b.last
             heads.append(Head(a.n + b.n, first, last))
         return replace(joined, heads=tuple(heads), busy=self.busy.followed_by(later.busy))
 

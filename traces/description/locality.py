@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled
+from cephfit.traces.counting.buckets import WINDOWED
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,6 @@ def moved(counts: NDArray[np.int64], grid: Grid, wider: Grid, *, axis: int = 0) 
     return np.moveaxis(target, 0, axis)
 
 
-WINDOW = 16
-"""Number of previous accesses in a windowed distance (vscsiStats: "closest of previous 16")."""
-
 FIRST, LAST, TIME, NBYTES = range(4)
 """Columns of a row of accesses: first and last block, time in ns, bytes."""
 
@@ -122,7 +120,7 @@ def count_distances(
     for i in range(start, len(rows)):
         first = rows[i, FIRST]
         closest = previous = 0
-        for back in range(1, min(WINDOW, i + n_before) + 1):
+        for back in range(1, min(WINDOWED, i + n_before) + 1):
             place = i - back
             last = rows[place, LAST] if place >= 0 else before[n_before + place]
             distance = first - last

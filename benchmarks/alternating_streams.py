@@ -1,0 +1,153 @@
+"""Sequential streams that alternate: what they get from a cluster, and how the model `waiting` counts them best.
+
+    python benchmarks/alternating_streams.py                  print the tables of docs/evidence.md from kept data
+    python benchmarks/alternating_streams.py measure CONF     measure the rates again, on a lab of three hosts
+
+A program that appends to a log, on a file system with a journal, writes two streams in turn. Each access is far
+from the previous one of its op, and close to the one before that. To measure it again, use a new lab with nothing
+else running (`cephfit lab up --name streams --hosts 3`), Debian's Python and its ceph.conf. The traces are of
+the evaluation's programs, each recorded once on such a lab; their profiles are kept with the accesses of
+alternating streams counted as random (`previous`), half and half (`half`), and as sequential (`sequential`).
+"""
+
+import csv
+import math
+import random
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parent / "data"
+KEPT = DATA / "alternating"
+COUNTED = ("previous", "half", "sequential")
+SETS = {
+    "evaluation": "first machine",
+    "evaluation-equal-work": "second machine, equal work",
+    "evaluation-kept-volumes": "volumes kept for both rounds",
+    "evaluation-reef": "Ceph 18.2",
+    "evaluation-unseen": "other programs, other configurations",
+}
+POOLS = {"one": (1, "hdd"), "two": (2, "hdd"), "three": (3, "hdd"), "ssd": (2, "ssd")}
+"""Copies, and device class, of each pool."""
+STREAMS = (1, 2, 4, 0)
+"""Numbers of streams; 0: random accesses."""
+OBJECT = 4 << 20
+VOLUME = 256 << 20
+N_VOLUMES, WARM_UP_SECONDS, SECONDS = 6, 0.3, 1.5
+
+
+def rate(image: Any, op: str, nbytes: int, n_streams: int, choice: random.Random) -> float:
+    """Return accesses per second of one client with one access outstanding."""
+    places = choice.sample(range(VOLUME // OBJECT), n_streams or 1)
+    at = [place * OBJECT + choice.randrange(OBJECT // nbytes // 2) * nbytes for place in places]
+    block, n, counted, begun = b"x" * nbytes, 0, None, time.monotonic()
+    while (now := time.monotonic()) < begun + WARM_UP_SECONDS + SECONDS:
+        if counted is None and now > begun + WARM_UP_SECONDS:
+            counted = n, now
+        if n_streams:
+            offset = at[n % n_streams]
+            at[n % n_streams] = (offset + nbytes) % VOLUME
+        else:
+            offset = choice.randrange(VOLUME // nbytes) * nbytes
+        if op == "write":
+            image.write(block, offset)
+        else:
+            image.read(offset, nbytes)
+        n += 1
+    assert counted is not None
+    return (n - counted[0]) / (time.monotonic() - counted[1])
+
+
+def measured(conf: str) -> Iterator[tuple[int, str, int, str, int, float]]:
+    """Create the pools, and yield volume, pool, bytes, op, streams and rate of each run."""
+    import rados
+    import rbd
+
+    def ceph(*argv: str) -> None:
+        subprocess.run(["ceph", "-c", conf, *argv], check=True, capture_output=True)
+
+    ceph("config", "set", "mon", "mon_allow_pool_size_one", "true")
+    for device_class in ("hdd", "ssd"):
+        ceph("osd", "crush", "rule", "create-replicated", device_class, "default", "host", device_class)
+    for pool, (copies, device_class) in POOLS.items():
+        ceph("osd", "pool", "create", pool, "32", "32", "replicated", device_class)
+        sure = ["--yes-i-really-mean-it"] if copies == 1 else []
+        ceph("osd", "pool", "set", pool, "size", str(copies), *sure)
+        ceph("osd", "pool", "application", "enable", pool, "rbd")
+    choice, pools = random.Random(2017), list(POOLS)
+    with rados.Rados(conffile=conf, conf={"rbd_cache": "false"}) as cluster:
+        for volume in range(N_VOLUMES):
+            choice.shuffle(pools)
+            for pool in pools:
+                with cluster.open_ioctx(pool) as context:
+                    rbd.RBD().create(context, f"v{volume}", VOLUME)
+                    with rbd.Image(context, f"v{volume}") as image:
+                        for offset in range(0, VOLUME, OBJECT):
+                            image.write(b"z" * OBJECT, offset)
+                        time.sleep(2)
+                        for nbytes in (4 << 10, 32 << 10):
+                            for op in ("read", "write"):
+                                for n_streams in STREAMS:
+                                    found = rate(image, op, nbytes, n_streams, choice)
+                                    yield volume, pool, nbytes, op, n_streams, found
+                    rbd.RBD().remove(context, f"v{volume}")
+
+
+def print_rates() -> None:
+    logs: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    with (KEPT / "streams.csv").open() as stream:
+        for row in csv.DictReader(stream):
+            key = row["nbytes"], row["op"], row["streams"], row["pool"]
+            logs[key].append(math.log(float(row["per_second"])))
+    print("| accesses | one copy | two copies | three copies | SSDs | one / two | three / two | SSDs / two |")
+    print("|---|---|---|---|---|---|---|---|")
+    for nbytes, op in (("4096", "write"), ("32768", "write"), ("4096", "read"), ("32768", "read")):
+        for n in map(str, STREAMS):
+            rates = [math.exp(sum(x := logs[nbytes, op, n, pool]) / len(x)) for pool in POOLS]
+            ratios = (rates[0] / rates[1], rates[2] / rates[1], rates[3] / rates[1])
+            what = {"0": "random", "1": "1 stream"}.get(n, f"{n} streams")
+            cells = [*(f"{found:.0f}" for found in rates), *(f"{ratio:.2f}" for ratio in ratios)]
+            print(f"| {int(nbytes) >> 10}K {op}, {what} |", " | ".join(cells), "|")
+
+
+def print_accuracy() -> None:
+    from cephfit.core.profile_files import read_profile
+    from cephfit.operations.evaluation_set import read_folder
+    from cephfit.operations.model_assessment import assess_models
+
+    print("\n| `waiting` | ratios | median error: random | half | sequential | p90: random | half | sequential |")
+    print("|---|---|---|---|---|---|---|---|")
+    for folder, name in SETS.items():
+        evaluation = read_folder(DATA / folder)
+        scores = []
+        for counted in COUNTED:
+            workloads = [
+                replace(workload, profile=read_profile(KEPT / counted / f"{workload.profile.name}.json"))
+                for workload in evaluation.workloads
+            ]
+            found = assess_models(replace(evaluation, workloads=tuple(workloads)), models=("waiting",))
+            scores.append(found.accuracy[0])
+        cells = [f"{s.median_error_pct:.1f} %" for s in scores] + [f"{s.p90_error_pct:.1f} %" for s in scores]
+        print(f"| {name} | {scores[0].n_configurations} |", " | ".join(cells), "|")
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["measure"]:
+        with (KEPT / "streams.csv").open("w") as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(("volume", "pool", "nbytes", "op", "streams", "per_second"))
+            for *what, found in measured(sys.argv[2]):
+                writer.writerow((*what, f"{found:.1f}"))
+                stream.flush()
+        return
+    print_rates()
+    print_accuracy()
+
+
+if __name__ == "__main__":
+    main()
