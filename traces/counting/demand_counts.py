@@ -135,7 +135,7 @@ class _Disk:
         self._numbers[[loops.LATEST, loops.LAST_NS]] = NONE
         self._numbers[loops.FIRST_NS] = -NONE
         self._window = np.full(WINDOW, NONE, np.int64)
-        self._recent = np.full((2, WINDOWED), NONE, np.int64)
+        self._recent = np.full(2 * WINDOWED, NONE, np.int64)
         self._held = np.empty((N_ROWS, 2 * _DIVIDED_AT_ONCE), np.int64)
         self._n_held = self._n_divided = 0
 

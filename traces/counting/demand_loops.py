@@ -119,7 +119,7 @@ def classify(
         classes: ``SIZE_CLASSES``.
         window: int64 (WINDOW,), changed: latest time up to each of the last accesses.
         numbers: int64 (N_NUMBERS,), changed.
-        recent: int64 (2, WINDOWED), changed: last blocks of the last accesses of each op, in a ring; NONE before.
+        recent: int64 (2 * WINDOWED,), changed: last blocks of the last reads, then writes, in rings; NONE before.
         sums: int64 (N_KEYS, N_DEPTHS, 4), added to.
         alignment: int64 (2, bins, 5), added to: accesses, and those at multiples of 4096, 8192 and 65536 bytes and
             of their own size.
@@ -154,15 +154,15 @@ def classify(
             alignment[what, size_bin, 2] += first & 15 == 0
             alignment[what, size_bin, 3] += first & 127 == 0
             alignment[what, size_bin, 4] += own
-            newest = numbers[NEWEST + what]
+            newest, lasts = numbers[NEWEST + what], WINDOWED * what
             order = SEQUENTIAL
-            if abs(first - recent[what, newest]) > RANDOM_THRESHOLD_LBN:
-                order = RANDOM
-                for last in recent[what]:
-                    if abs(first - last) <= RANDOM_THRESHOLD_LBN:
-                        order = ALTERNATING
+            if abs(first - recent[np.uintp(lasts + newest)]) > RANDOM_THRESHOLD_LBN:
+                n_close = 0
+                for place in range(WINDOWED):  # without a branch, so that the processor compares several at once
+                    n_close += abs(first - recent[np.uintp(lasts + place)]) <= RANDOM_THRESHOLD_LBN
+                order = ALTERNATING if n_close else RANDOM
             newest = (newest + 1) % WINDOWED
-            recent[what, newest] = first + ((length + 511) >> 9) - 1
+            recent[np.uintp(lasts + newest)] = first + ((length + 511) >> 9) - 1
             numbers[NEWEST + what] = newest
             sync = SYNC_UNKNOWN
             if what == 0:
