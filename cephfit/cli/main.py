@@ -247,6 +247,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(status)
 
 
+def _suggest_no_former_names(error: click.NoSuchOption) -> None:
+    """Remove hidden options from what click suggests instead of an unknown one."""
+    parameters = error.ctx.command.params if error.ctx else ()
+    hidden = {name for p in parameters if isinstance(p, click.Option) and p.hidden for name in p.opts}
+    error.possibilities = [name for name in error.possibilities or () if name not in hidden]
+
+
 def _complete(arguments: Sequence[str] | None) -> None:
     """Print completions for a shell; any failure is silent.
 
@@ -269,6 +276,8 @@ def _status_of(arguments: Sequence[str] | None) -> int:
         click.echo(f"cephfit: {error}", err=True)
         return 2
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption):
+            _suggest_no_former_names(error)
         error.show()
         return 2
     except (click.Abort, KeyboardInterrupt) as error:

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from cephfit.cli.check import verify_command
 from cephfit.cli.fleets import place_command
-from cephfit.cli.main import cephfit
+from cephfit.cli.main import cephfit, main
 from cephfit.cli.predict import map_command as map_command
 from cephfit.cli.sweep.sweep_commands import command as sweep
 from cephfit.core.errors import InputError
@@ -140,6 +140,17 @@ def test_the_earlier_name_of_the_option_placement_still_works(searched: Path, pr
     assert "2 x hdd" in now
     assert now == before
     assert "--lies" not in give(place_command.command, "--help").output
+
+
+@pytest.mark.parametrize(("wrong", "suggested"), [("--lie", "--price"), ("--placemen", "--placement")])
+def test_an_earlier_name_of_an_option_is_not_suggested(
+    capsys: pytest.CaptureFixture[str], wrong: str, suggested: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["place", wrong, "x"])
+    said = capsys.readouterr().err
+    assert suggested in said
+    assert "--lies" not in said
 
 
 def test_the_demand_is_that_of_all_machines(profile: str, figures: str) -> None:
