@@ -247,11 +247,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(status)
 
 
-def _suggest_no_former_names(error: click.NoSuchOption) -> None:
-    """Remove hidden options from what click suggests instead of an unknown one."""
+def _without_former_names(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Return the error without hidden options among those that click suggests."""
     parameters = error.ctx.command.params if error.ctx else ()
     hidden = {name for p in parameters if isinstance(p, click.Option) and p.hidden for name in p.opts}
-    error.possibilities = [name for name in error.possibilities or () if name not in hidden]
+    suggested = [name for name in error.possibilities or () if name not in hidden]
+    return click.NoSuchOption(error.option_name, error.message, suggested, error.ctx)
 
 
 def _complete(arguments: Sequence[str] | None) -> None:
@@ -276,9 +277,7 @@ def _status_of(arguments: Sequence[str] | None) -> int:
         click.echo(f"cephfit: {error}", err=True)
         return 2
     except click.ClickException as error:
-        if isinstance(error, click.NoSuchOption):
-            _suggest_no_former_names(error)
-        error.show()
+        (_without_former_names(error) if isinstance(error, click.NoSuchOption) else error).show()
         return 2
     except (click.Abort, KeyboardInterrupt) as error:
         terminated = any(isinstance(e, TerminatedError) for e in (error, error.__context__))
