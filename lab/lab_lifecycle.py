@@ -89,8 +89,9 @@ def clear_forgotten(devices: list[Path], throttle: Throttle) -> None:
 def _clear_if_no_labs(device: Path, throttle: Throttle) -> bool:
     """Remove the limit of a former device, unless a lab has the device; return False if a process holds it now."""
     if (file := backing_file(device)) is not None:
-        # A file that is not visible may be that of a lab in another mount namespace.
-        if file.exists() and not any(registry.is_lab(folder) for folder in file.parents):
+        # A file that is not visible may be that of a lab in another mount namespace. One that a killed process served
+        # (FUSE) cannot even be looked at, where ``Path.exists`` raises.
+        if os.path.exists(file) and not any(registry.is_lab(folder) for folder in file.parents):
             throttle.clear(device_number(device))
         return True
     try:

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,6 +112,7 @@ class _BlockDesign:
         variances: of each configuration's noise; NaN where ``dfs`` is 0.
         dfs: degrees of freedom of each variance.
         erratic: which configurations have a variance of their own.
+        contrasts: what ``_contrast`` returned, by its arguments.
     """
 
     names: tuple[str, ...]
@@ -120,6 +121,7 @@ class _BlockDesign:
     variances: Floats
     dfs: NDArray[np.int64]
     erratic: Booleans
+    contrasts: dict[tuple[str, str], Floats | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: _Values) -> "_BlockDesign":
@@ -186,6 +188,11 @@ class _BlockDesign:
 
     def _contrast(self, one: str, other: str) -> Floats | None:
         """Return the weights of all values; erratic configurations count only in their own comparisons."""
+        if (one, other) not in self.contrasts:
+            self.contrasts[one, other] = self._new_contrast(one, other)
+        return self.contrasts[one, other]
+
+    def _new_contrast(self, one: str, other: str) -> Floats | None:
         pair = [self.names.index(one), self.names.index(other)]
         used = ~self.erratic
         used[pair] = True
@@ -229,15 +236,16 @@ def _erratic(logs: Floats, present: Booleans) -> Booleans:
     n_erratic = 0
     while 2 * (np.count_nonzero(used) - 1) > len(logs):
         worst, most = -1, 0.0
+        all_squares, all_df = _squares(logs, present, used)
         for place in np.flatnonzero(used):
             others = used.copy()
             others[place] = False
             squares, df = _squares(logs, present, others)
-            own, own_df = _added_by(int(place), logs, present, others)
+            own_df = all_df - df
             if not df or not own_df:
                 continue
             limit = max(float(fdtri(own_df, df, 1 - _ERRATIC_ERROR / len(logs))), _ERRATIC_FACTOR)
-            excess = own / own_df / (max(squares / df, _RESOLUTION**2) * limit)
+            excess = (all_squares - squares) / own_df / (max(squares / df, _RESOLUTION**2) * limit)
             if excess > most:
                 worst, most = int(place), excess
         if worst < 0:

@@ -1,6 +1,7 @@
 """Stale limits: a former loop device of a lab may be reused by another lab at any time."""
 
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 from cephfit.core.units import MIB
 from cephfit.lab import lab_lifecycle
 from cephfit.lab.devices.disks import backing_file, device_number, make_sparse
+from cephfit.lab.devices.fuse_devices import NODE, QemuExport
 from cephfit.lab.devices.throttle import BlkioThrottle
 
 pytestmark = pytest.mark.root
@@ -83,3 +85,24 @@ def test_a_device_that_is_held_briefly_is_waited_for(free_device: Path, tmp_path
     lab_lifecycle.clear_forgotten([free_device], throttle)
     release.join()
     assert throttle.cleared == [device_number(free_device)]
+
+
+def test_a_device_over_a_file_of_a_killed_server_is_left(tmp_path: Path) -> None:
+    """Nothing can be asked about that file, not even whether it exists."""
+    make_sparse(tmp_path / "data", 16 * MIB)
+    home = tmp_path / "export"
+    home.mkdir()
+    export = QemuExport(home)
+    node = {"driver": "file", "filename": str(tmp_path / "data"), "node-name": NODE}
+    device = export.attach([node], what="the file", where=str(tmp_path / "data"), remedy="")
+    try:
+        os.kill(int((home / "pid").read_text()), signal.SIGKILL)
+        with pytest.raises(OSError, match="not connected"):
+            while (file := backing_file(device)) is not None:
+                file.stat()
+        throttle = Noting(tmp_path)
+        lab_lifecycle.clear_forgotten([device], throttle)
+        assert throttle.cleared == []
+    finally:
+        export.detach()
+    assert backing_file(device) is None

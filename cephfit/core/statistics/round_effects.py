@@ -22,6 +22,7 @@ a Statistician's Perspective, 9.4). Sums of residuals, and information on parts 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,6 +165,11 @@ class Blocks:
 
     @classmethod
     def of(cls, present: Booleans) -> "Blocks":
+        """Return the blocks; those of the same values are computed once, because a design compares many pairs."""
+        return _blocks_of(present.tobytes(), present.shape)
+
+    @classmethod
+    def _of(cls, present: Booleans) -> "Blocks":
         held = present.astype(np.float64)
         counts = held.sum(axis=1)
         if counts.all() and (present == present[0]).all():
@@ -215,6 +221,11 @@ class Blocks:
         """Values, shape (J, R) or (J, 1), less the mean of their round; 0 where one is missing."""
         sums = np.where(self.present, values, 0.0).sum(axis=0)
         return np.where(self.present, values - sums / np.maximum(self.present.sum(axis=0), 1), 0.0)
+
+
+@lru_cache(maxsize=256)
+def _blocks_of(present: bytes, shape: tuple[int, ...]) -> Blocks:
+    return Blocks._of(np.frombuffer(present, dtype=np.bool_).reshape(shape))
 
 
 @dataclass(frozen=True, slots=True)
