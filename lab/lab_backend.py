@@ -3,6 +3,7 @@
 Sources: tgtadm(8), ganesha-config(8), ganesha-core-config(8), Swift's SAIO document.
 """
 
+import json
 import os
 import re
 import secrets
@@ -218,7 +219,20 @@ class NfsServer(LabServer):
 
 _ADDRESS = SwiftAddress("cephfit:lab", "127.0.0.1:8080", "cephfit")
 _PORTS = {"account": 6202, "container": 6201, "object": 6200}
-_PART_POWER = "8"
+_PART_POWER = 8
+_RING_SCRIPT = """
+import json, sys
+from swift.common.ring import RingBuilder
+rings, part_power = json.loads(sys.argv[1]), int(sys.argv[2])
+for name, (n_copies, port) in rings.items():
+    builder = RingBuilder(part_power, n_copies, 0)
+    for index in range(n_copies):
+        at = dict(ip="127.0.0.1", port=port, replication_ip="127.0.0.1", replication_port=port)
+        builder.add_dev(dict(region=1, zone=1, device=f"d{index}", weight=1.0, meta="", **at))
+    builder.rebalance()
+    builder.get_ring().save(f"{name}.ring.gz")
+    builder.save(f"{name}.builder")
+"""
 _SYSTEM = "/etc/swift"
 """Where Swift's programs look for swift.conf; the servers see the lab's folder there."""
 
@@ -289,22 +303,18 @@ class SwiftServer(LabServer):
         (self._etc / "swift.conf").write_text(
             render("swift.conf.j2", policies=policies, prefix=secrets.token_hex(8), suffix=secrets.token_hex(8))
         )
+        rings = {f"object-{number}": (number + 1, _PORTS["object"]) for number in range(1, _most_replicas())}
+        self._build_rings({kind: (1, port) for kind, port in _PORTS.items()} | rings)
         for kind, port in _PORTS.items():
-            self._build_ring(kind, 1, port)
             text = render("swift-storage.conf.j2", kind=kind, port=port, etc=self._etc, devices=self._mounted_at)
             (self._etc / f"{kind}.conf").write_text(text)
-        for number in range(1, _most_replicas()):
-            self._build_ring(f"object-{number}", number + 1, _PORTS["object"])
         user = _ADDRESS.user.replace(":", "_")
         (self._etc / "proxy.conf").write_text(render("swift-proxy.conf.j2", etc=self._etc, user=user, key=key))
         (self._etc / "complete").touch()
 
-    def _build_ring(self, name: str, n_copies: int, port: int) -> None:
-        file = str(self._etc / f"{name}.builder")
-        run(["swift-ring-builder", file, "create", _PART_POWER, str(n_copies), "0"])
-        devices = [word for index in range(n_copies) for word in (f"r1z1-127.0.0.1:{port}/d{index}", "1")]
-        run(["swift-ring-builder", file, "add", *devices])
-        run(["swift-ring-builder", file, "rebalance"])
+    def _build_rings(self, rings: Mapping[str, tuple[int, int]]) -> None:
+        """Write rings, by name with copies and port, as ``swift-ring-builder`` does in three commands for each."""
+        run(["/usr/bin/python3", "-c", _RING_SCRIPT, json.dumps(rings), str(_PART_POWER)], directory=self._etc)
 
     def configure(self, options: Mapping[str, str]) -> None:
         """All options are the clients': each number of copies has containers of its own."""

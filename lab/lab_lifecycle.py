@@ -89,9 +89,8 @@ def clear_forgotten(devices: list[Path], throttle: Throttle) -> None:
 def _clear_if_no_labs(device: Path, throttle: Throttle) -> bool:
     """Remove the limit of a former device, unless a lab has the device; return False if a process holds it now."""
     if (file := backing_file(device)) is not None:
-        # A file that is not visible may be that of a lab in another mount namespace. One that a killed process served
-        # (FUSE) cannot even be looked at, where ``Path.exists`` raises.
-        if os.path.exists(file) and not any(registry.is_lab(folder) for folder in file.parents):
+        # A file that is not visible may be that of a lab in another mount namespace.
+        if _is_visible(file) and not any(registry.is_lab(folder) for folder in file.parents):
             throttle.clear(device_number(device))
         return True
     try:
@@ -106,6 +105,13 @@ def _clear_if_no_labs(device: Path, throttle: Throttle) -> bool:
         return True
     finally:
         os.close(descriptor)
+
+
+def _is_visible(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError:  # in a mount of FUSE whose server was killed
+        return False
 
 
 def what_is_left(folder: Path) -> list[str]:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from cephfit.core.errors import InputError
 from cephfit.core.statistics.round_effects import Floats
@@ -206,9 +206,9 @@ def closed_rate(rates: Floats, delay: float, link: float = math.inf) -> float:
         stations.append(-n * math.log(link))
     if not stations:
         return math.inf
-    log_g = stations[0]
+    log_g, behind = stations[0], n[:, None] - n
     for factors in stations[1:]:
-        log_g = np.array([logsumexp(log_g[: k + 1] + factors[k::-1]) for k in n])
+        log_g = np.logaddexp.reduce(np.where(behind >= 0, log_g + factors[behind], -math.inf), axis=1)
     return float(np.exp(log_g[-2] - log_g[-1]))
 
 
