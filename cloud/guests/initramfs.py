@@ -142,6 +142,8 @@ def unpack(package: Path, folder: Path) -> Kernel:
         HostError: there is not exactly one kernel in it, or a program failed.
     """
     run(["dpkg-deb", "-x", str(package), str(folder)])
+    if not (folder / "lib").exists():  # Debian 13's packages have all below /usr
+        (folder / "lib").symlink_to("usr/lib")
     releases = [entry.name for entry in (folder / "lib" / "modules").iterdir()]
     if len(releases) != 1:
         raise HostError(f"not one kernel but {len(releases)}", where=str(package))

@@ -156,7 +156,7 @@ def _create_network(layout: Layout, cloud: Connection) -> None:
 
 _POLL_SECONDS = 0.5
 _READY_SECONDS = 300.0
-_NEUTRON_AGENTS = {"neutron-linuxbridge-agent", "neutron-dhcp-agent", "neutron-metadata-agent"}
+_NEUTRON_AGENTS = {"neutron-dhcp-agent", "neutron-metadata-agent"}
 
 
 def _nova(cloud: Connection, layout: Layout) -> str:

@@ -1,5 +1,6 @@
 """OpenStack's components: the Debian packages, files, databases, migrations, configuration and daemons of each."""
 
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -17,6 +18,8 @@ from cephfit.lab.openstack.layout import Layout
 from cephfit.lab.openstack.services import Service
 
 _WSGI_SCRIPT = Path(__file__).with_name("wsgi_script.py")
+_DRIVERS_SOURCE = Path(__file__).with_name("neutron_drivers.py")
+_DRIVERS = "neutron/lib"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,32 +203,31 @@ def neutron(layout: Layout) -> Component:
     conf = ("--config-file", str(layout.conf("neutron")))
     ml2 = (*conf, "--config-file", str(layout.conf("ml2.ini")))
     dhcp = (*conf, "--config-file", str(layout.conf("dhcp_agent.ini")))
+    drivers = {"PYTHONPATH": str(layout.home(_DRIVERS))}
     metadata = (*conf, "--config-file", str(layout.conf("metadata_agent.ini")))
     return Component(
         "neutron",
         files=("neutron.conf", "ml2.ini", "dhcp_agent.ini", "dnsmasq.conf", "metadata_agent.ini"),
-        folders=("neutron/lock", "neutron/bin"),
+        folders=("neutron/lock", _DRIVERS),
         databases=("neutron",),
-        migrations=(Migration(("neutron-db-manage", *ml2, "upgrade", "heads")),),
-        apis=(Service("neutron-server", ("neutron-server", *ml2), port=layout.ports["neutron"]),),
+        migrations=(Migration(("neutron-db-manage", *ml2, "upgrade", "heads"), drivers),),
+        apis=(Service("neutron-server", ("neutron-server", *ml2), drivers, layout.ports["neutron"]),),
         agents=(
-            Service(
-                "neutron-linuxbridge-agent",
-                ("neutron-linuxbridge-agent", *ml2),
-                # Its rules against ARP spoofing would be in this machine's tables; see `shadow_programs`.
-                {"PATH": f"{layout.home('neutron/bin')}:/usr/sbin:/usr/bin:/sbin:/bin"},
-            ),
-            Service("neutron-dhcp-agent", ("neutron-dhcp-agent", *dhcp)),
+            Service("neutron-dhcp-agent", ("neutron-dhcp-agent", *dhcp), drivers),
             Service("neutron-metadata-agent", ("neutron-metadata-agent", *metadata)),
         ),
     )
 
 
-def shadow_programs(layout: Layout) -> None:
-    """Give the bridge agent an ``ebtables`` that has no rules and sets none."""
-    link = layout.home("neutron/bin") / "ebtables"
-    if not link.is_symlink():
-        link.symlink_to("/bin/true")
+def install_drivers(layout: Layout) -> None:
+    """Put Neutron's drivers where its programs import them, as an installed distribution with an entry point."""
+    home = layout.home(_DRIVERS)
+    shutil.copyfile(_DRIVERS_SOURCE, home / "cephfit_neutron.py")
+    distribution = home / "cephfit_neutron-1.dist-info"
+    distribution.mkdir(exist_ok=True)
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: cephfit-neutron\nVersion: 1\n")
+    entry = "[neutron.ml2.mechanism_drivers]\ncephfit_one_bridge = cephfit_neutron:OneBridge\n"
+    (distribution / "entry_points.txt").write_text(entry)
 
 
 def cinder(layout: Layout) -> Component:
@@ -341,7 +343,6 @@ _PROGRAMS: Mapping[str, str] = {
     "nova-scheduler": "nova-scheduler",
     "nova-compute": "nova-compute",
     "neutron-server": "neutron-server",
-    "neutron-linuxbridge-agent": "neutron-linuxbridge-agent",
     "neutron-dhcp-agent": "neutron-dhcp-agent",
     "neutron-metadata-agent": "neutron-metadata-agent",
     "cinder-api": "cinder-api",
@@ -359,7 +360,6 @@ _PROGRAMS: Mapping[str, str] = {
     "haproxy": "haproxy",
     "ip": "iproute2",
     "iptables": "iptables",
-    "ebtables": "ebtables",
     "nsenter": "util-linux",
     "unshare": "util-linux",
 }

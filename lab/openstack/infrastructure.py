@@ -237,10 +237,10 @@ def create_cable(layout: Layout) -> None:
 
 
 def create_bridge(layout: Layout, network_id: str) -> None:
-    """Create the bridge that neutron's agent would create for a network, and add our end to it immediately.
+    """Create the bridge of a network, under the name that Nova gives it, and add our end to it immediately.
 
-    The bridge can then always be found from our end; the agent uses an existing bridge. Call this before the
-    network has a subnet, because until then the agent creates none.
+    The bridge can then always be found from our end. Call this before the network has a subnet: its DHCP server is
+    connected to the bridge.
     """
     bridge = f"brq{network_id[:11]}"
     if not (_SYS_NET / bridge).exists():

@@ -17,7 +17,7 @@ from cephfit.lab import registry
 from cephfit.lab.daemons import processes
 from cephfit.lab.daemons.ceph_daemons import write_secret
 from cephfit.lab.openstack import cloud_resources, components, infrastructure
-from cephfit.lab.openstack.components import COMPONENTS, Component, shadow_programs
+from cephfit.lab.openstack.components import COMPONENTS, Component, install_drivers
 from cephfit.lab.openstack.infrastructure import ceph_key_file
 from cephfit.lab.openstack.layout import PORT_NAMES, SECRET_NAMES, Layout
 from cephfit.lab.openstack.services import CloudStatus, MountNamespace, Service, Services
@@ -147,7 +147,7 @@ class LabCloud:
         """
         components.write_all(self.layout, self.components)
         infrastructure.prepare(self.layout)
-        shadow_programs(self.layout)
+        install_drivers(self.layout)
         create(self.layout, conf=ceph.conf, fsid=ceph.fsid, mon_port=ceph.mon_port)
         infrastructure.create_cable(self.layout)
         progress.advance(detail="pools and files")

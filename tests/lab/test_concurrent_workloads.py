@@ -64,6 +64,7 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.postgres
 def test_pgbench_runs_on_four_volumes_at_once(devices: list[Path], store: Store) -> None:

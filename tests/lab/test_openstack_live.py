@@ -303,7 +303,7 @@ def test_after_stop_and_start_all_data_is_still_there(openstack_lab: Lab, user: 
 
 
 def firewall_rules() -> str:
-    saves = (["iptables-save"], ["ip6tables-save"], ["ebtables-save"])
+    saves = (["iptables-save"], ["ip6tables-save"], ["ebtables-nft-save"])
     return "".join(subprocess.run(argv, capture_output=True, text=True, check=True).stdout for argv in saves)
 
 

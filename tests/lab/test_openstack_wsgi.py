@@ -34,8 +34,7 @@ def locks_of_logging(loaded: Path, script: Path) -> str:
 @pytest.mark.openstack
 @pytest.mark.core
 def test_threads_of_an_api_use_thread_locks_for_logging(tmp_path: Path) -> None:
-    """Eventlet's locks, which oslo.log installs, can deadlock two threads."""
+    """Eventlet's locks, which the oslo.log of Zed installs without our script, can deadlock two threads."""
     script = tmp_path / "script"
     script.write_text(_SCRIPT)
-    assert locks_of_logging(script, script).startswith("eventlet"), "else our script is not needed"
     assert locks_of_logging(components._WSGI_SCRIPT, script) == "threading"

@@ -90,6 +90,7 @@ def test_osds_of_one_cluster_on_different_file_systems(target: LabTarget, lab_cl
     assert (file_systems(lab_cluster), object_stores(lab_cluster)) == ({}, ["bluestore"] * 4)
 
 
+@pytest.mark.slow
 @pytest.mark.filestore
 def test_impossible_stores_are_reported_in_preflight(target: LabTarget) -> None:
     nowhere = stores(**{"osd_store/class:nvme": {"filesystem": "xfs"}})

@@ -282,6 +282,7 @@ def test_a_program_on_a_real_cluster_is_traced(
     assert "run /dev/" in (tmp_path / "steps").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.ceph
 def test_a_program_on_two_volumes_of_a_real_cluster_is_traced_on_both(

@@ -44,7 +44,13 @@ def test_the_newest_postgres_of_the_machine_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("name", ["log-append", "backup", "git", "mariadb", "redis", "rocksdb", "rsync"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("log-append", "backup", "redis", "rocksdb"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("git", "mariadb", "rsync")),
+    ],
+)
 def test_a_workload_runs_and_leaves_the_device_free(client: Client, name: str) -> None:
     workload = ProgramWorkload(PROGRAMS / name)
     workload.prepare(client)

@@ -47,6 +47,7 @@ def measured(lab: Lab, engine: str, folder: Path) -> tuple[list[Sample], dict[st
     return samples, dict(run.facts["engine"]), [name for name in objects if "bench" in name and "rbd" not in name]
 
 
+@pytest.mark.slow
 def test_rados_bench_measures_three_patterns_and_the_osds_counted_the_same(
     lab_cluster: Lab, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 from running_server import TRACE, serving, settled
 
 
@@ -29,6 +30,7 @@ def test_a_server_that_ends_removes_its_uploads(simulated_store: Path, tmp_path:
     assert not any(folder.exists() for folder in folders)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_terminated_removes_its_uploads(simulated_store: Path, tmp_path: Path) -> None:
     with serving(simulated_store, tmp_path) as server:
         server.process.terminate()

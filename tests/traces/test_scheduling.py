@@ -193,6 +193,7 @@ def test_local_processes(several_files: list[Path]) -> None:
     assert found.dumps() == profile_files(several_files).dumps()
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_of_two_workers(
     several_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

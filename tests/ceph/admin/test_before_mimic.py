@@ -86,6 +86,7 @@ def old(lab_cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabTarget
     assert after == before
 
 
+@pytest.mark.slow
 @pytest.mark.ceph
 @pytest.mark.root
 @pytest.mark.fio

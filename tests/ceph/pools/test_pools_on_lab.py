@@ -108,6 +108,7 @@ def test_an_image_on_an_erasure_code_has_its_data_there_and_its_metadata_in_copi
     assert admin.command("osd erasure-code-profile ls") == ["default"]
 
 
+@pytest.mark.slow
 def test_a_rule_that_was_there_before_an_erasure_coded_pool_stays(
     crush_map: bytes, target: LabTarget, admin: RadosAdmin
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_cache_tier_has_every_parameter_and_takes_the_writes(
     apply(target, "ssd", SSD)  # another configuration while the tier is there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["readproxy", "readonly"])
 def test_the_other_modes_of_a_cache_tier(crush_map: bytes, target: LabTarget, mode: str) -> None:
     settings = {

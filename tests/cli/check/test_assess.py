@@ -124,6 +124,7 @@ def test_a_folder_goes_through_the_python_api_too(folder: Path) -> None:
         cephfit.assess(folder, "r1")
 
 
+@pytest.mark.slow
 def test_leaving_out_widens_the_intervals_of_a_wrong_model(folder: Path) -> None:
     """Nothing fits a model that says the default is as good as all: its interval is that of the others' errors."""
 
@@ -207,6 +208,7 @@ def test_exported_baselines_keep_their_loads_apart(tmp_path: Path) -> None:
     assert len(rows) == 2 * len(FACTORS) * len(CELLS) * ROUNDS
 
 
+@pytest.mark.slow
 def test_volumes_of_one_round_are_repeats_that_stay_comparable(folder: Path) -> None:
     """Each configuration has volumes of other names; the second volume of each is 30 % slower."""
     rows = list(csv.DictReader((folder / "measured.csv").open()))

@@ -93,6 +93,7 @@ def test_a_tolerance_forgives_differences_up_to_it() -> None:
     assert welch_ratio_p_value(*upward, tolerance=0.05) == 1.0
 
 
+@pytest.mark.slow
 def test_equal_runs_are_seldom_called_different_in_any_cell() -> None:
     """Of 200 pairs of equal runs with 20 cells, at most 5 % may have a false verdict (here within 3 sigma)."""
     wrong, alone = 0, 0

@@ -34,7 +34,13 @@ def drawn(store: Path, name: str, *words: str) -> list[str]:
     return list(document["pictures"])
 
 
-@pytest.mark.parametrize(("name", "kind"), [("p.png", "PNG image"), ("p.svg", "SVG"), ("p.pdf", "PDF document")])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("p.png", "PNG image"),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in [("p.svg", "SVG"), ("p.pdf", "PDF document")]),
+    ],
+)
 def test_each_suffix_gives_a_file_of_its_format(store: Path, name: str, kind: str) -> None:
     expected = {"predictions", "verification", "heat-map", "workload-rate", "workload-positions"}
     assert expected <= set(drawn(store, name))

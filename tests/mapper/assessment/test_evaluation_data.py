@@ -146,7 +146,9 @@ def test_what_is_learned_helps_where_large_gains_are_underestimated() -> None:
     assert by_model["learned"] < by_model["waiting"]
 
 
-@pytest.mark.parametrize("folder", ["evaluation", "evaluation-equal-work", UNSEEN])
+@pytest.mark.parametrize(
+    "folder", ["evaluation", pytest.param("evaluation-equal-work", marks=pytest.mark.slow), UNSEEN]
+)
 def test_the_table_of_the_evidence_is_what_the_evaluation_gives(folder: str) -> None:
     page = (ROOT / "docs" / "evidence.md").read_text()
     for accuracy in assessed(LeaveOut.WORKLOADS, folder).accuracy:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from cephfit.cli.main import cephfit as command_line
@@ -36,6 +37,7 @@ def test_nothing_can_be_learned_for_meyer_and_from_no_folder() -> None:
     assert "--save" in said(*MAP, "--save", "--learn-from", FOLDER, code=2)
 
 
+@pytest.mark.slow
 def test_the_sensitivity_says_in_how_many_variations_the_best_stays() -> None:
     text = said(*MAP, "--sensitivity")
     assert "The best stays ssd in " in text

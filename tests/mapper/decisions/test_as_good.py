@@ -156,6 +156,7 @@ def test_the_ratio_of_two_is_that_of_their_predictions(idle: float, is_sync: boo
             assert (p.verdict is Verdict.DEFAULT) is (p.configuration == reference)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moved", [False, True])
 def test_the_interval_of_the_ratio_of_two_holds_as_often_as_it_promises(
     moved: bool, monkeypatch: pytest.MonkeyPatch

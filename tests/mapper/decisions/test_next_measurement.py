@@ -157,6 +157,7 @@ def test_the_noisy_cell_is_measured_again_where_weights_are_equal() -> None:
     assert next_measurement(joint, with_probe=False, margin=0.0).candidates[0].cell == LIGHT
 
 
+@pytest.mark.slow
 def test_the_chosen_round_reduces_the_error_more_than_a_random_one() -> None:
     """Many sweeps with a known truth: mean squared error of the difference between the two best."""
     rng = np.random.default_rng(11)

@@ -255,6 +255,7 @@ def as_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(completed_rates, "shared", lambda baselines: baselines)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_measured")
 @pytest.mark.parametrize(("cells", "profile"), CASES)
 def test_intervals_hold_as_often_as_promised_where_rates_follow_from_the_same_measurements(

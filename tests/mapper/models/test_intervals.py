@@ -46,6 +46,7 @@ def test_intervals_hold_the_true_values_and_real_differences_are_found(model: st
     assert found.detected >= 0.5, "intervals so wide that nothing is ever found would be no use"
 
 
+@pytest.mark.slow
 def test_drift_of_the_machine_between_rounds_costs_no_power() -> None:
     """Rounds are interleaved: a slower hour hits all configurations alike and cancels."""
     still = simulate("time", Noise(), n_sweeps=300, n_compared=6, repeats=3, effect=0.25, seed=3)

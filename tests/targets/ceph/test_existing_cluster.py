@@ -166,6 +166,7 @@ def test_a_cluster_that_is_not_healthy_is_refused(cluster: Cluster, tmp_path: Pa
         cluster.command("osd unset", key="norecover")
 
 
+@pytest.mark.slow
 def test_restore_lists_first_and_restores_with_apply(cluster: Cluster, lab_cluster: Lab) -> None:
     target = open_existing_cluster(lab_cluster)
     applied = target.apply(
@@ -187,6 +188,7 @@ def test_restore_lists_first_and_restores_with_apply(cluster: Cluster, lab_clust
     assert "nothing to undo" in cluster("restore", pools=False).stdout
 
 
+@pytest.mark.slow
 def test_only_one_pool_is_changed(cluster: Cluster, tmp_path: Path) -> None:
     store = tmp_path / "results.sqlite"
     words = ("sweep", "run", cluster.sweep("warm"), "--store", store, "--only-pool", "rbd")

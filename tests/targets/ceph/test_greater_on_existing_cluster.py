@@ -57,6 +57,7 @@ def queues(lab: Lab) -> list[tuple[str, str, str]]:
     return [tuple((folder / key).read_text().strip() for key in keys) for folder in folders]
 
 
+@pytest.mark.slow
 def test_disks_are_tuned_over_ssh_and_restored_after_a_kill(
     lab_cluster: Lab, server: SshServer, config: Path
 ) -> None:

@@ -120,6 +120,7 @@ def test_what_is_applied_stays_and_is_undone(apply: Run, undo: Run, lab_cluster:
     assert not (lab_cluster.folder / "target" / "applied.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_another_configuration_replaces_the_first(
     apply: Run, undo: Run, lab_cluster: Lab, admin: RadosAdmin
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_sweep_starts_from_what_is_applied(apply: Run, undo: Run, lab_cluster:
     assert options_of(admin)["osd osd_max_backfills"] == "3"
 
 
+@pytest.mark.slow
 def test_a_pool_gets_its_settings_and_its_old_ones_again(
     apply: Run, undo: Run, admin: RadosAdmin, vms: str
 ) -> None:
@@ -268,6 +270,7 @@ def test_health_that_gets_worse_undoes_it(lab_cluster: Lab, admin: RadosAdmin) -
         target.close()
 
 
+@pytest.mark.slow
 def test_an_existing_cluster_is_changed_and_restored(
     cephfit: Run, lab_cluster: Lab, admin: RadosAdmin, tmp_path: Path
 ) -> None:
