@@ -1,4 +1,4 @@
-"""Record tests/cloud/recorded again: python tests/cloud/record_cloud.py LAB_FOLDER [NAME...]
+"""Record tests/cloud/recorded again: python tests/cloud/record_cloud.py LAB_FOLDER RELEASE [NAME...]
 
 The lab (`cephfit lab up --openstack`) must have no other user: each failure is caused for real on it.
 """
@@ -45,8 +45,9 @@ cloud.identity.delete("/auth/tokens", headers={"X-Subject-Token": sys.stdin.read
 class Recorder:
     """Makes trouble in a lab, and records what its services say of it."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, folder: Path) -> None:
         assert lab.cloud is not None
+        self.folder = folder
         self.lab = lab
         self._layout = lab.cloud.layout
         self.admin = connect(self._layout)
@@ -58,7 +59,7 @@ class Recorder:
         }
 
     def record(self, name: str, scenario: Callable[[Connection], Any], *, as_admin: bool = False) -> None:
-        with recorded(name, FOLDER, self.addresses):
+        with recorded(name, self.folder, self.addresses):
             cloud = connect(self._layout) if as_admin else connect(self._layout, self._layout.user_cloud)
             print(name, scenario(cloud), flush=True)
             cloud.close()
@@ -95,10 +96,10 @@ class Recorder:
         subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
 
 
-def main(folder: Path, names: list[str]) -> None:
-    to = Recorder(Lab.open(folder=folder))
+def main(folder: Path, release: str, names: list[str]) -> None:
+    to = Recorder(Lab.open(folder=folder), FOLDER / release)
     cloud_cleanup._STUCK_SECONDS = cloud_cleanup._STUCK_DELETING_SECONDS = 0.0
-    FOLDER.mkdir(exist_ok=True)
+    to.folder.mkdir(exist_ok=True)
     for name, make in {
         "beforehand": lambda: before_anything(to),
         "own_stacks": lambda: own_stacks(to),
@@ -210,11 +211,11 @@ def placed_images(to: Recorder) -> None:
 
 def log_in(to: Recorder) -> None:
     settings = {**to.user.config.config["auth"], "password": "wrong"}
-    with recorded("wrong_password", FOLDER, to.addresses):
+    with recorded("wrong_password", to.folder, to.addresses):
         rejected = openstack.connect(auth=settings, region_name="RegionOne")
         print("wrong_password", scenarios.error_of(lambda: scenarios.volume_types(rejected)), flush=True)
     to.record("revoked", lambda cloud: scenarios.in_between(cloud, lambda: to.revoke(cloud)))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -23,6 +23,8 @@ from cephfit.cloud.volumes import volume_types
 from cephfit.cloud.volumes.volume_types import TypeQos
 from cephfit.core.errors import ClusterError
 
+pytestmark = pytest.mark.usefixtures("recorded_release")
+
 TARGET = "openstack:flavor=cephfit.tiny,volume_type=hdd,network=lab"
 BY_USER, BY_ADMINISTRATOR = "enough", "room_in_pools"
 """Recordings in which either asked for all of it."""

@@ -36,6 +36,8 @@ from cephfit.core.errors import InputError
 from cephfit.core.units import GIB
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 
+pytestmark = pytest.mark.usefixtures("recorded_release")
+
 CHOICE = CloudChoice(flavor="cephfit.tiny", volume_type="hdd", network="lab")
 QUOTA = {"volumes_ssd": 20, "gigabytes_ssd": 50, "per_volume_gigabytes": 4}
 """Of Cinder, when it was recorded."""

@@ -1,4 +1,4 @@
-"""The cloud's edge against what a real OpenStack (release Zed) said; tests/cloud/record_cloud.py records it."""
+"""The cloud's edge against what real OpenStacks said; tests/cloud/record_cloud.py records it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +22,8 @@ from cephfit.cloud.volumes.cinder_volumes import unfilled
 from cephfit.cloud.volumes.volume_types import qos_of_types
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import NullProgress
+
+pytestmark = pytest.mark.usefixtures("recorded_release")
 
 RUN = "recorded"
 CHOICE = CloudChoice(flavor="cephfit.tiny", volume_type="hdd", network="lab", overcommit=True)
@@ -158,7 +160,8 @@ def test_a_revoked_token_is_replaced() -> None:
     """The second question is answered 401, then Keystone is asked for a token, and the question put again."""
     with played("revoked"):
         first, second = in_between(player(), lambda: None)
-    assert first == second == ["ssd", "hdd", "__DEFAULT__"]
+    assert first == second
+    assert {"ssd", "hdd", "__DEFAULT__"} <= set(first)
 
 
 def test_a_service_in_trouble_is_asked_again_and_then_named() -> None:
@@ -166,7 +169,7 @@ def test_a_service_in_trouble_is_asked_again_and_then_named() -> None:
         said, later = failing(player(), lambda: None, lambda: None)
     assert "\n" not in said.partition("\n  ")[0]
     assert "volume types" in said
-    assert later == ["ssd", "hdd", "__DEFAULT__"]
+    assert {"ssd", "hdd", "__DEFAULT__"} <= set(later)
 
 
 @pytest.mark.parametrize(("name", "unseen"), [("qos_by_administrator", False), ("qos_by_user", True)])
@@ -182,7 +185,7 @@ def test_qos_of_volume_types(name: str, unseen: bool) -> None:
 
 
 def test_recordings_hold_no_secrets() -> None:
-    files = list(FOLDER.glob("*.yaml"))
+    files = list(FOLDER.glob("*/*.yaml"))
     assert len(files) > 10
     for file in files:
         text = file.read_text()

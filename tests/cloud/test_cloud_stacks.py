@@ -22,7 +22,7 @@ from cephfit.cloud.ownership import stack_name
 from cephfit.cloud.stacks import LARGEST_STACK, Node, Stacks, template_path
 from cephfit.core.protocols import NullProgress
 
-pytestmark = pytest.mark.usefixtures("no_waiting")
+pytestmark = pytest.mark.usefixtures("no_waiting", "recorded_release")
 
 NAME = stack_name(RUN, "hdd-1")
 EMPTY = {"heat_template_version": "2017-09-01", "resources": {"nothing": {"type": "OS::Heat::None"}}}
@@ -101,10 +101,12 @@ def test_lost_answers(played_cloud: Connection) -> None:
     assert n_left == 0
 
 
-def test_deleted_while_it_is_made(played_cloud: Connection) -> None:
+def test_deleted_while_it_is_made(played_cloud: Connection, recorded_release: str) -> None:
     """Creation is not waited for before a deletion."""
     assert deleted_while_it_is_made(played_cloud) == 0
-    asked = yaml.safe_load((FOLDER / "deleted_while_it_is_made.yaml").read_text())["interactions"]
+    asked = yaml.safe_load((FOLDER / recorded_release / "deleted_while_it_is_made.yaml").read_text())[
+        "interactions"
+    ]
     methods = [one["request"]["method"] for one in asked]
     answers = [one["response"]["body"]["string"] for one in asked[: methods.index("DELETE")]]
     assert any('"stack_status": "CREATE_IN_PROGRESS"' in answer for answer in answers)

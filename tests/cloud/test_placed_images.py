@@ -25,6 +25,8 @@ from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.journal import Journal
 from cephfit.core.values.configuration import IMAGE_PROPERTY, ImageChange, ImageRule
 
+pytestmark = pytest.mark.usefixtures("recorded_release")
+
 DATABASE = ImageChange(ImageRule(("--property", "workload=database"), "pgbench"), "ssd")
 MAIL = ImageChange(ImageRule(("--tag", "mail"), "postmark"), "hdd")
 CHANGES = (DATABASE, MAIL)

@@ -28,6 +28,8 @@ from cephfit.core.values.configuration import SCOPE, Configuration, Partition, S
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.sweep_plan import Sweep
 
+pytestmark = pytest.mark.usefixtures("recorded_release")
+
 RUN = "recorded"
 OTHERS = ("recorded-2", "cephfit-recorded")
 """Runs with similar ids: cephfit-recorded-2-... begins as the names of the run do."""

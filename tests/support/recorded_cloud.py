@@ -17,6 +17,9 @@ import vcr  # type: ignore[import-untyped]
 from openstack.connection import Connection
 
 FOLDER = Path(__file__).parents[1] / "cloud" / "recorded"
+RELEASES = ("zed", "2025.1")
+"""OpenStack releases with recordings, each in a folder of ``FOLDER``: Debian 12 and 13."""
+_release = RELEASES[0]
 PASSWORD = "not-a-password"
 TOKEN = "not-a-token"
 PORTS = {
@@ -34,13 +37,24 @@ _NEVER = "9999-12-31T23:59:59.000000Z"
 
 
 @contextmanager
+def released(release: str) -> Iterator[None]:
+    """Play the recordings of a release inside the block."""
+    global _release
+    before, _release = _release, release
+    try:
+        yield
+    finally:
+        _release = before
+
+
+@contextmanager
 def played(name: str) -> Iterator[Any]:
     """Whatever is asked over HTTP inside the block is answered by a recording, each answer once and in order.
 
     Yields:
         The cassette, which knows what was asked.
     """
-    with _recorder({}).use_cassette(str(FOLDER / f"{name}.yaml"), record_mode="none") as cassette:
+    with _recorder({}).use_cassette(str(FOLDER / _release / f"{name}.yaml"), record_mode="none") as cassette:
         yield cassette
 
 

@@ -94,12 +94,21 @@ def scripted_cloud(services: "Services") -> "Iterator[Connection]":
     connection.close()
 
 
+@pytest.fixture(params=["zed", "2025.1"])
+def recorded_release(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each release of OpenStack whose answers were recorded."""
+    from recorded_cloud import released
+
+    with released(request.param):
+        yield request.param
+
+
 @pytest.fixture
-def played_cloud(request: pytest.FixtureRequest) -> "Iterator[Connection]":
+def played_cloud(request: pytest.FixtureRequest, recorded_release: str) -> "Iterator[Connection]":
     """A cloud that answers as one did when the scenario of the test's name was recorded."""
     from recorded_cloud import played, player
 
-    with played(request.node.name.removeprefix("test_")):
+    with played(request.function.__name__.removeprefix("test_")):
         connection = player()
         yield connection
         connection.close()
