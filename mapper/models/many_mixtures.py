@@ -20,7 +20,7 @@ from cephfit.mapper.models.access_weights import (
     saturated_weights,
     weighed,
 )
-from cephfit.mapper.models.many_variances import DefaultGradients, Quantiles, RateScatter, TimeScatter
+from cephfit.mapper.models.many_variances import DefaultGradients, Quantiles, RateScatter, Singles, TimeScatter
 from cephfit.mapper.models.mixture import divided_in_queues, queues_of, waiting_with_flushes
 
 Rows = NDArray[np.intp]
@@ -295,12 +295,12 @@ class AddingRates:
     scatter: RateScatter | None
     quantiles: Quantiles | None
 
-    def added(self, work: Work) -> tuple[Floats, Floats]:
+    def added(self, work: Work) -> tuple[Floats, Singles]:
         """Return relative performance, default = 100, and half widths of its log, shape (n, K) each."""
         v = work.v[:, self.cells] / work.total[:, None]
         mean = v @ self.ratios
         if self.scatter is None or self.quantiles is None:
-            return 100 * mean, np.full(mean.shape, math.inf)
+            return 100 * mean, np.full(mean.shape, math.inf, dtype=np.float32)
         return 100 * mean, self.scatter.half_widths(v, 1 / mean, self.quantiles)
 
     def spreads(self, work: Work) -> Floats:
@@ -325,14 +325,14 @@ class AddingTime:
     scatter: TimeScatter | None
     quantiles: Quantiles | None
 
-    def added(self, work: Work) -> tuple[Floats, Floats]:
+    def added(self, work: Work) -> tuple[Floats, Singles]:
         """Return relative performance, default = 100, and half widths of its log, shape (n, K) each."""
         v = work.v[:, self.cells] / work.total[:, None]
         if work.demands is not None:
             return self._of_demands(v, (work.constant / work.total)[:, None], work.demands, work.total)
         inverse = 1 / (v @ self.times)
         if self.scatter is None or self.quantiles is None:
-            return 100 * inverse, np.full(inverse.shape, math.inf)
+            return 100 * inverse, np.full(inverse.shape, math.inf, dtype=np.float32)
         sums = self.scatter.of_default(v * self.default, v, inverse)
         return 100 * inverse, self.scatter.half_widths(self.scatter.sums(v), inverse, sums, self.quantiles)
 
@@ -344,13 +344,13 @@ class AddingTime:
 
     def _of_demands(
         self, v: Floats, constant: Floats, demands: QueuedDemands, total: Floats
-    ) -> tuple[Floats, Floats]:
+    ) -> tuple[Floats, Singles]:
         work = demands.work[:, self.cells] / total[:, None]
         seconds, at_work = constant + v @ self.times, work @ self.times
         by_work = at_work > seconds
         inverse = 1 / np.maximum(seconds, at_work)
         if self.scatter is None or self.quantiles is None:
-            return 100 * inverse, np.full(inverse.shape, math.inf)
+            return 100 * inverse, np.full(inverse.shape, math.inf, dtype=np.float32)
         sums = self.scatter.sums(v)
         if len(rows := np.flatnonzero(by_work.any(axis=1))):
             sums.put(rows, by_work[rows], self.scatter.sums(work[rows]))

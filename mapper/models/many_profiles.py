@@ -23,7 +23,7 @@ from cephfit.core.values.profile import Profile
 from cephfit.mapper import MODELS, predictor
 from cephfit.mapper.models.completed_rates import Completed, completed, tables_of
 from cephfit.mapper.models.many_mixtures import AddingRates, AddingTime, Rows, Work, counted_work, demanded_work
-from cephfit.mapper.models.many_variances import Quantiles, RateScatter, ScatterCoefficients, TimeScatter
+from cephfit.mapper.models.many_variances import Quantiles, RateScatter, ScatterCoefficients, Singles, TimeScatter
 from cephfit.mapper.models.model_error import ERRORS, NO_ERROR, ModelError
 from cephfit.mapper.models.question import Kind, Kinds
 
@@ -130,11 +130,13 @@ class _Answers:
     def put(self, rows: Rows, columns: Rows, relative: Floats, growth: Floats) -> None:
         """Write predictions and the factors to the ends of their intervals, shape (rows, columns) each."""
         if len(columns) == len(self.names) - 1:
-            self.relative[rows, 1:] = relative
-            self.high[rows, 1:] = relative * growth
-            self.low[rows, 1:] = np.divide(relative, growth, out=growth)
+            is_block = int(rows[-1]) - int(rows[0]) == len(rows) - 1
+            at_rows: slice | Rows = slice(int(rows[0]), int(rows[-1]) + 1) if is_block else rows
+            self.relative[at_rows, 1:] = relative
+            self.high[at_rows, 1:] = relative * growth
+            self.low[at_rows, 1:] = np.divide(relative, growth, out=growth)
             for ends in (self.relative, self.low, self.high):
-                ends[rows, 0] = 100.0
+                ends[at_rows, 0] = 100.0
             return
         self.begin(rows)
         at = np.ix_(rows, columns)
@@ -293,19 +295,21 @@ def _predict_block(
             part = at[begin : begin + n_together]
             chosen = work.chosen(part)
             relative, widths = adding.added(chosen)
-            logs = np.log(relative / 100)
+            logs = np.log((relative / 100).astype(np.float32))
             answers.put_best(rows[part], group.columns, relative, logs > widths)
             if error is not NO_ERROR:
-                spreads = adding.spreads(chosen) if error.by_spread else 0.0
-                widths = np.sqrt(widths**2 + error.half_widths(logs, confidence, spreads) ** 2)
+                spreads = adding.spreads(chosen).astype(np.float32) if error.by_spread else 0.0
+                squares = error.squared_half_widths(logs, confidence, spreads)
+                squares += widths**2
+                widths = np.sqrt(squares, out=squares)
             answers.put(rows[part], group.columns, relative, _growth(widths))
     return alone
 
 
-def _growth(widths: Floats) -> Floats:
+def _growth(widths: Singles) -> Floats:
     """Return the factors of log half widths; infinite where they are too large for a double."""
     with np.errstate(over="ignore"):
-        growth = np.exp(widths)
+        growth = np.exp(widths, dtype=np.float64)
     if widths.max() >= LARGEST_LOG:
         growth[widths >= LARGEST_LOG] = math.inf
     return np.asarray(growth)
@@ -319,7 +323,7 @@ def _adding(group: _Group, cells: Rows, sweep: _Sweep) -> "AddingTime | AddingRa
     rates, default = sweep.rates[np.ix_(group.columns, cells)].T, sweep.rates[0, cells]
     if sweep.model.adds_time:
         times = np.ascontiguousarray(1 / rates)
-        of_time = None if coefficients is None else TimeScatter.of(coefficients, times)
+        of_time = None if coefficients is None else TimeScatter.of(coefficients, times, 1 / default)
         return AddingTime(cells, times, 1 / default, of_time, quantiles)
     ratios = np.ascontiguousarray(rates / default[:, None])
     of_rates = None if coefficients is None else RateScatter.of(coefficients, ratios)

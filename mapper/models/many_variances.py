@@ -13,10 +13,14 @@ For models that add time, g is v t / T: the workload's accesses v, the measured 
 of the whole workload. Then sum x a is the product of the matrices v^2 (workloads x cells) and t^2 a (cells x
 configurations), over T^2; and likewise the others. Where h differs between configurations, it is a product of two
 matrices for each workload (``DefaultGradients``).
+
+All terms of these sums are positive, and with v in seconds under the default and t relative to the default they
+are near 1. So they are of single precision: half widths differ by some 1e-7 of themselves.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +29,14 @@ from scipy.special import stdtrit
 
 from cephfit.core.statistics.round_effects import Booleans, Floats
 from cephfit.core.statistics.variance import Spread, Table
+
+Singles = NDArray[np.float32]
+_Numbers = NDArray[np.floating[Any]]
+
+
+def _single(of: _Numbers) -> Singles:
+    return of.astype(np.float32)
+
 
 _NODES, _STEPS = 1024, 1 << 16
 
@@ -41,8 +53,8 @@ class Quantiles:
         rises: differences between these, shape (_STEPS + 1,).
     """
 
-    values: Floats
-    rises: Floats
+    values: Singles
+    rises: Singles
 
     @classmethod
     def of(cls, level: float) -> "Quantiles":
@@ -52,13 +64,13 @@ class Quantiles:
             nodes = stdtrit(np.minimum(1 / places, 1e15), level)
         fine = np.exp(CubicSpline(places, np.log(nodes))(np.linspace(0.0, 1.0, _STEPS + 1)))
         values = np.append(fine, fine[-1])
-        return cls(values, np.diff(values))
+        return cls(values.astype(np.float32), np.diff(values).astype(np.float32))
 
-    def at(self, places: Floats) -> Floats:
+    def at(self, places: Singles) -> Singles:
         """Return the quantiles at reciprocal degrees of freedom."""
-        scaled = places * _STEPS
+        scaled = places * np.float32(_STEPS)
         at = scaled.astype(np.int32)
-        scaled -= at
+        scaled -= at.astype(np.float32)
         scaled *= self.rises[at]
         scaled += self.values[at]
         return scaled
@@ -76,11 +88,16 @@ class DefaultSums:
         rounds: squared weights of rounds under the default, added.
     """
 
-    variance: Floats
-    pooled: Floats
-    squares: Floats
-    crossed: Floats
-    rounds: Floats
+    variance: Singles
+    pooled: Singles
+    squares: Singles
+    crossed: Singles
+    rounds: Singles
+
+    @classmethod
+    def of(cls, *sums: _Numbers) -> "DefaultSums":
+        """Return the sums, in the order of the attributes."""
+        return cls(*map(_single, sums))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +113,10 @@ class OwnSums:
         rounds: squared weights of rounds under the configurations, added.
     """
 
-    variance: Floats
-    pooled: Floats
-    squares: Floats
-    rounds: Floats
+    variance: Singles
+    pooled: Singles
+    squares: Singles
+    rounds: Singles
 
     def put(self, rows: NDArray[np.intp], of_others: Booleans, others: "OwnSums") -> None:
         """Replace some of the sums in some rows.
@@ -193,9 +210,9 @@ class ScatterCoefficients:
         return replace(self, **of_cells)
 
     def half_widths(
-        self, variance: Floats, squares: Floats, pooled: Floats, rounds: Floats, default: DefaultSums,
+        self, variance: Singles, squares: Singles, pooled: Singles, rounds: Singles, default: DefaultSums,
         quantiles: Quantiles,
-    ) -> Floats:  # fmt: skip
+    ) -> Singles:  # fmt: skip
         """Return half the intervals of log predictions, shape (n, K).
 
         Args:
@@ -204,18 +221,19 @@ class ScatterCoefficients:
             default: the sums with h.
             quantiles: of the level of one configuration.
         """
-        spread = self.spread
+        spread, inverse_df = self.spread, self.inverse_df.astype(np.float32)
         variance = variance + default.variance
-        uncertainty = squares + default.squares + default.crossed
-        uncertainty += pooled**2 * self.inverse_df[1:] + default.pooled**2 * self.inverse_df[0]
+        uncertainty = squares + default.crossed
+        uncertainty += default.squares + default.pooled**2 * inverse_df[0]
+        uncertainty += pooled**2 * inverse_df[1:]
         if spread.applied_df:
             together = rounds + default.rounds
             variance += spread.applied * together
             uncertainty += (spread.applied_raw * together) ** 2 / spread.applied_df
         alone, alone_raw, alone_df = spread.alone, spread.alone_raw, spread.alone_df
         if alone is not None and alone_raw is not None and alone_df is not None and alone.any():
+            alone, per_df = alone.astype(np.float32), (alone_raw**2 / alone_df).astype(np.float32)
             variance += alone[1:] * rounds + alone[0] * default.rounds
-            per_df = alone_raw**2 / alone_df
             uncertainty += per_df[1:] * rounds**2 + per_df[0] * default.rounds**2
         known = variance > 0  # else the prediction does not depend on the measurements
         places = np.divide(uncertainty, variance**2, out=np.zeros_like(variance), where=known)
@@ -228,24 +246,35 @@ class TimeScatter:
 
     Attributes:
         coefficients: for P cells and K configurations.
-        times: time per access t, shape (P, K).
+        default: the default's time per access, shape (P,).
+        times: time per access t relative to the default's, shape (P, K).
         a, e, f, p: the coefficients times t^2, t^4, t^2 and t^2.
         even: whether all cells were measured in the same rounds.
     """
 
     coefficients: ScatterCoefficients
-    times: Floats
-    a: Floats
-    e: Floats
-    f: Floats
-    p: Floats
+    default: Floats
+    times: Singles
+    a: Singles
+    e: Singles
+    f: Singles
+    p: Singles
     even: bool
 
     @classmethod
-    def of(cls, coefficients: ScatterCoefficients, times: Floats) -> "TimeScatter":
-        squared, c = times**2, coefficients
+    def of(cls, coefficients: ScatterCoefficients, times: Floats, default: Floats) -> "TimeScatter":
+        """Return the intervals of K configurations.
+
+        Args:
+            coefficients: for P cells and K configurations.
+            times: seconds per access, shape (P, K).
+            default: seconds per access under the default, shape (P,).
+        """
+        relative, c = times / default[:, None], coefficients
+        squared = relative**2
         even = bool((c.rounds == c.rounds[:1]).all())
-        return cls(c, times, c.a * squared, c.e * squared**2, c.f * squared, c.p * squared, even)
+        a, e, f, p = map(_single, (c.a * squared, c.e * squared**2, c.f * squared, c.p * squared))
+        return cls(c, default, _single(relative), a, e, f, p, even)
 
     def sums(self, v: Floats) -> OwnSums:
         """Return the sums over cells that depend on g.
@@ -253,14 +282,17 @@ class TimeScatter:
         Args:
             v: accesses per cell, shape (n, P).
         """
-        v_2 = v**2
+        seconds = (v * self.default).astype(np.float32)
+        squared = seconds**2
         if self.even:
-            rounds = float((self.coefficients.rounds[0] ** 2).sum()) * (v @ self.times) ** 2
+            rounds = (seconds @ self.times) ** 2
+            rounds *= np.float32((self.coefficients.rounds[0] ** 2).sum())
         else:
-            rounds = np.asarray(sum(((v * of) @ self.times) ** 2 for of in self.coefficients.rounds.T))
-        return OwnSums(v_2 @ self.a, v_2 @ self.p, v_2**2 @ self.e, rounds)
+            of_rounds = self.coefficients.rounds.astype(np.float32).T
+            rounds = np.asarray(sum(((seconds * of) @ self.times) ** 2 for of in of_rounds))
+        return OwnSums(squared @ self.a, squared @ self.p, squared**2 @ self.e, rounds)
 
-    def half_widths(self, sums: OwnSums, inverse: Floats, default: DefaultSums, quantiles: Quantiles) -> Floats:
+    def half_widths(self, sums: OwnSums, inverse: Floats, default: DefaultSums, quantiles: Quantiles) -> Singles:
         """Return half the intervals of log predictions, shape (n, K).
 
         Args:
@@ -269,7 +301,7 @@ class TimeScatter:
             default: the sums with h.
             quantiles: of the level of one configuration.
         """
-        inverse_2 = inverse**2
+        inverse_2 = inverse.astype(np.float32) ** 2
         variance, pooled, rounds = (of * inverse_2 for of in (sums.variance, sums.pooled, sums.rounds))
         squares = sums.squares * inverse_2
         squares *= inverse_2
@@ -284,22 +316,17 @@ class TimeScatter:
             inverse: as for ``half_widths``.
         """
         c, y = self.coefficients, h**2
-        crossed = (v**2 * y) @ self.f
-        crossed *= inverse**2
+        crossed = ((v * self.default) ** 2 * y).astype(np.float32) @ self.f
+        crossed *= inverse.astype(np.float32) ** 2
         rounds = ((h @ c.rounds) ** 2).sum(axis=1)
-        return DefaultSums(
-            variance=(y @ c.b)[:, None],
-            pooled=(y @ c.s)[:, None],
-            squares=(y**2 @ c.q)[:, None],
-            crossed=crossed,
-            rounds=rounds[:, None],
+        return DefaultSums.of(
+            (y @ c.b)[:, None], (y @ c.s)[:, None], (y**2 @ c.q)[:, None], crossed, rounds[:, None]
         )
 
     def of_each_default(self, workloads: Iterable[DefaultGradients], inverse: Floats) -> DefaultSums:
         """Return the sums where the gradients h differ between configurations.
 
-        There are as many products as workloads, cells, queues and configurations, so they are of single precision:
-        the ends of intervals differ by about 1e-7 of their distance.
+        There are as many products as workloads, cells, queues and configurations.
 
         Args:
             workloads: n of them.
@@ -307,7 +334,7 @@ class TimeScatter:
         """
         c = self.coefficients
         found, rounds = np.empty((4, *inverse.shape)), np.empty(inverse.shape)
-        coefficients = (np.stack([c.b, c.s]), c.q, self.f)
+        coefficients: tuple[_Numbers, ...] = (np.stack([c.b, c.s]), c.q, self.f)
         units = [float(of.max()) or 1.0 for of in coefficients]
         linear, squares, f = ((of / unit).astype(np.float32) for of, unit in zip(coefficients, units, strict=True))
         crossed = np.empty_like(f)
@@ -319,12 +346,13 @@ class TimeScatter:
             np.multiply(y, y, out=y)
             found[:2, i] = linear @ y
             np.multiply(y, f, out=crossed)
-            found[3, i] = np.where(its.by_work, *((its.v[::-1] ** 2).astype(np.float32) @ crossed))
+            seconds = (its.v[::-1] * self.default).astype(np.float32)
+            found[3, i] = np.where(its.by_work, *(seconds**2 @ crossed))
             found[2, i] = squares @ np.multiply(y, y, out=y)
         if self.even:
             rounds *= float((c.rounds[0] ** 2).sum())
         found *= np.array([units[0], units[0], units[1], units[2]])[:, None, None]
-        return DefaultSums(found[0], found[1], found[2], found[3] * inverse**2, rounds)
+        return DefaultSums.of(found[0], found[1], found[2], found[3] * inverse**2, rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +378,7 @@ class RateScatter:
         squares = (c.e + c.f + c.q[:, None]) * squared**2
         return cls(c, ratios, (c.a + c.b[:, None]) * squared, squares, c.p * squared, c.s[:, None] * squared)
 
-    def half_widths(self, v: Floats, inverse: Floats, quantiles: Quantiles) -> Floats:
+    def half_widths(self, v: Floats, inverse: Floats, quantiles: Quantiles) -> Singles:
         """Return half the intervals of log predictions, shape (n, K).
 
         Args:
@@ -360,9 +388,9 @@ class RateScatter:
         """
         inverse_2, v_2, none = inverse**2, v**2, np.zeros((1, 1))
         rounds = sum(((v * of_round) @ self.ratios * inverse) ** 2 for of_round in self.coefficients.rounds.T)
-        default = DefaultSums(none, (v_2 @ self.s) * inverse_2, none, none, rounds)
-        squares = (v_2**2 @ self.e) * inverse_2**2
-        pooled = (v_2 @ self.p) * inverse_2
+        default = DefaultSums.of(none, (v_2 @ self.s) * inverse_2, none, none, rounds)
+        variance, pooled = _single((v_2 @ self.a) * inverse_2), _single((v_2 @ self.p) * inverse_2)
+        squares = _single((v_2**2 @ self.e) * inverse_2**2)
         return self.coefficients.half_widths(
-            (v_2 @ self.a) * inverse_2, squares, pooled, rounds, default, quantiles
+            variance, squares, pooled, _single(np.asarray(rounds)), default, quantiles
         )

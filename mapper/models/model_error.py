@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri, stdtrit
 
 from cephfit.core.errors import InputError
@@ -48,10 +49,16 @@ class ModelError:
         """Half the interval of the log of one prediction that comes from the model alone."""
         return self._quantile(confidence) * self.scale(relative, spread)
 
-    def half_widths(self, logs: Floats, confidence: float, spread: Floats | float) -> Floats:
-        """``half_width`` of predictions of any shape, by the logs of their ratios to the default."""
-        squares = self.floor**2 + (self.slope * logs) ** 2 + (self.by_spread * spread) ** 2
-        return np.asarray(self._quantile(confidence) * np.sqrt(squares))
+    def squared_half_widths(
+        self, logs: NDArray[np.floating], confidence: float, spread: NDArray[np.floating] | float
+    ) -> NDArray[np.floating]:
+        """Squares of ``half_width`` of predictions of any shape, by the logs of their ratios to the default."""
+        squares = (self.slope * logs) ** 2
+        squares += self.floor**2
+        if self.by_spread:
+            squares += (self.by_spread * spread) ** 2
+        squares *= self._quantile(confidence) ** 2
+        return squares
 
     def _quantile(self, confidence: float) -> float:
         level = (1 + confidence) / 2

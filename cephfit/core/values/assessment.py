@@ -145,6 +145,12 @@ class Assessment:
         if self.regret_low_pct is None or self.regret_high_pct is None:
             return f"{self.regret_pct:.1f} %, its interval is unknown"
         if self.regret_high_pct <= 0:
+            fastest = max(self.rows, key=lambda row: row.measured_relative or 0.0).configuration
+            if any(fastest in pair for pair in self.ties or ()):
+                return (
+                    "0 %: the predicted best is ahead of all others that were run, in intervals of the "
+                    "comparisons with it alone; those of all pairs are wider"
+                )
             return "0 %: the predicted best is distinguishable from all others that were run"
         if self.regret_low_pct <= 0:
             return f"not distinguishable from 0 (at most {self.regret_high_pct:.1f} %)"

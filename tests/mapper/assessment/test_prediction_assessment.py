@@ -68,6 +68,8 @@ def test_regret_that_the_runs_cannot_tell_from_none_is_called_so() -> None:
     assert noisy.regret_text() == f"not distinguishable from 0 (at most {noisy.regret_high_pct:.1f} %)"
     sure = assess(predicted(), runs(A=(100, 101), fast=(130, 131), slow=(50, 50.5)), "pgbench")
     assert sure.regret_text().startswith("0 %: the predicted best is distinguishable from all others")
+    tied = replace(sure, ties=(("fast", "A"),))
+    assert "ahead of all others that were run, in intervals of the comparisons with it alone" in tied.regret_text()
     once = assess(predicted(), runs(A=(100,), fast=(90,), slow=(50,)), "pgbench")
     assert once.regret_text() == "10.0 %, its interval is unknown"
     assert Assessment.from_json(noisy.to_json()) == noisy
