@@ -112,6 +112,7 @@ def _make_private(folder: Path) -> None:
 
 _SOCKET_SECONDS = 5.0
 _ENDING_SECONDS = 0.2
+_POLL_SECONDS = 0.05
 _FLUSH_SECONDS = 60.0
 """Time limit for flushing librbd's cache, 32 MiB by default, to slow disks."""
 
@@ -311,11 +312,21 @@ def ask(path: Path, prefix: str, *, seconds: float | None = None, **arguments: s
         OSError: no process listens, or the answer is incomplete or an error, whose number it has.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-        link.settimeout(_SOCKET_SECONDS if seconds is None else seconds)
+        link.settimeout(patience := _SOCKET_SECONDS if seconds is None else seconds)
+        until = time.monotonic() + patience
         # Paths of Unix sockets end at 107 bytes; /proc/self/fd gives a short path.
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
-            link.connect(f"/proc/self/fd/{folder}/{path.name}")
+            while True:
+                try:
+                    link.connect(f"/proc/self/fd/{folder}/{path.name}")
+                    break
+                except (
+                    BlockingIOError
+                ):  # others wait for the process already: connect(2) does not wait behind them
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(_POLL_SECONDS)
         finally:
             os.close(folder)
         link.sendall(json.dumps({"prefix": prefix, **arguments, "format": "json"}).encode() + b"\0")
