@@ -312,21 +312,11 @@ def ask(path: Path, prefix: str, *, seconds: float | None = None, **arguments: s
         OSError: no process listens, or the answer is incomplete or an error, whose number it has.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-        link.settimeout(patience := _SOCKET_SECONDS if seconds is None else seconds)
-        until = time.monotonic() + patience
+        link.settimeout(_SOCKET_SECONDS if seconds is None else seconds)
         # Paths of Unix sockets end at 107 bytes; /proc/self/fd gives a short path.
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
-            while True:
-                try:
-                    link.connect(f"/proc/self/fd/{folder}/{path.name}")
-                    break
-                except (
-                    BlockingIOError
-                ):  # others wait for the process already: connect(2) does not wait behind them
-                    if time.monotonic() > until:
-                        raise
-                    time.sleep(_POLL_SECONDS)
+            _connect(link, f"/proc/self/fd/{folder}/{path.name}")
         finally:
             os.close(folder)
         link.sendall(json.dumps({"prefix": prefix, **arguments, "format": "json"}).encode() + b"\0")
@@ -338,6 +328,19 @@ def ask(path: Path, prefix: str, *, seconds: float | None = None, **arguments: s
         text = answer.decode(errors="replace").strip()
         number = re.match(r"ERROR: \((\d+)\)", text)  # as Ceph words it: "ERROR: (2) No such file or directory"
         raise OSError(int(number[1]) if number else errno.EPROTO, text) from None
+
+
+def _connect(link: socket.socket, address: str) -> None:
+    """Connect within the timeout. Where a process's queue is full, ``connect`` fails at once (EAGAIN)."""
+    until = time.monotonic() + (link.gettimeout() or 0.0)
+    while True:
+        try:
+            link.connect(address)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(_POLL_SECONDS)
 
 
 def _receive(link: socket.socket, n_bytes: int) -> bytes:

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +112,6 @@ class _BlockDesign:
         variances: of each configuration's noise; NaN where ``dfs`` is 0.
         dfs: degrees of freedom of each variance.
         erratic: which configurations have a variance of their own.
-        contrasts: what ``_contrast`` returned, by its arguments.
     """
 
     names: tuple[str, ...]
@@ -121,7 +120,6 @@ class _BlockDesign:
     variances: Floats
     dfs: NDArray[np.int64]
     erratic: Booleans
-    contrasts: dict[tuple[str, str], Floats | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: _Values) -> "_BlockDesign":
@@ -188,11 +186,6 @@ class _BlockDesign:
 
     def _contrast(self, one: str, other: str) -> Floats | None:
         """Return the weights of all values; erratic configurations count only in their own comparisons."""
-        if (one, other) not in self.contrasts:
-            self.contrasts[one, other] = self._new_contrast(one, other)
-        return self.contrasts[one, other]
-
-    def _new_contrast(self, one: str, other: str) -> Floats | None:
         pair = [self.names.index(one), self.names.index(other)]
         used = ~self.erratic
         used[pair] = True

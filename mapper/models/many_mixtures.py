@@ -333,7 +333,7 @@ class AddingTime:
         inverse = 1 / (v @ self.times)
         if self.scatter is None or self.quantiles is None:
             return 100 * inverse, np.full(inverse.shape, math.inf, dtype=np.float32)
-        sums = self.scatter.of_default(v * self.default, v, inverse)
+        sums = self.scatter.of_default(v * self.default, inverse)
         return 100 * inverse, self.scatter.half_widths(self.scatter.sums(v), inverse, sums, self.quantiles)
 
     def spreads(self, work: Work) -> Floats:

@@ -130,13 +130,11 @@ class _Answers:
     def put(self, rows: Rows, columns: Rows, relative: Floats, growth: Floats) -> None:
         """Write predictions and the factors to the ends of their intervals, shape (rows, columns) each."""
         if len(columns) == len(self.names) - 1:
-            is_block = int(rows[-1]) - int(rows[0]) == len(rows) - 1
-            at_rows: slice | Rows = slice(int(rows[0]), int(rows[-1]) + 1) if is_block else rows
-            self.relative[at_rows, 1:] = relative
-            self.high[at_rows, 1:] = relative * growth
-            self.low[at_rows, 1:] = np.divide(relative, growth, out=growth)
+            self.relative[rows, 1:] = relative
+            self.high[rows, 1:] = relative * growth
+            self.low[rows, 1:] = np.divide(relative, growth, out=growth)
             for ends in (self.relative, self.low, self.high):
-                ends[at_rows, 0] = 100.0
+                ends[rows, 0] = 100.0
             return
         self.begin(rows)
         at = np.ix_(rows, columns)

@@ -307,16 +307,15 @@ class TimeScatter:
         squares *= inverse_2
         return self.coefficients.half_widths(variance, squares, pooled, rounds, default, quantiles)
 
-    def of_default(self, h: Floats, v: Floats, inverse: Floats) -> DefaultSums:
+    def of_default(self, h: Floats, inverse: Floats) -> DefaultSums:
         """Return the sums where the gradients h are the same for all configurations.
 
         Args:
-            h: shape (n, P).
-            v: accesses per cell, shape (n, P).
+            h: the workload's seconds under the default per cell, shape (n, P).
             inverse: as for ``half_widths``.
         """
         c, y = self.coefficients, h**2
-        crossed = ((v * self.default) ** 2 * y).astype(np.float32) @ self.f
+        crossed = (y**2).astype(np.float32) @ self.f
         crossed *= inverse.astype(np.float32) ** 2
         rounds = ((h @ c.rounds) ** 2).sum(axis=1)
         return DefaultSums.of(

@@ -140,7 +140,7 @@ def own_stacks(to: Recorder) -> None:
     for scenario in (
         test_cloud_stacks.lost_answers,
         test_cloud_stacks.deleted_while_it_is_made,
-        test_cloud_stacks.somebody_elses,
+        test_cloud_stacks.stack_of_others,
     ):
         to.record(scenario.__name__, scenario)
         to.tidy(to.user)

@@ -78,7 +78,7 @@ def deleted_while_it_is_made(cloud: Connection) -> int:
     return stacks.count(NAME)
 
 
-def somebody_elses(cloud: Connection) -> tuple[list[str], str]:
+def stack_of_others(cloud: Connection) -> tuple[list[str], str]:
     heat = cloud.orchestration
     heat.create_stack(name=NAME, template=EMPTY, tags="mine")
     stacks = Stacks(cloud, RUN, NullProgress())
@@ -113,9 +113,9 @@ def test_deleted_while_it_is_made(played_cloud: Connection, recorded_release: st
     assert not any('"stack_status": "CREATE_COMPLETE"' in answer for answer in answers)
 
 
-def test_somebody_elses(played_cloud: Connection) -> None:
+def test_stack_of_others(played_cloud: Connection) -> None:
     """A stack of this name that is not the run's is neither changed nor deleted."""
-    said, status = somebody_elses(played_cloud)
+    said, status = stack_of_others(played_cloud)
     assert len(said) == 4
     for sentence in said:
         assert "another stack has this name: it has no tag cephfit-run=recorded" in sentence

@@ -142,7 +142,7 @@ def made_and_gone(cloud: Connection) -> dict[str, Any]:
     for _ in range(2):  # as after a kill
         volume_types.ensure(cloud, RUN, name, KIND.base, KIND.spec(name))
     made = next(t for t in volume_types.volume_types(cloud) if t.name == name)
-    volume = cloud.block_storage.create_volume(size=1, name="of-somebody", volume_type=name)
+    volume = cloud.block_storage.create_volume(size=1, name="not-of-a-run", volume_type=name)
     cloud.block_storage.wait_for_status(volume, "available", wait=60)
     first = cloud_cleanup.clean(cloud, RUN, NullProgress())
     cloud.block_storage.delete_volume(volume)

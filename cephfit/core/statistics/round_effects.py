@@ -168,17 +168,6 @@ class Blocks:
         """Return the blocks; those of the same values are computed once, because a design compares many pairs."""
         return _blocks_of(present.tobytes(), present.shape)
 
-    @classmethod
-    def _of(cls, present: Booleans) -> "Blocks":
-        held = present.astype(np.float64)
-        counts = held.sum(axis=1)
-        if counts.all() and (present == present[0]).all():
-            # Nothing is missing: the matrices of such blocks are known.
-            centred = np.eye(len(held)) - 1 / len(held)
-            return cls(present, counts[0] * centred, centred / counts[0])
-        information = np.diag(held.sum(axis=1)) - (held / np.maximum(held.sum(axis=0), 1)) @ held.T
-        return cls(present, information, np.linalg.pinv(information, rcond=1e-9, hermitian=True))
-
     @property
     def whole(self) -> bool:
         """Whether all configurations that have values have them in the same rounds."""
@@ -224,8 +213,16 @@ class Blocks:
 
 
 @lru_cache(maxsize=256)
-def _blocks_of(present: bytes, shape: tuple[int, ...]) -> Blocks:
-    return Blocks._of(np.frombuffer(present, dtype=np.bool_).reshape(shape))
+def _blocks_of(values: bytes, shape: tuple[int, ...]) -> Blocks:
+    present = np.frombuffer(values, dtype=np.bool_).reshape(shape)
+    held = present.astype(np.float64)
+    counts = held.sum(axis=1)
+    if counts.all() and (present == present[0]).all():
+        # Nothing is missing: the matrices of such blocks are known.
+        centred = np.eye(len(held)) - 1 / len(held)
+        return Blocks(present, counts[0] * centred, centred / counts[0])
+    information = np.diag(held.sum(axis=1)) - (held / np.maximum(held.sum(axis=0), 1)) @ held.T
+    return Blocks(present, information, np.linalg.pinv(information, rcond=1e-9, hermitian=True))
 
 
 @dataclass(frozen=True, slots=True)

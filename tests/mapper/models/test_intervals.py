@@ -38,9 +38,10 @@ def test_the_default_under_six_other_names_is_seldom_called_different(
     assert found.covered >= 0.93
 
 
+@pytest.mark.parametrize("n_sweeps", [FEW, pytest.param(800, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("model", ["time", "meyer"])
-def test_intervals_hold_the_true_values_and_real_differences_are_found(model: str) -> None:
-    found = simulate(model, Noise(uneven=0.4), n_sweeps=400, n_compared=6, repeats=3, effect=0.25, seed=11)
+def test_intervals_hold_the_true_values_and_real_differences_are_found(model: str, n_sweeps: int) -> None:
+    found = simulate(model, Noise(uneven=0.4), n_sweeps=n_sweeps, n_compared=6, repeats=3, effect=0.25, seed=11)
     assert found.covered >= 0.93
     assert found.all_covered >= 0.93
     assert found.detected >= 0.5, "intervals so wide that nothing is ever found would be no use"
