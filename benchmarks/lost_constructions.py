@@ -7,6 +7,7 @@ configuration was measured in every cell equally often, as the synthetic ones ar
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, ndtr, polygamma, stdtrit
 from scipy.stats import chi2
@@ -78,7 +79,11 @@ def prior_estimated(table: Table) -> Spread | None:
 class _IndependentParts(Spread):
     """The chosen spread, but Satterthwaite's formula forgets that an own variance is also a part of the pool."""
 
-    def variance_of(self, weights: Floats) -> tuple[float, float]:
+    def variance_of(self, weights: Floats, rows: NDArray[np.intp] | None = None) -> tuple[float, float]:
+        if rows is not None:
+            every = np.zeros((len(self.n), *weights.shape[1:]))
+            every[rows] = weights
+            weights = every
         variance, degrees = super().variance_of(weights)
         df = np.maximum(self.n - 1, 1).astype(np.float64)
         drawn = self.prior_df / (self.prior_df + df)

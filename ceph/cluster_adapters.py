@@ -142,7 +142,9 @@ class ClusterAdapters:
     Attributes:
         greater: applies the settings around Ceph.
         restarts: restarts OSDs; None where that is impossible, so that settings that need it are skipped.
-        devices: attaches block devices; None where fio opens the images by itself (``ioengine=rbd``).
+        devices: attaches and detaches block devices; None: there are none, and fio opens the images by itself.
+        librbd: fio opens the images by itself (``ioengine=rbd``). ``devices`` then detaches what earlier commands
+            left: a program with an image that is deleted below it never flushes its cache.
         full_speed: lifts limits on the disks inside the block, for unmeasured work.
         require_capacity: raises ClusterError where the disks of the pool lack free space for so many bytes, all
             copies counted.
@@ -160,6 +162,7 @@ class ClusterAdapters:
     greater: GreaterEnvironment
     restarts: RestartsOsds | None = None
     devices: ExportsDevices | None = None
+    librbd: bool = False
     full_speed: Callable[[], AbstractContextManager[None]] = nullcontext
     require_capacity: Callable[[int], None] = no_capacity_limit
     pool_defaults: Mapping[str, str | int] = field(default_factory=dict)

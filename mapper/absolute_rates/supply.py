@@ -209,7 +209,8 @@ class _Measuring:
         if self.absolute is None:
             return Estimate(rate, 0.0, math.inf)
         gradient = seconds * rate
-        factor = self.absolute.factor_of(paired.weights(gradient, np.zeros(len(gradient))), confidence)
+        weights = paired.weights_of_rows(gradient, np.zeros(len(gradient)))
+        factor = self.absolute.factor_of(weights, confidence, paired.rows)
         return Estimate(rate, rate / factor, rate * factor)
 
     def _means(self, name: str, cells: Sequence[Cell] | Sequence[LoadedCell]) -> Floats:

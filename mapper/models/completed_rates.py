@@ -257,21 +257,19 @@ class Origins:
     own: NDArray[np.intp]
     follows: Booleans
 
-    def weights(self, of_used: Floats, used: NDArray[np.intp]) -> Floats:
-        """Return the weights of all log measurements, shape (J, M, R).
+    def weights(self, of_used: Floats, used: NDArray[np.intp], rows: NDArray[np.intp]) -> Floats:
+        """Return the weights of all log measurements of K configurations, shape (K, M, R).
 
         Args:
-            of_used: weights of the log rates of some cells, shape (J, U, R).
+            of_used: weights of the log rates of some cells, shape (K, U, R).
             used: these cells, shape (U,).
+            rows: the configurations, shape (K,).
         """
-        rows = np.flatnonzero(of_used.any(axis=(1, 2)))  # mostly one configuration and the default
-        follows, its = self.follows[np.ix_(rows, used)], of_used[rows]
+        follows = self.follows[np.ix_(rows, used)]
         some, direct = np.flatnonzero(follows.any(axis=0)), np.flatnonzero(self.own[used] >= 0)
-        of_rows = self.coefficients[used[some]].T @ (its[:, some] * follows[:, some, None])
-        of_rows[:, self.own[used[direct]]] += its[:, direct] * ~follows[:, direct, None]
-        found = np.zeros((len(of_used), *of_rows.shape[1:]))
-        found[rows] = of_rows
-        return found
+        found = self.coefficients[used[some]].T @ (of_used[:, some] * follows[:, some, None])
+        found[:, self.own[used[direct]]] += of_used[:, direct] * ~follows[:, direct, None]
+        return np.asarray(found)
 
 
 def tables_of(

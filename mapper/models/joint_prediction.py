@@ -329,7 +329,7 @@ def combined_gains(
     for names in sets:
         place = _combined(joint, names)
         m = place.mixture
-        variance, df = joint.spread.variance_of(place.paired.weights(m.gradient, m.default_gradient))
+        variance, df = place.paired.scatter(joint.spread, m.gradient, m.default_gradient)
         ratios = spread_of_ratios(joint.question.mix.reasons(m))
         error = joint.error.half_width(m.relative, predictions.confidence, ratios)
         width = math.hypot(float(stdtrit(df, level)) * math.sqrt(variance), error)
@@ -355,12 +355,20 @@ def _combined(joint: JointPrediction, names: Sequence[str]) -> Place:
     parts = [joint.places[joint.at(name)].paired for name in names]
     ratios: Floats = np.prod([part.rates / joint.default for part in parts], axis=0)
     first = parts[0]
+    rows = np.unique(np.concatenate([part.rows for part in parts]))
+
+    def among_rows(part: PairedRates, of_own: Floats) -> Floats:
+        found = np.zeros((of_own.shape[0], len(rows), of_own.shape[2]))
+        found[:, np.searchsorted(rows, part.rows)] = of_own
+        return found
+
     paired = PairedRates(
         joint.default * ratios,
-        np.sum([part.contrasts for part in parts], axis=0),
-        first.default_means,
+        rows,
+        np.sum([among_rows(part, part.contrasts) for part in parts], axis=0),
+        among_rows(first, first.default_means),
         first.used,
-        first.n_cells,
+        first.shape,
         tuple(dict.fromkeys(cell for part in parts for cell in part.unconnected)),
         first.origins,
     )

@@ -181,7 +181,7 @@ class ScatterCoefficients:
 
         They follow from ``Spread.variance_of`` with weights of g / R and -h / R.
         """
-        parts = spread.parts()
+        parts = spread.parts
         n = spread.n[0, used].astype(np.float64)
         drawn, share = parts.drawn[:, used], parts.pool_share[:, used]
         precise = spread.moderated[:, used] ** 2 / np.maximum(parts.df[:, used], 1)

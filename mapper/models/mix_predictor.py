@@ -226,7 +226,7 @@ class MixPredictor:
             if paired.unconnected:
                 found.notes.append(_in_no_common_round(name, baselines.default, paired.unconnected))
             elif spread is not None:
-                scatter = _scatter(spread, paired, mixture)
+                scatter = paired.scatter(spread, mixture.gradient, mixture.default_gradient)
                 found.widths[name] = self._half_width(scatter, n_all)
                 if follows:
                     found.alone[name] = self._half_width(scatter, 1)
@@ -234,7 +234,7 @@ class MixPredictor:
                     continue  # the true difference may be larger than the scatter shows
                 # The interval if the configuration were no better than the default.
                 floor = math.hypot(
-                    self._half_width(_scatter(spread, paired, equals), n_all),
+                    self._half_width(paired.scatter(spread, equals.gradient, equals.default_gradient), n_all),
                     error.half_width(100.0, self.error_level, 0.0),
                     question.interpolation(name, equals, self.error_level),
                 )
@@ -368,21 +368,25 @@ def _best_and_worst(ranked: Sequence[Prediction], alone: Mapping[str, float]) ->
 class PairedRates:
     """One configuration compared with the default within rounds, for U used cells.
 
+    Measurements of K configurations have a part in it: the two, and others where some share few rounds.
+
     Attributes:
         rates: IOPS in each used cell, shape (U,).
-        contrasts: weights of the log measurements in the log ratio of each used cell, shape (U, J, R).
-        default_means: weights in the default's mean, shape (U, J, R).
+        rows: the K configurations, by their index in the table, ascending, shape (K,).
+        contrasts: weights of the log measurements in the log ratio of each used cell, shape (U, K, R).
+        default_means: weights in the default's mean, shape (U, K, R).
         used: indices of the used cells in the table.
-        n_cells: number of cells in the table.
+        shape: numbers of configurations and cells in the table.
         unconnected: the cells in which no rounds connect the two; there the means are compared directly.
         origins: of the rates in the table, where some follow from others; None: all were measured.
     """
 
     rates: Floats
+    rows: NDArray[np.intp]
     contrasts: Floats
     default_means: Floats
     used: NDArray[np.intp]
-    n_cells: int
+    shape: tuple[int, int]
     unconnected: tuple[Measured, ...]
     origins: Origins | None = None
 
@@ -399,15 +403,17 @@ class PairedRates:
         """Compare configuration ``j``, with these mean IOPS, with the default."""
         like = {id(table.blocks[c]): c for c in used}  # most cells have the same rounds
         compared = {block: _compared(table, j, c) for block, c in like.items()}
-        contrasts, default_means, within = zip(*(compared[id(table.blocks[c])] for c in used), strict=True)
+        has_part = np.any([of.any(axis=1) for row in compared.values() for of in row[:2]], axis=0)
+        rows = np.flatnonzero(has_part)
+        of_rows = {block: (contrast[rows], mean[rows], ok) for block, (contrast, mean, ok) in compared.items()}
+        contrasts, default_means, within = zip(*(of_rows[id(table.blocks[c])] for c in used), strict=True)
         rates = means.copy()
         for i, c in enumerate(used):
             if within[i] and not table.blocks[c].whole:
-                rates[i] = default[i] * math.exp(float((contrasts[i] * table.logs[:, c]).sum()))
+                rates[i] = default[i] * math.exp(float((contrasts[i] * table.logs[rows, c]).sum()))
         unconnected = tuple(table.cells[c] for i, c in enumerate(used) if not within[i])
-        return cls(
-            rates, np.array(contrasts), np.array(default_means), used, len(table.cells), unconnected, origins
-        )
+        shape = table.present.shape[:2]
+        return cls(rates, rows, np.array(contrasts), np.array(default_means), used, shape, unconnected, origins)
 
     def weights(self, gradient: Floats, default_gradient: Floats) -> Floats:
         """Return the weights of all log measurements in a log prediction, to first order; shape (J, C, R).
@@ -426,26 +432,44 @@ class PairedRates:
             gradient: derivatives by the configuration's log rates, shape (U,).
             default_gradient: minus the derivatives by the default's.
         """
-        # A rate is the default's own mean times the ratio to it.
-        of_used = gradient[:, None, None] * self.contrasts
-        of_used += (gradient - default_gradient)[:, None, None] * self.default_means
-        return np.swapaxes(of_used, 0, 1)
+        of_rows = self._of_rows(gradient, default_gradient)
+        found = np.zeros((self.shape[0], *of_rows.shape[1:]))
+        found[self.rows] = of_rows
+        return found
 
     def placed(self, of_used: Floats) -> Floats:
         """Return the weights of all log measurements, shape (J, C, R), from those in the used cells, (J, U, R)."""
+        return self._placed(of_used, np.arange(len(of_used)))
+
+    def scatter(self, spread: Spread, gradient: Floats, default_gradient: Floats) -> tuple[float, float]:
+        """Return the variance of a log prediction by the scatter of the measurements, and its degrees of freedom.
+
+        Args:
+            spread: of the measurements.
+            gradient, default_gradient: as for ``of_used``.
+        """
+        if not (gradient.any() or default_gradient.any()):
+            return 0.0, math.inf  # the prediction does not depend on the measurements
+        return spread.variance_of(self.weights_of_rows(gradient, default_gradient), self.rows)
+
+    def weights_of_rows(self, gradient: Floats, default_gradient: Floats) -> Floats:
+        """Return ``weights`` of the K configurations alone, shape (K, C, R): all others are 0."""
+        return self._placed(self._of_rows(gradient, default_gradient), self.rows)
+
+    def _of_rows(self, gradient: Floats, default_gradient: Floats) -> Floats:
+        """Return ``of_used`` for the K configurations alone, shape (K, U, R)."""
+        # A rate is the default's own mean times the ratio to it.
+        found = gradient[:, None, None] * self.contrasts
+        found += (gradient - default_gradient)[:, None, None] * self.default_means
+        return np.swapaxes(found, 0, 1)
+
+    def _placed(self, of_used: Floats, rows: NDArray[np.intp]) -> Floats:
+        """Return ``placed`` for some configurations alone."""
         if self.origins is not None:
-            return self.origins.weights(of_used, self.used)
-        j, _, r = of_used.shape
-        weights = np.zeros((j, self.n_cells, r))
+            return self.origins.weights(of_used, self.used, rows)
+        weights = np.zeros((len(of_used), self.shape[1], of_used.shape[2]))
         weights[:, self.used] = of_used
         return weights
-
-
-def _scatter(spread: Spread, paired: PairedRates, mixture: Mixture) -> tuple[float, float]:
-    """Return the variance of a log prediction by the scatter of the measurements, and its degrees of freedom."""
-    if not (mixture.gradient.any() or mixture.default_gradient.any()):
-        return 0.0, math.inf  # the prediction does not depend on the measurements
-    return spread.variance_of(paired.weights(mixture.gradient, mixture.default_gradient))
 
 
 def _compared(table: Table, j: int, c: int) -> tuple[Floats, Floats, bool]:

@@ -94,7 +94,8 @@ class ExistingClusterTarget(CephTarget):
     Args:
         name: for reports.
         choice: which cluster to use, and what may be changed on it.
-        devices: exports images as block devices; None where fio opens images directly (``ioengine=rbd``).
+        devices: exports images as block devices; None: as with ``librbd``, and nothing is detached.
+        librbd: fio opens images directly (``ioengine=rbd``).
         for_change: take the locks, on this machine and on the cluster.
         progress: shows long steps.
 
@@ -108,6 +109,7 @@ class ExistingClusterTarget(CephTarget):
         choice: ClusterChoice,
         *,
         devices: ExportsDevices | None = None,
+        librbd: bool = False,
         for_change: bool = True,
         progress: Progress | None = None,
     ) -> None:
@@ -122,7 +124,9 @@ class ExistingClusterTarget(CephTarget):
             if choice.admin != "rados":
                 admin = open_admin(choice)
                 opened.append(admin)
-            self._open(name, choice, admin, images, devices, for_change=for_change, progress=progress)
+            self._open(
+                name, choice, admin, images, devices, librbd=librbd, for_change=for_change, progress=progress
+            )
         except BaseException:
             self._release()
             for connection in opened:
@@ -137,6 +141,7 @@ class ExistingClusterTarget(CephTarget):
         images: RadosAdmin,
         devices: ExportsDevices | None,
         *,
+        librbd: bool,
         for_change: bool,
         progress: Progress,
     ) -> None:
@@ -173,7 +178,7 @@ class ExistingClusterTarget(CephTarget):
                     self._hosts,
                     journal,
                     osds=places,
-                    client_disk_like=None if devices is None else _some_disk_of_clients,
+                    client_disk_like=None if librbd or devices is None else _some_disk_of_clients,
                     target=name,
                 ),
                 drop_page_caches=lambda: drop_page_caches(places(), self._hosts),
@@ -182,6 +187,7 @@ class ExistingClusterTarget(CephTarget):
                 ),
                 restarts=_restarts(choice, admin, journal, self._hosts, progress),
                 devices=devices,
+                librbd=librbd,
                 pool_defaults=choice.pool_defaults,
                 patience_seconds=choice.patience_seconds,
                 hosts=self._hosts,

@@ -10,12 +10,14 @@ import pytest
 from cluster_state import state_of
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
+from cephfit.ceph.delivery.client_conf import live_sockets
 from cephfit.ceph.volumes import Volume, Volumes
 from cephfit.core.errors import ClusterError, InputError
 from cephfit.core.protocols import Applied, Target
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.lab.cluster import Lab
+from cephfit.lab.devices.image_export import attached
 from cephfit.lab.lab_target import LabTarget
 from cephfit.targets.abilities import JudgesConfigurations
 
@@ -44,6 +46,27 @@ def test_it_is_a_target_that_judges(target: LabTarget) -> None:
     whole: Target = target
     assert isinstance(target, JudgesConfigurations)
     assert judge is whole
+
+
+def test_devices_of_an_earlier_command_end_where_fio_opens_the_images(lab_cluster: Lab) -> None:
+    """Their images are deleted: a program that still has one would flush its cache for ever."""
+    size = {"n_clients": 1, "volume_nbytes": 16 * MIB}
+    folder = lab_cluster.folder / "target"
+    earlier = LabTarget(lab_cluster)
+    try:
+        assert earlier.apply(Configuration("A", ()), **size).ok
+    finally:
+        earlier.close()
+    assert len(attached(folder)) == len(live_sockets(folder / "sock")) == 1
+    target = LabTarget(lab_cluster, librbd=True)
+    try:
+        assert target.apply(Configuration("A", ()), **size).ok
+        assert not attached(folder)
+        assert not live_sockets(folder / "sock")
+        target.drop_caches()
+    finally:
+        target.reset()
+        target.close()
 
 
 def test_a_runtime_option_needs_no_restart_and_runs_on_every_osd(target: LabTarget) -> None:

@@ -62,7 +62,8 @@ def open_existing_cluster(
     return ExistingClusterTarget(
         "ceph:lab",
         choice_of(lab, **more),
-        devices=None if librbd else ImageDevices(),
+        devices=ImageDevices(),
+        librbd=librbd,
         for_change=for_change,
     )
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.delivery.client_conf import ask, live_sockets
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.sample import Sample, State
+from cephfit.core.waiting import wait_until_clear
 from cephfit.lab.cluster import Lab
 from cephfit.lab.daemons import processes
 from cephfit.lab.devices import image_export
@@ -62,7 +64,21 @@ def sweep_of(folder: Path, **values: object) -> Sweep:
     return read_sweep(path)
 
 
+def wait_until_calm(lab: Lab) -> None:
+    """Wait until the pools' rates, which the cluster gives of the last seconds, no longer show an earlier test."""
+    admin = RadosAdmin(lab.conf)
+
+    def busy() -> list[str]:
+        return [pool["pool_name"] for pool in admin.command("osd pool stats") if pool.get("client_io_rate")]
+
+    try:
+        assert not wait_until_clear(busy, seconds=30, poll_seconds=0.5)
+    finally:
+        admin.close()
+
+
 def test_fio_reaches_the_images_through_librbd_by_itself(lab_cluster: Lab, tmp_path: Path) -> None:
+    wait_until_calm(lab_cluster)
     sweep = sweep_of(tmp_path, patterns="randread, randwrite", repeats=1, seconds=0.5, ioengine="rbd")
     target = LabTarget(lab_cluster, librbd=True)
     try:

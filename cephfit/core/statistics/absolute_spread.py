@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from cephfit.core.statistics.round_effects import Floats, RoundInformation
@@ -64,26 +65,26 @@ class Absolute:
         spread = spread_of(steady, with_shifts=False)
         return replace(absolute, spread=absolute.spread if spread is None else spread)
 
-    def parts_of(self, weights: Floats) -> tuple[float, float, float]:
+    def parts_of(self, weights: Floats, rows: NDArray[np.intp] | None = None) -> tuple[float, float, float]:
         """Return the variance of a weighted sum of log measurements without rounds, its degrees of freedom, and
         the variance that rounds add, which has ``round_df``.
 
         Args:
-            weights: shape (J, C, R).
+            weights, rows: as for ``Spread.variance_of``.
         """
-        variance, df = self.spread.variance_of(weights)
+        variance, df = self.spread.variance_of(weights, rows)
         return variance, df, float((weights.sum(axis=(0, 1)) ** 2).sum()) * self.round_variance
 
-    def factor_of(self, weights: Floats, confidence: float) -> float:
+    def factor_of(self, weights: Floats, confidence: float, rows: NDArray[np.intp] | None = None) -> float:
         """Return the ratio of an interval's end to the figure whose logarithm is a sum of log measurements.
 
         Each part has its own quantile, as in ``summary_statistics.level_interval``.
 
         Args:
-            weights: shape (J, C, R).
+            weights, rows: as for ``Spread.variance_of``.
             confidence: of the interval, 0 to 1.
         """
-        variance, df, of_rounds = self.parts_of(weights)
+        variance, df, of_rounds = self.parts_of(weights, rows)
         level = 0.5 + confidence / 2
         half = math.hypot(
             float(stdtrit(df, level)) * math.sqrt(variance),

@@ -157,22 +157,18 @@ class Blocks:
         present: shape (J, R).
         information: matrix of the configurations after eliminating the rounds, shape (J, J); singular.
         inverse: its pseudo-inverse: the covariance of the configurations' effects for a noise variance of 1.
+        whole: whether all configurations that have values have them in the same rounds.
     """
 
     present: Booleans
     information: Floats
     inverse: Floats
+    whole: bool
 
     @classmethod
     def of(cls, present: Booleans) -> "Blocks":
         """Return the blocks; those of the same values are computed once, because a design compares many pairs."""
         return _blocks_of(present.tobytes(), present.shape)
-
-    @property
-    def whole(self) -> bool:
-        """Whether all configurations that have values have them in the same rounds."""
-        held = self.present[self.present.any(axis=1)]
-        return bool(held[:, held.any(axis=0)].all())
 
     @property
     def df(self) -> int:
@@ -186,6 +182,12 @@ class Blocks:
         The sum of their squares is the variance of that for a noise variance of 1. Where nothing is missing they
         are 1 / R for the one and -1 / R for the other. None where no chain of common rounds connects the two.
         """
+        if self.whole and self.present[[one, other]].any(axis=1).all():
+            held = self.present[one]
+            weights = np.zeros(self.present.shape)
+            weights[one] += held / held.sum()
+            weights[other] -= held / held.sum()
+            return weights
         unit = np.zeros(len(self.present))
         unit[one] += 1
         unit[other] -= 1
@@ -220,9 +222,11 @@ def _blocks_of(values: bytes, shape: tuple[int, ...]) -> Blocks:
     if counts.all() and (present == present[0]).all():
         # Nothing is missing: the matrices of such blocks are known.
         centred = np.eye(len(held)) - 1 / len(held)
-        return Blocks(present, counts[0] * centred, centred / counts[0])
+        return Blocks(present, counts[0] * centred, centred / counts[0], whole=True)
     information = np.diag(held.sum(axis=1)) - (held / np.maximum(held.sum(axis=0), 1)) @ held.T
-    return Blocks(present, information, np.linalg.pinv(information, rcond=1e-9, hermitian=True))
+    inverse = np.linalg.pinv(information, rcond=1e-9, hermitian=True)
+    measured = present[present.any(axis=1)]
+    return Blocks(present, information, inverse, whole=bool(measured[:, measured.any(axis=0)].all()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ for itself alone.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ _MIN_CELLS_FOR_ROUNDS = 4
 """Repeated cells that are required to distinguish a round's shift from the noise of single cells."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Spread:
     """Variances of the logarithm of one repeat's IOPS. J configurations (the default first), C cells.
 
@@ -157,8 +158,9 @@ class Spread:
         """Variance of each cell over all configurations that are not erratic, shape (C,)."""
         return np.asarray(self.target[0] / self.unsteadiness[0])
 
+    @cached_property
     def parts(self) -> "SpreadParts":
-        """Return what ``variance_of`` derives from the repeats alone."""
+        """What ``variance_of`` derives from the repeats alone."""
         df = np.maximum(self.n - 1, 0).astype(np.float64)
         erratic = np.zeros(len(df), dtype=np.bool_) if self.erratic is None else self.erratic
         in_pool = _in_pool(self.n > 1, erratic)
@@ -166,34 +168,50 @@ class Spread:
         unsteadiness_df = np.maximum(df.sum(axis=1) + np.where(erratic, 0.0, self.steady_df), 1)
         return SpreadParts(df, pool_share, self.prior_df / (self.prior_df + df), unsteadiness_df)
 
-    def variance_of(self, weights: Floats) -> tuple[float, float]:
+    @cached_property
+    def _precision(self) -> tuple[Floats, Floats]:
+        """What variances add to an uncertainty: each place's own one, shape (J, C), and all through the pool.
+
+        The latter is for a weight of 1 on the pool of each cell, shape (C,).
+        """
+        of_own = self.moderated**2 / np.maximum(self.parts.df, 1)
+        return of_own, (self.parts.pool_share**2 * of_own).sum(axis=0)
+
+    def variance_of(self, weights: Floats, rows: NDArray[np.intp] | None = None) -> tuple[float, float]:
         """Variance of a weighted sum of log measurements, and its degrees of freedom.
 
         Args:
             weights: of all log measurements, shape (J, C, R); 0 where there is none.
+            rows: the configurations that ``weights`` has, shape (K,), where it has the shape (K, C, R) because
+                all other weights are 0.
 
         Returns:
             The variance, and Satterthwaite's degrees of freedom: 2 V^2 / Var(V), where V is a linear form of
             independent variances, each of which varies by 2 sigma^4 / df.
         """
-        parts = self.parts()
-        df, pool_share, drawn = parts.df, parts.pool_share, parts.drawn
+        if rows is None:
+            rows = np.flatnonzero(weights.any(axis=(1, 2)))
+            weights = weights[rows]
+        drawn, pool_share = self.parts.drawn[rows], self.parts.pool_share[rows]
         weight = (weights**2).sum(axis=2)
         of_applications = (weights.sum(axis=1) ** 2).sum(axis=1)
         together = float(of_applications.sum())
-        variance = float((weight * self.moderated).sum()) + self.applied * together
+        variance = float((weight * self.moderated[rows]).sum()) + self.applied * together
 
-        pooled_part = drawn * weight * self.target
-        of_configuration = pooled_part.sum(axis=1) ** 2 / parts.unsteadiness_df
+        pooled_part = drawn * weight * self.target[rows]
+        of_configuration = pooled_part.sum(axis=1) ** 2 / self.parts.unsteadiness_df[rows]
         uncertainty = float((pooled_part**2).sum()) / self.prior_df + float(of_configuration.sum())
-        through_pool = (drawn * weight * self.unsteadiness[:, None]).sum(axis=0)
-        coefficient = (1 - drawn) * weight + through_pool * pool_share
-        uncertainty += float(((coefficient * self.moderated) ** 2 / np.maximum(df, 1)).sum())
+        # Every variance counts through the pool of its cell; those of the rows also by themselves.
+        through_pool = (drawn * weight * self.unsteadiness[rows, None]).sum(axis=0)
+        of_own, of_pool = self._precision
+        own = (1 - drawn) * weight
+        uncertainty += float((of_own[rows] * own * (own + 2 * through_pool * pool_share)).sum())
+        uncertainty += float((of_pool * through_pool**2).sum())
         if self.applied_df:
             uncertainty += (self.applied_raw * together) ** 2 / self.applied_df
         if self.alone is not None and self.alone_raw is not None and self.alone_df is not None:
-            variance += float((self.alone * of_applications).sum())
-            uncertainty += float(((self.alone_raw * of_applications) ** 2 / self.alone_df).sum())
+            variance += float((self.alone[rows] * of_applications).sum())
+            uncertainty += float(((self.alone_raw[rows] * of_applications) ** 2 / self.alone_df[rows]).sum())
         return variance, max(1.0, variance**2 / uncertainty)
 
 

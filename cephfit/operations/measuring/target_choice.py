@@ -66,7 +66,8 @@ def open_target(
         return ExistingClusterTarget(
             text,
             cluster_choice(which, cluster),
-            devices=None if ioengine == "rbd" else ImageDevices(),
+            devices=ImageDevices(),
+            librbd=ioengine == "rbd",
             for_change=for_change,
             progress=progress,
         )
