@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
@@ -55,9 +56,13 @@ NO_TRACE = {
 PLACE = re.compile(r", (line|record|row|byte|decompressed byte) \d+")
 
 
+FORMATS = [*(name for name, family in families().items() if family.format_name != formats.HISTOGRAM), "parquet"]
+
+
+@cache
 def traces() -> dict[str, Family]:
     """Whole traces of every format with accesses; none of Parquet if pyarrow is missing."""
-    found = {name: family for name, family in families().items() if family.format_name != formats.HISTOGRAM}
+    found = {name: family for name, family in families().items() if name in FORMATS}
     seeds: list[bytes] = []
     if find_spec("pyarrow"):
         with TemporaryDirectory() as folder:
@@ -85,18 +90,15 @@ class Case:
             yield path
 
 
-TRACES = traces()
-
-
 @pytest.fixture(
-    params=[(name, action) for name in TRACES for action in (Action if name in BY_ACTION else [Action.QUEUE])],
+    params=[(name, action) for name in FORMATS for action in (Action if name in BY_ACTION else [Action.QUEUE])],
     ids=lambda param: f"{param[0]}-{param[1].value}",
 )
 def case(request: pytest.FixtureRequest) -> Case:
     name, action = request.param
-    if not TRACES[name].seeds:
+    if not traces()[name].seeds:
         pytest.skip("pyarrow is not installed")
-    return Case(reader_of(TRACES[name], action), TRACES[name].seeds)
+    return Case(reader_of(traces()[name], action), traces()[name].seeds)
 
 
 def rows_of(batch: AccessBatch) -> list[tuple[Any, ...]]:
@@ -138,7 +140,7 @@ def assert_says_where(error: InputError, path: Path) -> None:
 
 
 def test_every_format_has_traces_here() -> None:
-    assert {family.format_name for family in TRACES.values()} == {reader.name for reader in formats.readers()}
+    assert {family.format_name for family in traces().values()} == {reader.name for reader in formats.readers()}
 
 
 def test_a_reader_detects_its_own_traces(case: Case) -> None:
@@ -190,8 +192,8 @@ def test_one_reader_reads_files_again_and_in_parallel(case: Case, tmp_path: Path
 
 
 def test_other_data_after_the_trace_is_reported_with_its_position(case: Case, tmp_path: Path) -> None:
-    text_behind = (TRACES["xperf" if case.reader.name == "msr" else "msr"].seeds[0] + b"\n") * 150
-    binary_behind = TRACES["vscsi-binary" if case.reader.name == "blktrace" else "blktrace"].seeds[0] * 20
+    text_behind = (traces()["xperf" if case.reader.name == "msr" else "msr"].seeds[0] + b"\n") * 150
+    binary_behind = traces()["vscsi-binary" if case.reader.name == "blktrace" else "blktrace"].seeds[0] * 20
     for path in case.files(tmp_path):
         whole = path.read_bytes()
         for behind in (text_behind, binary_behind):
