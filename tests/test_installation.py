@@ -138,6 +138,7 @@ def test_the_loop_on_the_simulated_cluster(cephfit: Cephfit) -> None:
     assert document["profile"] == "pgbench"
 
 
+@pytest.mark.slow
 def test_a_trace_becomes_a_profile_that_can_be_mapped(cephfit: Cephfit) -> None:
     done = cephfit("trace", "profile", str(GOLDEN / "biosnoop-bcc-queued.txt"), "-o", "profile.json")
     assert done.returncode == 0, done.stderr

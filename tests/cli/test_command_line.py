@@ -72,7 +72,14 @@ def test_restore_of_a_simulation_reports_that_there_is_nothing_to_restore() -> N
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["trace", "--help"], ["sweep", "list"], ["sweep", "list", "--json"]]
+    "arguments",
+    [
+        ["--help"],
+        *(
+            pytest.param(words, marks=pytest.mark.slow)
+            for words in (["trace", "--help"], ["sweep", "list"], ["sweep", "list", "--json"])
+        ),
+    ],
 )
 def test_closed_output_ends_the_command_without_a_message(arguments: list[str]) -> None:
     """As `cephfit sweep list | head -1`; also where the error output goes the same way (2>&1)."""

@@ -16,7 +16,15 @@ from cephfit.results.store.sample_store import Store
 CEPHFIT = (sys.executable, "-m", "cephfit.cli.main")
 
 
-@pytest.mark.parametrize("closing", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closing",
+    [
+        ">&-",
+        pytest.param("2>&-", marks=pytest.mark.slow),
+        pytest.param("<&-", marks=pytest.mark.slow),
+        "<&- >&- 2>&-",
+    ],
+)
 def test_a_closed_stream_is_not_an_error(tmp_path: Path, closing: str) -> None:
     store = tmp_path / "s.sqlite"
     words = ("sweep", "list", "--json")
@@ -48,7 +56,9 @@ def begun(arguments: list[str], store: Path, *, n_runs: int = 1) -> "subprocess.
     raise AssertionError(f"nothing was measured: {errors}")
 
 
-@pytest.mark.parametrize("targets", [("sim:pace=0.5",), ("sim:pace=0.5", "sim:pace=0.5,seed=2")])
+@pytest.mark.parametrize(
+    "targets", [pytest.param(("sim:pace=0.5",), marks=pytest.mark.slow), ("sim:pace=0.5", "sim:pace=0.5,seed=2")]
+)
 def test_sigterm_ends_a_sweep_as_an_interrupt_does(tmp_path: Path, targets: tuple[str, ...]) -> None:
     (tmp_path / "tiny.yaml").write_text(SWEEP)
     store = tmp_path / "s.sqlite"

@@ -420,7 +420,9 @@ def test_a_second_lab_survives_kills_and_is_removed(
     assert (again.returncode, lab_cluster.name in again.stderr) == (2, True), "it names the labs there are"
 
 
-@pytest.mark.parametrize("seconds", [0.7, 2.0, 4.0])
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(0.7, marks=pytest.mark.slow), 2.0, pytest.param(4.0, marks=pytest.mark.slow)]
+)
 def test_a_lab_killed_during_creation_can_be_removed(
     cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path, seconds: float
 ) -> None:

@@ -47,8 +47,8 @@ def test_the_newest_postgres_of_the_machine_is_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("log-append", "backup", "redis", "rocksdb"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("git", "mariadb", "rsync")),
+        *("log-append", "rocksdb"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("backup", "git", "mariadb", "redis", "rsync")),
     ],
 )
 def test_a_workload_runs_and_leaves_the_device_free(client: Client, name: str) -> None:

@@ -78,6 +78,7 @@ def profile() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("profile")
+@pytest.mark.slow
 def test_a_lab_removed_at_any_moment_is_shown_or_reported_as_missing(made: Callable[[], Path]) -> None:
     folder = made()
     whole, n_calls = status_and(lambda: None, at=0)

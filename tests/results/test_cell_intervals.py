@@ -100,7 +100,7 @@ def test_one_place_alone_has_students_interval(drift: float) -> None:
     ("noise", "repeats"),
     [
         pytest.param(Noise(drift=0.10), 3, id="rounds-drift"),
-        pytest.param(Noise(noisy=2.5), 3, id="the-default-is-the-noisy-one"),
+        pytest.param(Noise(noisy=2.5), 3, id="the-default-is-the-noisy-one", marks=pytest.mark.slow),
     ],
 )
 def test_what_100_stands_for_holds_the_truth(noise: Noise, repeats: int) -> None:

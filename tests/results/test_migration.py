@@ -205,7 +205,7 @@ def open_it(path: Path) -> None:
     Store.open(path).close()
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_several_processes_open_the_same_old_store_at_once(tmp_path: Path, version: int) -> None:
     path = tmp_path / "old.sqlite"
     old_store(path, times=200) if version == 1 else store_of_0_1_0(path)

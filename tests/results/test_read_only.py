@@ -74,7 +74,7 @@ def as_reader(*arguments: object) -> "subprocess.CompletedProcess[str]":
     [
         "map {folder}/profile.json --baselines {store} --no-save",
         "report --store {store} -o - --format md",
-        "compare --store {store} --run second --run " + RUN_ID,
+        pytest.param("compare --store {store} --run second --run " + RUN_ID, marks=pytest.mark.slow),
     ],
 )
 def test_what_only_reads_works(archive: Path, command: str) -> None:
@@ -112,7 +112,7 @@ def test_a_prediction_that_cannot_be_saved_is_printed_with_a_line_about_it(archi
     [
         "map {folder}/profile.json --baselines {store} --save",
         "sweep run quick --target sim --store {store}",
-        "verify --sweep quick --store {store} --target sim",
+        pytest.param("verify --sweep quick --store {store} --target sim", marks=pytest.mark.slow),
         "runs rm second --store {store} --yes",
     ],
 )

@@ -130,6 +130,7 @@ def test_a_writer_that_does_not_own_the_tables_uses_a_store_without_the_newest_i
     assert _differences(url) == []
 
 
+@pytest.mark.slow
 def test_a_store_of_version_1_is_brought_up_to_date_with_its_samples(server: str) -> None:
     """Version 1 is made here by taking away what version 2 brought."""
     psycopg = pytest.importorskip("psycopg")

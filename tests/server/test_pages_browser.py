@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("width", [1400, 500])
+@pytest.mark.parametrize("width", [pytest.param(1400, marks=pytest.mark.slow), 500])
 def test_the_pages_load_without_complaint_and_without_cut_parts(
     server: RunningServer, client: httpx.Client, tmp_path: Path, width: int
 ) -> None:

@@ -22,6 +22,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_removes_its_uploads(simulated_store: Path, tmp_path: Path) -> None:
     with serving(simulated_store, tmp_path) as server, httpx.Client(base_url=server.url) as client:
         settled(client, client.post("/api/workloads", files={"file": ("a.trace", TRACE)}))

@@ -145,7 +145,15 @@ def test_a_decision_does_not_depend_on_later_rounds(sweep: Sweep, goal: Goal) ->
     assert some_open, "a race that ends at the first look would prove nothing"
 
 
-@pytest.mark.parametrize(("race", "n_runs"), [("profile", 48), ("profile", 95), ("cells", 97), ("cells", 110)])
+@pytest.mark.parametrize(
+    ("race", "n_runs"),
+    [
+        pytest.param("profile", 48, marks=pytest.mark.slow),
+        ("profile", 95),
+        pytest.param("cells", 97, marks=pytest.mark.slow),
+        ("cells", 110),
+    ],
+)
 def test_a_killed_race_continues_with_the_same_runs(race: str, n_runs: int, tmp_path: Path) -> None:
     """A round has 48 runs: kills at the end of a round, before and right after a decision, and later."""
     sweep = parse_sweep(RACE % race, file="race.yaml")
@@ -257,6 +265,7 @@ def test_a_race_does_not_continue_for_another_workload(sweep: Sweep, goal: Goal,
         run_sweep(sweep, target, store, NullProgress(), resume=store.run(), goal=other)
 
 
+@pytest.mark.slow
 def test_a_plan_expects_to_save_more_where_configurations_differ_more(sweep: Sweep, goal: Goal) -> None:
     far = expected_saving(sweep, goal, replace(ASSUMED_SCATTER, configurations=0.5))
     near = expected_saving(sweep, goal, replace(ASSUMED_SCATTER, repeats=0.1, configurations=0.02, cells=0.02))

@@ -70,6 +70,7 @@ def profile(trace: Path, cache: Path) -> tuple["subprocess.CompletedProcess[str]
     return done, time.monotonic() - began
 
 
+@pytest.mark.slow
 def test_the_first_command_reports_it_in_one_line_and_the_second_is_fast_and_silent(tmp_path: Path) -> None:
     trace = write(tmp_path / "t", mixed_workload(100))
     first, slow_seconds = profile(trace, tmp_path / "cache")

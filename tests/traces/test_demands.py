@@ -478,6 +478,7 @@ def test_disks_that_are_used_one_after_the_other_are_idle_in_between(tmp_path: P
     assert found.idle_seconds == pytest.approx(9 * (8 / 9) ** 2)
 
 
+@pytest.mark.slow
 def test_too_many_disks_have_no_demands_and_the_profile_says_so(tmp_path: Path) -> None:
     events = [Event(i, device=(8 << 20) + i) for i in range(demand_counts.MAX_DISKS + 1)]
     path = write(tmp_path / "t", events)

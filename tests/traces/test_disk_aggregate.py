@@ -219,6 +219,7 @@ def test_parts_with_few_disks_can_have_too_many_in_total(tmp_path: Path, monkeyp
     assert found.n_accesses == 2000
 
 
+@pytest.mark.slow
 def test_views_of_a_workload_omit_the_behaviour_of_too_many_disks(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_bytes(rows_of_volumes(3000, 40, latency=False))

@@ -152,7 +152,9 @@ def test_several_disks_are_not_replayed_onto_one_target(three_disks: Path, tmp_p
     assert "20 of 20 accesses replayed" in one.stdout
 
 
-@pytest.mark.parametrize("command", ["show", "compare", "jobs", "plot"])
+@pytest.mark.parametrize(
+    "command", ["show", *(pytest.param(name, marks=pytest.mark.slow) for name in ("compare", "jobs", "plot"))]
+)
 def test_disks_can_be_chosen_from_more_than_32(
     tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

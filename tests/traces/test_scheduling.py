@@ -38,6 +38,7 @@ def several_files(tmp_path: Path) -> list[Path]:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(part_nbytes=st.integers(200, 40_000), n=st.integers(1, 700))
+@pytest.mark.slow
 def test_any_cut_gives_the_identical_profile(part_nbytes: int, n: int, tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_bytes(alibaba(n))
@@ -225,6 +226,7 @@ def test_a_local_process_that_is_lost(several_files: list[Path], monkeypatch: py
     assert caught.value.where == "--scheduler processes"
 
 
+@pytest.mark.slow
 def test_a_dask_worker_that_is_lost(
     several_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ def test_the_table_has_goals_noise_and_the_largest_errors(folder: Path) -> None:
     assert "Largest errors of" in text
 
 
+@pytest.mark.slow
 def test_a_folder_goes_through_the_python_api_too(folder: Path) -> None:
     accuracy = cephfit.assess(folder, confidence=0.9)
     by_model = {figures["model"]: figures for figures in answer(folder)["models"]}

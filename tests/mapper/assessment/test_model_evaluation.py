@@ -122,6 +122,7 @@ def test_the_error_of_a_left_out_configuration_does_not_come_from_itself() -> No
         assert fast.high / fast.low > reads.high / reads.low, "reads shows one"
 
 
+@pytest.mark.slow
 def test_intervals_with_a_fitted_error_cover_what_they_should() -> None:
     """Measured values scatter by 6 % around what ``waiting`` predicts, which its fitted error must contain."""
     baselines = rates()

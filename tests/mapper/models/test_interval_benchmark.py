@@ -17,7 +17,12 @@ def printed(table: str) -> str:
 
 @pytest.mark.parametrize(
     ("table", "named_by", "n_rows"),
-    [("says", 1, 8 + 4 + 3), ("unbalanced", 1, 4), ("power", 2, 8), ("lost", 1, 6 + 2)],
+    [
+        ("says", 1, 8 + 4 + 3),
+        pytest.param("unbalanced", 1, 4, marks=pytest.mark.slow),
+        pytest.param("power", 2, 8, marks=pytest.mark.slow),
+        ("lost", 1, 6 + 2),
+    ],
 )
 def test_the_evidence_shows_every_row_that_the_benchmark_prints(table: str, named_by: int, n_rows: int) -> None:
     def names(text: str) -> list[tuple[str, ...]]:
@@ -30,5 +35,6 @@ def test_the_evidence_shows_every_row_that_the_benchmark_prints(table: str, name
     assert set(rows) <= set(names((ROOT / "docs" / "evidence.md").read_text()))
 
 
+@pytest.mark.slow
 def test_the_same_seed_prints_the_same_figures() -> None:
     assert printed("power") == printed("power")

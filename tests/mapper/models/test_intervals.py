@@ -23,10 +23,10 @@ def at_most(n_sweeps: int) -> float:
     ("model", "repeats", "noise"),
     [
         pytest.param("time", 2, Noise(), id="time-2-repeats"),
-        pytest.param("time", 3, Noise(), id="time-3-repeats"),
-        pytest.param("meyer", 2, Noise(), id="meyer-2-repeats"),
+        pytest.param("time", 3, Noise(), id="time-3-repeats", marks=pytest.mark.slow),
+        pytest.param("meyer", 2, Noise(), id="meyer-2-repeats", marks=pytest.mark.slow),
         pytest.param("time", 2, Noise(uneven=0.4), id="noise-differs-between-configurations"),
-        pytest.param("time", 2, Noise(noisy=2.5), id="the-default-is-the-noisy-one"),
+        pytest.param("time", 2, Noise(noisy=2.5), id="the-default-is-the-noisy-one", marks=pytest.mark.slow),
         pytest.param("time", 2, Noise(applied=0.02), id="each-application-shifts-all-cells"),
     ],
 )
@@ -39,7 +39,7 @@ def test_the_default_under_six_other_names_is_seldom_called_different(
 
 
 @pytest.mark.parametrize("n_sweeps", [FEW, pytest.param(800, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("model", ["time", "meyer"])
+@pytest.mark.parametrize("model", ["time", pytest.param("meyer", marks=pytest.mark.slow)])
 def test_intervals_hold_the_true_values_and_real_differences_are_found(model: str, n_sweeps: int) -> None:
     found = simulate(model, Noise(uneven=0.4), n_sweeps=n_sweeps, n_compared=6, repeats=3, effect=0.25, seed=11)
     assert found.covered >= 0.93
@@ -60,8 +60,10 @@ def test_drift_of_the_machine_between_rounds_costs_no_power() -> None:
     ("kept", "repeats", "noise"),
     [
         pytest.param(lacking_a_round, 3, Noise(applied=0.02), id="one-lacks-a-round-applications-shift"),
-        pytest.param(race, 9, Noise(applied=0.02), id="race-applications-shift"),
-        pytest.param(search, 12, Noise(drift=0.05), id="trials-in-rounds-of-their-own-rounds-drift"),
+        pytest.param(race, 9, Noise(applied=0.02), id="race-applications-shift", marks=pytest.mark.slow),
+        pytest.param(
+            search, 12, Noise(drift=0.05), id="trials-in-rounds-of-their-own-rounds-drift", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_the_promise_holds_where_not_all_have_the_same_rounds(kept: Kept, repeats: int, noise: Noise) -> None:

@@ -208,6 +208,7 @@ def test_the_best_of_each_workload_is_the_table() -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--demands"], ["--model", "meyer"]])
+@pytest.mark.slow
 def test_the_benchmark_runs(options: list[str]) -> None:
     script = Path(__file__).resolve().parents[3] / "benchmarks" / "many_predictions.py"
     size = ["--profiles", "4", "--configurations", "3"]

@@ -237,7 +237,9 @@ permanent.watch(plan, seconds=60)
 """
 
 
-@pytest.mark.parametrize("after_seconds", [0.05, 0.7, 12.0])
+@pytest.mark.parametrize(
+    "after_seconds", [pytest.param(0.05, marks=pytest.mark.slow), 0.7, pytest.param(12.0, marks=pytest.mark.slow)]
+)
 def test_restore_undoes_a_killed_application(undo: Run, lab_cluster: Lab, after_seconds: float) -> None:
     before = state_of(lab_cluster)
     kill_at_work(APPLY_AND_STOP, lab_cluster.folder, after_seconds=after_seconds)
