@@ -125,7 +125,7 @@ def test_a_value_that_an_option_does_not_accept_is_named() -> None:
     assert found.why == "on Ceph 20.2.4, rbd_persistent_cache_size must be at least 1073741824, not 1G"
 
 
-@pytest.mark.parametrize("name", bundled_sweeps())
+@pytest.mark.parametrize("name", list(bundled_sweeps()))
 def test_the_newest_release_takes_every_ready_sweep_but_those_of_filestore_and_2015(name: str) -> None:
     lacking = lacking_settings(read_sweep(bundled_sweep(name)), releases_called(["tentacle"]))
     old = {"meyer2017", "meyer2017-filestore", "literature", "case-filesystems"}
