@@ -61,9 +61,16 @@ def _identity(cloud: Connection) -> Any:
 
 
 def register(layout: Layout) -> None:
-    """Create users, catalogue and projects in a new Keystone."""
+    """Create catalogue, users and projects in a new Keystone."""
     cloud = connect(layout)
     identity = _identity(cloud)
+    # Keystone caches the catalogue of each user. A service that starts meanwhile must not get a part of it.
+    for entry in _CATALOGUE:
+        made = identity.create_service(type=entry.kind, name=entry.name)
+        for interface in ("public", "internal", "admin"):
+            identity.create_endpoint(
+                service_id=made.id, interface=interface, region_id=layout.region, url=layout.url(entry.port)
+            )
     role = {known.name: known for known in identity.roles()}
     for name in {"service", "heat_stack_owner", "heat_stack_user"} - set(role):
         role[name] = identity.create_role(name=name)
@@ -83,12 +90,6 @@ def register(layout: Layout) -> None:
         name="heat_domain_admin", password=layout.secrets["heat_domain"], domain_id=domain.id
     )
     identity.assign_domain_role_to_user(domain, keeper, role["admin"])
-    for entry in _CATALOGUE:
-        made = identity.create_service(type=entry.kind, name=entry.name)
-        for interface in ("public", "internal", "admin"):
-            identity.create_endpoint(
-                service_id=made.id, interface=interface, region_id=layout.region, url=layout.url(entry.port)
-            )
     cloud.close()
 
 

@@ -259,12 +259,13 @@ def _alignment(rows: Sequence[RateRow]) -> int:
     decides nothing, alignments are counted as stated.
     """
     stated = _cells_by(rows, lambda row: row.way.align_nbytes)
+    places = {row.place: row.under for row in rows}
 
     def order(align: int) -> tuple[int, int, int]:
         alike = {
-            (row.configuration, row.under)
-            for row in rows
-            if row.under == replace(row.way, align_nbytes=align).under(row.nbytes, row.pattern)
+            (place[0], under)
+            for place, under in places.items()
+            if under == replace(place[-1], align_nbytes=align).under(*place[1:3])
         }
         return -len(alike), -stated[align], align
 
@@ -304,17 +305,10 @@ def _comparable(
         chosen = min(
             (row.way for row in found), key=lambda way: (way.load != own.load, not _is_as_stated(way, own))
         )
+        cell, shown = under.bin_cell, None if (configuration, under) in kept else under
+        name = OWN_LOAD if is_own and chosen.load == own.load else chosen.load or str(under)
         measured += (
-            Measured(
-                configuration,
-                under.bin_cell,
-                row.client,
-                row.repeat,
-                row.iops,
-                None if (configuration, under) in kept else under,
-                OWN_LOAD if is_own and chosen.load == own.load else chosen.load or str(under),
-                n_clients[row.place],
-            )
+            Measured(configuration, cell, row.client, row.repeat, row.iops, shown, name, n_clients[row.place])
             for row in found
             if row.way == chosen
         )

@@ -159,26 +159,37 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """One row of the file; ``has_iodepth``: it states its depth."""
+    """One row of the file.
+
+    Attributes:
+        place: what the clients and repeats of a baseline have in common: configuration, size, pattern and way.
+        under: the cell that was measured.
+        has_iodepth: it states its depth.
+    """
 
     line: int
-    configuration: str
-    nbytes: int
-    pattern: Pattern
+    place: tuple[str, int, Pattern, Way]
+    under: LoadedCell
     client: str
     repeat: int
     iops: float
-    way: Way
     has_iodepth: bool
 
     @property
-    def under(self) -> LoadedCell:
-        return self.way.under(self.nbytes, self.pattern)
+    def configuration(self) -> str:
+        return self.place[0]
 
     @property
-    def place(self) -> tuple[str, int, Pattern, Way]:
-        """What the clients and repeats of a baseline have in common."""
-        return self.configuration, self.nbytes, self.pattern, self.way
+    def nbytes(self) -> int:
+        return self.place[1]
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.place[2]
+
+    @property
+    def way(self) -> Way:
+        return self.place[3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +238,18 @@ def rate_rows(text: str, where: str) -> Iterator[RateRow]:
     )
     if rows and JUDGEMENT_COLUMNS[0] in rows[0][1]:
         rows = _first_valid_attempts(rows)
+    known: dict[tuple[str | None, ...], tuple[int, Pattern, Way, LoadedCell]] = {}
     for line, fields in rows:
-        yield _row(fields, line, where)
+        words = tuple(map(fields.get, _WORDS_OF_CELLS))
+        if words not in known:  # the rows of a file have few different ones
+            known[words] = _cell_of(fields, line, where)
+        nbytes, pattern, way, under = known[words]
+        place, at = (fields["configuration"], nbytes, pattern, way), f"{where}:{line}, column"
+        run, iops = _run(fields["run"], f"{at} run"), _iops(fields["iops"], f"{at} iops")
+        yield RateRow(line, place, under, fields["client"], run, iops, bool(fields.get("iodepth")))
+
+
+_WORDS_OF_CELLS = ("size", "pattern", LOAD_COLUMN, *LOAD_COLUMNS)
 
 
 def _is_valid(fields: Mapping[str, str]) -> bool:
@@ -248,7 +269,7 @@ def _first_valid_attempts(rows: Iterable[tuple[int, Mapping[str, str]]]) -> list
     return sorted((row for one in valid for row in one), key=lambda row: row[0])
 
 
-def _row(fields: Mapping[str, str], line: int, where: str) -> RateRow:
+def _cell_of(fields: Mapping[str, str], line: int, where: str) -> tuple[int, Pattern, Way, LoadedCell]:
     place = f"{where}:{line}, column"
     pattern = fields["pattern"].lower()
     if pattern not in list(Pattern):
@@ -266,17 +287,8 @@ def _row(fields: Mapping[str, str], line: int, where: str) -> RateRow:
         _sync(fields.get("sync", ""), f"{place} sync"),
         _align(fields.get("align", ""), f"{place} align"),
     )
-    return RateRow(
-        line,
-        fields["configuration"],
-        _blocks(fields["size"], f"{place} size", "sizes are multiples of 512 bytes, such as 4K, 24K or 65536"),
-        Pattern(pattern),
-        fields["client"],
-        _run(fields["run"], f"{place} run"),
-        _iops(fields["iops"], f"{place} iops"),
-        way,
-        bool(fields.get("iodepth")),
-    )
+    nbytes = _blocks(fields["size"], f"{place} size", "sizes are multiples of 512 bytes, such as 4K, 24K or 65536")
+    return nbytes, Pattern(pattern), way, way.under(nbytes, Pattern(pattern))
 
 
 _SYNC = re.compile(r"fsync|dsync|every [1-9]\d{0,5}", re.ASCII)
