@@ -64,7 +64,7 @@ def register(layout: Layout) -> None:
     """Create catalogue, users and projects in a new Keystone."""
     cloud = connect(layout)
     identity = _identity(cloud)
-    # Keystone caches the catalogue of each user. A service that starts meanwhile must not get a part of it.
+    # First: services start meanwhile, and keep the catalogue that comes with their first token.
     for entry in _CATALOGUE:
         made = identity.create_service(type=entry.kind, name=entry.name)
         for interface in ("public", "internal", "admin"):
