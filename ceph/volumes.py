@@ -76,6 +76,10 @@ def image_name(configuration: Configuration, client: str, nbytes: int, *, filled
     return f"{safe}.{digest}.{client}.{format_nbytes(nbytes)}.{'bench' if filled else 'workload'}"
 
 
+_WATCHED_SECONDS, _WATCHED_POLL_SECONDS = 40.0, 0.5
+"""OSDs take the watch of a client that no longer answers for ended after 30 s (``osd_client_watch_timeout``)."""
+
+
 class _NoSuchPoolError(ClusterError):
     """The cluster has no pool of this name."""
 
@@ -105,18 +109,34 @@ class Volumes:
             self._rbd.RBD().create(ioctx, volume.image, volume.nbytes, old_format=False, **required)
 
     def remove(self, volume: Volume) -> None:
-        """Delete the image if it exists; it is gone with its pool.
+        """Delete the image if it exists; it is gone with its pool. A killed client has it open for half a minute.
 
         Raises:
             ClusterError: a client has it open.
         """
+        until = time.monotonic() + _WATCHED_SECONDS
         with (
             suppress(_NoSuchPoolError),
             self._pool(volume.pool) as ioctx,
             self._refusals(volume),
             suppress(self._rbd.ImageNotFound),
         ):
-            self._rbd.RBD().remove(ioctx, volume.image)
+            while True:
+                try:
+                    self._rbd.RBD().remove(ioctx, volume.image)
+                    return
+                except self._rbd.ImageBusy:
+                    if time.monotonic() > until:
+                        raise
+                time.sleep(_WATCHED_POLL_SECONDS)
+
+    def empty_namespace(self, pool: str, namespace: str) -> None:
+        """Delete all objects of a namespace; they are gone with their pool."""
+        with suppress(_NoSuchPoolError), self._pool(pool) as ioctx:
+            ioctx.set_namespace(namespace)
+            for found in list(ioctx.list_objects()):
+                with suppress(self._rados.ObjectNotFound):
+                    ioctx.remove_object(found.key)
 
     def exists(self, volume: Volume) -> bool:
         with self._pool(volume.pool) as ioctx, self._refusals(volume):

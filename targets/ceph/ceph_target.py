@@ -178,16 +178,19 @@ class CephTarget(
         foreign_io: ForeignIoInPool | None = None
         if only_pool:
             self._changes = within = OnlyPool(only_pool, admin, journal, self._volumes)
+            self.in_other_pools = within.images
             foreign_io = ForeignIoInPool(images, only_pool, within.has_made, note=self._progress.note)
         else:
-            self._changes = WholeCluster(
+            self._changes = whole = WholeCluster(
                 admin,
                 self._catalogue,
                 journal,
+                volumes=self._volumes,
                 health=self._health,
                 adapters=adapters,
                 progress=self._progress,
             )
+            self.in_other_pools = whole.images
         self.capacity = FreeCapacity(
             name, health=self._health, changes=self._changes, below=adapters.require_capacity
         )

@@ -58,10 +58,12 @@ class WholeCluster:
         catalogue: Catalogue,
         journal: Journal,
         *,
+        volumes: Volumes,
         health: CephHealth,
         adapters: ClusterAdapters,
         progress: Progress,
     ) -> None:
+        self.images = ImagesInOtherPools(journal, volumes)
         self.settings = DaemonOptions(
             admin,
             catalogue,
@@ -151,11 +153,12 @@ class WholeCluster:
         pools = [Undoing(f"pool {name} with its images", "there", "deleted") for name in self.pools.created()]
         due = self.settings.restarts_of_undoing()
         restarts = [Undoing(f"osd.{osd}", "runs with other options", "restarted") for osd in due]
-        return [*pools, *self.settings.undoings(), *restarts]
+        return [*pools, *self.images.undoings(), *self.settings.undoings(), *restarts]
 
     def take_back(self, *, pools: bool) -> None:
         tried = ErrorCollector()
         if pools:
+            tried.make(self.images.delete_all)
             tried.make(self.delete_pools)
         self._health.expect_new_pools()
         are_back = tried.make(self.settings.take_back)
@@ -256,6 +259,79 @@ class WholeCluster:
 
 
 _IMAGE = "image"
+_NAMESPACE = "namespace"
+
+
+class ImagesInOtherPools:
+    """Images, and namespaces of objects, in pools that cephfit did not create.
+
+    They are in the journal before they are created, so that ``restore`` deletes them after a kill.
+
+    Args:
+        journal: of the target.
+        volumes: deletes them.
+    """
+
+    def __init__(self, journal: Journal, volumes: Volumes) -> None:
+        self._journal = journal
+        self._volumes = volumes
+
+    def before_creating(self, volume: Volume) -> None:
+        """Record an image that is created next.
+
+        Raises:
+            InputError: there is one of this name that cephfit did not create.
+        """
+        if self._journal.get(_IMAGE, str(volume)) is None and self._volumes.exists(volume):
+            raise InputError(
+                "an image of this name exists, and cephfit did not create it according to the journal",
+                where=f"image {volume}",
+                remedy="rename or delete it",
+            )
+        self._journal.note(_IMAGE, str(volume), None)
+
+    def before_using(self, pool: str, namespace: str) -> None:
+        """Record a namespace of a pool, of cephfit alone, in which objects are created next."""
+        self._journal.note(_NAMESPACE, f"{pool}/{namespace}", None)
+
+    def has_created(self, pool: str, image: str) -> bool:
+        return self._journal.get(_IMAGE, f"{pool}/{image}") is not None
+
+    def undoings(self) -> list[Undoing]:
+        return [Undoing(f"{e.kind} {e.place}", "there", "deleted") for e in self._entries()]
+
+    def delete(self, *names: str) -> None:
+        """Delete the images and namespaces of these names in all pools, as far as they are recorded.
+
+        Raises:
+            CephfitError: as ``delete_all``.
+        """
+        self._delete([e for e in self._entries() if e.place.partition("/")[2] in names])
+
+    def delete_all(self) -> None:
+        """Delete all that is recorded.
+
+        Raises:
+            CephfitError: lists what could not be deleted; it stays in the journal.
+        """
+        self._delete(self._entries())
+
+    def _entries(self) -> list[Entry]:
+        return [e for e in self._journal.entries() if e.kind in (_IMAGE, _NAMESPACE)]
+
+    def _delete(self, entries: Sequence[Entry]) -> None:
+        tried = ErrorCollector()
+        for entry in reversed(entries):
+            tried.make(partial(self._delete_one, entry))
+        tried.end()
+
+    def _delete_one(self, entry: Entry) -> None:
+        pool, _, name = entry.place.partition("/")
+        if entry.kind == _IMAGE:
+            self._volumes.remove(Volume(pool, name, 0))
+        else:
+            self._volumes.empty_namespace(pool, name)
+        self._journal.forget(entry.kind, entry.place)
 
 
 class OnlyPool:
@@ -267,15 +343,14 @@ class OnlyPool:
     Args:
         pool: an existing pool that may be used.
         admin: sends commands.
-        journal: of the target; every image is in it before it is created.
+        journal: of the target.
         volumes: creates and deletes images.
     """
 
     def __init__(self, pool: str, admin: CephAdmin, journal: Journal, volumes: Volumes) -> None:
+        self.images = ImagesInOtherPools(journal, volumes)
         self._pool = pool
         self._admin = admin
-        self._journal = journal
-        self._volumes = volumes
 
     def why_not(self, configuration: Configuration) -> tuple[str, ...]:
         return tuple(why for s in configuration.settings if (why := self._against(s)))
@@ -298,17 +373,11 @@ class OnlyPool:
         return ChangeResult(self._pool)
 
     def before_creating(self, volume: Volume) -> None:
-        if self._journal.get(_IMAGE, str(volume)) is None and self._volumes.exists(volume):
-            raise InputError(
-                "an image of this name exists, and cephfit did not create it according to the journal",
-                where=f"image {volume}",
-                remedy="rename or delete it",
-            )
-        self._journal.note(_IMAGE, str(volume), None)
+        self.images.before_creating(volume)
 
     def has_made(self, image: str) -> bool:
         """Return whether cephfit created an image of the pool."""
-        return self._journal.get(_IMAGE, f"{self._pool}/{image}") is not None
+        return self.images.has_created(self._pool, image)
 
     def free_nbytes(self, pool: str) -> int | None:
         for entry in self._admin.command("df")["pools"]:
@@ -351,18 +420,11 @@ class OnlyPool:
         return fits_note(sweep.measurement, memory_targets(self._admin, osds).values(), pool=self._pool)
 
     def undoings(self) -> Sequence[Undoing]:
-        return [Undoing(f"image {e.place}", "there", "deleted") for e in self._journal.entries(_IMAGE)]
+        return self.images.undoings()
 
     def take_back(self, *, pools: bool) -> None:
-        tried = ErrorCollector()
-        for entry in reversed(self._journal.entries(_IMAGE)) if pools else ():
-            tried.make(partial(self._remove, entry))
-        tried.end()
-
-    def _remove(self, entry: Entry) -> None:
-        pool, _, image = entry.place.partition("/")
-        self._volumes.remove(Volume(pool, image, 0))
-        self._journal.forget(_IMAGE, entry.place)
+        if pools:
+            self.images.delete_all()
 
     def _require_pool(self) -> None:
         if self._pool not in (p["poolname"] for p in self._admin.command("osd lspools")):

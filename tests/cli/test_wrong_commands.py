@@ -71,7 +71,9 @@ def test_a_dry_run_with_a_missing_crush_rule_is_refused(tmp_path: Path) -> None:
     admin: Any = OneRule()
     around = ClusterAdapters(nothing, pool_defaults={"crush_rule": "sdd"})
     journal = Journal(tmp_path / "journal")
-    changes = WholeCluster(admin, nothing, journal, health=nothing, adapters=around, progress=nothing)
+    changes = WholeCluster(
+        admin, nothing, journal, volumes=nothing, health=nothing, adapters=around, progress=nothing
+    )
     with pytest.raises(InputError, match="--crush-rule: this cluster has no CRUSH rule sdd") as caught:
         changes.preview(read_sweep(bundled_sweep("quick")), [Configuration("A")])
     assert "there are replicated_rule" in str(caught.value)

@@ -1,7 +1,10 @@
 """A volume that several clients share on a real cluster."""
 
 import json
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -93,9 +96,51 @@ def test_the_command_measures_all_ways_and_leaves_nothing(lab_cluster: Lab, admi
     assert by_way["ranges"]["relative"]["mean"] < 100, "two more writes for each write"
     assert by_way["ranges"]["busy_per_access"] > 0, "both clients write to the same two ranges"
     assert {one["way"]: one["turns"] for one in document["hand_overs"]} == {"none": 2, "exclusive-lock": 2}
-    ioctx = admin.cluster.open_ioctx(lab_cluster.spec.pool)
+    assert shared_images(admin, lab_cluster.spec.pool) == []
+    assert lock_objects(admin, lab_cluster.spec.pool) == []
+
+
+@pytest.mark.slow
+def test_restore_deletes_what_a_killed_command_left(
+    lab_cluster: Lab, admin: RadosAdmin, cephfit: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """The killed clients have the images open for half a minute."""
+    pool, target = lab_cluster.spec.pool, f"lab:{lab_cluster.folder}"
+    arguments = [
+        "--target",
+        target,
+        "--way",
+        "ranges",
+        "--way",
+        "exclusive-lock",
+        "--clients",
+        "2",
+        "--seconds",
+        "60",
+    ]
+    more = ["--shared", "100", "--range", "1M", "--volume-size", "8M"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cephfit.cli.main", "shared-volume", *arguments, *more],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
-        assert not [name for name in rbd.RBD().list(ioctx) if "shared" in name]
+        deadline = time.monotonic() + 120
+        while not (lock_objects(admin, pool) and shared_images(admin, pool)) and time.monotonic() < deadline:
+            time.sleep(0.2)
+    finally:
+        process.kill()
+        process.wait()
+    assert len(shared_images(admin, pool)) == 2
+    done = cephfit("restore", "--target", target)
+    assert done.returncode == 0, done.stderr
+    assert shared_images(admin, pool) == []
+    assert lock_objects(admin, pool) == []
+
+
+def shared_images(admin: RadosAdmin, pool: str) -> list[str]:
+    ioctx = admin.cluster.open_ioctx(pool)
+    try:
+        return [name for name in rbd.RBD().list(ioctx) if "shared" in name]
     finally:
         ioctx.close()
-    assert lock_objects(admin, lab_cluster.spec.pool) == []

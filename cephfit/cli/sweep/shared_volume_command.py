@@ -141,8 +141,8 @@ def command(
             results = measure_in_guests(target_text, plan, pool=pool, cluster=cluster, progress=progress)
         else:
             opened = shared_volume_place(target_text, pool, cluster=cluster, apply=apply, progress=progress)
-            with opened as (place, full_speed):
-                results = measure_shared_volume(place, plan, progress, full_speed=full_speed)
+            with opened as place:
+                results = measure_shared_volume(place, plan, progress)
     if output is not None:
         write_whole(output, runs_csv(results.runs), what="the table of runs")
     costs = sharing_costs(results.runs)

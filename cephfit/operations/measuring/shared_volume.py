@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.volumes import Volume, Volumes
@@ -31,6 +31,8 @@ from cephfit.operations.measuring.target_choice import cluster_choice, open_targ
 from cephfit.results.statistics.sharing_cost import ClientFigures, HandOver, SharingRun, hand_over_of
 
 if TYPE_CHECKING:
+    from cephfit.targets.ceph.ceph_target import CephTarget
+    from cephfit.targets.ceph.change_scopes import ImagesInOtherPools
     from cephfit.targets.openstack_target import SharedVolumeTarget
 
 
@@ -114,11 +116,26 @@ class SharingResults:
     missing: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class SharedVolumePlace:
+    """Where volumes are shared.
+
+    Attributes:
+        access: to the pool.
+        full_speed: context manager that lifts a lab's disk limits.
+        created: records what is created in the pool, and deletes it.
+    """
+
+    access: ClusterAccess
+    full_speed: Any
+    created: "ImagesInOtherPools"
+
+
 @contextmanager
 def shared_volume_place(
     target_text: str, pool: str, *, cluster: ClusterOptions, apply: bool, progress: Progress
-) -> Iterator[tuple[ClusterAccess, Any]]:
-    """Lock a target and yield the access to its pool, and a context manager that lifts a lab's disk limits.
+) -> Iterator[SharedVolumePlace]:
+    """Lock a target and yield the place in its pool.
 
     Args:
         target_text: a lab or an existing cluster.
@@ -151,38 +168,39 @@ def shared_volume_place(
         target_text, for_change=True, progress=progress, ioengine="rbd", cluster=cluster, leave=apply
     )
     try:
-        yield access, full_speed
+        yield SharedVolumePlace(access, full_speed, cast("CephTarget", target).in_other_pools)
     finally:
         target.close()
 
 
-def measure_shared_volume(
-    access: ClusterAccess, plan: SharingPlan, progress: Progress, *, full_speed: Any
-) -> SharingResults:
+def measure_shared_volume(place: SharedVolumePlace, plan: SharingPlan, progress: Progress) -> SharingResults:
     """Create the volume, measure, and delete everything that was created.
 
     Args:
-        access: to the pool.
+        place: its pool.
         plan: what to measure.
         progress: shows the runs.
-        full_speed: context manager in which volumes are filled.
 
     Raises:
+        InputError: the pool does not exist, or has an image of the same name.
         ClusterError: a client or the cluster failed.
     """
+    access, created = place.access, place.created
     admin = RadosAdmin(access.conf, client_id=access.client_id, keyring=access.keyring)
     try:
         images = _images(plan, access.pool)
         volumes = Volumes(admin)
         _require_pool(admin, access.pool)
-        remove = partial(_remove, admin, volumes, tuple(images.values()))
-        with cleaned_up_by(remove):
-            remove()  # what a killed run has left
+        delete = partial(created.delete, LOCK_NAMESPACE, *(volume.image for volume in images.values()))
+        with cleaned_up_by(delete):
+            delete()  # what a killed run has left
+            created.before_using(access.pool, LOCK_NAMESPACE)
             for way, volume in images.items():
                 features = Setting(Partition.POOL, "image", "features", _FEATURES[way])
+                created.before_creating(volume)
                 volumes.ensure(Configuration("shared", (features,)), volume)
             with SharingClients(access, plan.n_clients) as clients:
-                with full_speed:
+                with place.full_speed:
                     for volume in images.values():
                         progress.note(f"filling {volume}")
                         clients.fill(volume.image, seconds=volume.nbytes / SLOWEST_NBYTES_PER_S)
@@ -204,18 +222,6 @@ def _require_pool(admin: RadosAdmin, pool: str) -> None:
         raise InputError(
             f"the cluster has no pool {pool!r}", where="--pool", remedy="`ceph osd pool ls` lists them"
         )
-
-
-def _remove(admin: RadosAdmin, volumes: Volumes, images: Sequence[Volume]) -> None:
-    for volume in images:
-        volumes.remove(volume)
-    ioctx = admin.cluster.open_ioctx(images[0].pool)
-    try:
-        ioctx.set_namespace(LOCK_NAMESPACE)
-        for found in list(ioctx.list_objects()):
-            ioctx.remove_object(found.key)
-    finally:
-        ioctx.close()
 
 
 RunLoad = Callable[[SharedLoad, int], Sequence[dict[str, Any]]]
