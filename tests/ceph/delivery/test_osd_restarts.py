@@ -50,6 +50,7 @@ def whole(cluster: SmallCluster, journal: Journal, daemons: Daemons) -> WholeClu
         cluster,
         Catalogue(cluster),
         journal,
+        volumes=None,  # type: ignore[arg-type]
         health=CephHealth(cluster),
         adapters=ClusterAdapters(greater=None, restarts=one_by_one(cluster, journal, daemons)),  # type: ignore[arg-type]
         progress=NullProgress(),

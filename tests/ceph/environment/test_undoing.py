@@ -51,6 +51,7 @@ def changes_of(cluster: SmallCluster, journal: Journal) -> WholeCluster:
         cluster,
         Catalogue(cluster),
         journal,
+        volumes=around,
         health=CephHealth(cluster),
         adapters=ClusterAdapters(greater=around),
         progress=NullProgress(),

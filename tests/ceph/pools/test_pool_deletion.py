@@ -77,6 +77,7 @@ def changes_of(monitors: SmallCluster, journal: Journal) -> WholeCluster:
         monitors,
         Catalogue(monitors),
         journal,
+        volumes=around,
         health=CephHealth(monitors),
         adapters=ClusterAdapters(greater=around),
         progress=NullProgress(),
