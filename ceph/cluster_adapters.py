@@ -174,3 +174,8 @@ class ClusterAdapters:
     why_page_caches_stay: Callable[[], str] = lambda: ""
     delivery: OptionDelivery = field(default_factory=OptionDelivery)
     is_own_process: Callable[[int], bool] = lambda process: True
+
+    @property
+    def attaches(self) -> ExportsDevices | None:
+        """What attaches the images of a configuration as block devices; None where fio opens them by itself."""
+        return None if self.librbd else self.devices

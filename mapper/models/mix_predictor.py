@@ -423,7 +423,10 @@ class PairedRates:
         Args:
             gradient, default_gradient: as for ``of_used``.
         """
-        return self.placed(self.of_used(gradient, default_gradient))
+        of_rows = self.weights_of_rows(gradient, default_gradient)
+        found = np.zeros((self.shape[0], *of_rows.shape[1:]))
+        found[self.rows] = of_rows
+        return found
 
     def of_used(self, gradient: Floats, default_gradient: Floats) -> Floats:
         """Return the weights of the logs of all rates in the used cells, shape (J, U, R).

@@ -141,10 +141,10 @@ class VolumeClients:
         """
         clients = []
         for name, volume in volumes.items():
-            if self._around.librbd or self._around.devices is None:
+            if self._around.attaches is None:
                 clients.append(Client(name, self._librbd_options(volume), volume.nbytes))
                 continue
-            device = self._around.devices.attach(
+            device = self._around.attaches.attach(
                 volume, conf=self.conf, client_id=self.client_id, folder=self._folder
             )
             clients.append(Client(name, {"filename": str(device)}, volume.nbytes, device))
@@ -162,7 +162,7 @@ class VolumeClients:
         self, configuration: Configuration, catalogue: Catalogue
     ) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """Return setting as text to client to value, and one sentence per setting that did not take effect."""
-        if self._around.librbd or self._around.devices is None:  # the images are not open between the runs of fio
+        if self._around.attaches is None:  # the images are not open between the runs of fio
             return read_back_new_client(configuration, catalogue, self.conf, self.client_id)
         return read_back_clients(configuration, catalogue, self._sockets)
 

@@ -106,21 +106,11 @@ def test_restore_deletes_what_a_killed_command_left(
 ) -> None:
     """The killed clients have the images open for half a minute."""
     pool, target = lab_cluster.spec.pool, f"lab:{lab_cluster.folder}"
-    arguments = [
-        "--target",
-        target,
-        "--way",
-        "ranges",
-        "--way",
-        "exclusive-lock",
-        "--clients",
-        "2",
-        "--seconds",
-        "60",
-    ]
+    arguments = ["--target", target, "--clients", "2", "--seconds", "60"]
+    ways = ["--way", "ranges", "--way", "exclusive-lock"]
     more = ["--shared", "100", "--range", "1M", "--volume-size", "8M"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "cephfit.cli.main", "shared-volume", *arguments, *more],
+        [sys.executable, "-m", "cephfit.cli.main", "shared-volume", *arguments, *ways, *more],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -169,7 +169,7 @@ class Spread:
         return SpreadParts(df, pool_share, self.prior_df / (self.prior_df + df), unsteadiness_df)
 
     @cached_property
-    def _precision(self) -> tuple[Floats, Floats]:
+    def _added_uncertainty(self) -> tuple[Floats, Floats]:
         """What variances add to an uncertainty: each place's own one, shape (J, C), and all through the pool.
 
         The latter is for a weight of 1 on the pool of each cell, shape (C,).
@@ -203,7 +203,7 @@ class Spread:
         uncertainty = float((pooled_part**2).sum()) / self.prior_df + float(of_configuration.sum())
         # Every variance counts through the pool of its cell; those of the rows also by themselves.
         through_pool = (drawn * weight * self.unsteadiness[rows, None]).sum(axis=0)
-        of_own, of_pool = self._precision
+        of_own, of_pool = self._added_uncertainty
         own = (1 - drawn) * weight
         uncertainty += float((of_own[rows] * own * (own + 2 * through_pool * pool_share)).sum())
         uncertainty += float((of_pool * through_pool**2).sum())

@@ -106,7 +106,7 @@ def test_a_target_that_fails_does_not_disturb_the_other(tmp_path: Path) -> None:
         assert store.run().finished
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.slow
 def test_samples_are_kept_and_the_same_command_continues(tmp_path: Path, how: signal.Signals) -> None:
     (tmp_path / "two.yaml").write_text(SWEEP)
