@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -265,27 +264,18 @@ def test_fio_reproduces_the_profile(trace: Path, tmp_path: Path) -> None:
 @pytest.mark.fio
 @needs_fio
 def test_fio_keeps_the_pace(trace: Path, tmp_path: Path) -> None:
-    """The workload pauses for 600 us after each access of 100 us; the latency of this device may differ."""
+    """The workload pauses for 600 us after each access of 100 us; fio is not faster (a busy machine is slower)."""
     text = run("jobs", trace, "--file", tmp_path / "data", "--size", "64M", "--seconds", "2").stdout
     assert "iodepth=1\n" in text
     think_us = int(text.split("thinktime=")[1].split("us")[0])
     assert think_us == pytest.approx(600, rel=0.05)
     (tmp_path / "db.fio").write_text(text)
-    pauses = []  # a pause of 600 us takes longer on a busy machine, fio's as well as those measured here meanwhile
-    output = ["--output-format=json", "--output=out.json"]
-    with subprocess.Popen(["fio", *output, str(tmp_path / "db.fio")], cwd=tmp_path) as fio:
-        while fio.poll() is None:
-            began = time.perf_counter()
-            time.sleep(think_us / 1e6)
-            pauses.append(time.perf_counter() - began)
-    assert fio.returncode == 0
+    subprocess.run(["fio", "--output-format=json", "--output=out.json", "db.fio"], cwd=tmp_path, check=True)
     out = (tmp_path / "out.json").read_text()
     found = json.loads(out[out.index("{") :])["jobs"][0]
     n = found["read"]["total_ios"] + found["write"]["total_ios"]
     took = sum(found[op]["lat_ns"]["mean"] * found[op]["total_ios"] for op in ("read", "write")) / n / 1e9
-    seconds = found["job_runtime"] / 1e3
-    assert seconds / n > 0.95 * (think_us / 1e6 + took)
-    assert seconds / n == pytest.approx(np.mean(pauses) + took, rel=0.25)
+    assert found["job_runtime"] / 1e3 / n > 0.95 * (think_us / 1e6 + took)
 
 
 def text_of(profile: Profile, file: Path, *, seconds: float = 1, nbytes: int | None = None) -> str:
