@@ -290,10 +290,14 @@ def counters_of_host(host: Host) -> HostCounters:
 
 def _local_threads() -> str:
     """Return the lines of ``_THREADS`` on this machine, in a fraction of its time."""
-    lines, folder = [], Path("/proc")
-    for path in (*folder.glob("[0-9]*/stat"), *folder.glob("[0-9]*/task/[0-9]*/stat")):
-        with suppress(OSError):
-            lines.append(f"{path}:{path.read_text(errors='replace')}")
+    lines = []
+    for process in Path("/proc").glob("[0-9]*"):
+        paths = [process / "stat"]
+        with suppress(OSError):  # a process may end while its threads are listed
+            paths += process.glob("task/[0-9]*/stat")
+        for path in paths:
+            with suppress(OSError):
+                lines.append(f"{path}:{path.read_text(errors='replace')}")
     return "".join(lines)
 
 

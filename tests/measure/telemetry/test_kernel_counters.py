@@ -1,8 +1,11 @@
 """CPU time by layer: which thread belongs to which layer, and that the layers add up to the busy time."""
 
 import os
+import signal
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -151,6 +154,23 @@ def test_the_command_for_other_hosts_lists_the_same_threads() -> None:
     assert listed[own, WHOLE].name == read[own, WHOLE].name
     # Other programs may begin and end in between.
     assert len(listed.keys() & read.keys()) > 0.8 * len(listed)
+
+
+def test_a_process_may_end_while_its_threads_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = os.scandir
+    with subprocess.Popen(["sleep", "60"]) as child:
+
+        def scandir(folder: os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
+            if str(folder) == f"/proc/{child.pid}/task":
+                child.kill()
+                child.wait()
+            return listed(folder)
+
+        monkeypatch.setattr(os, "scandir", scandir)
+        processes = kernel_counters.counters_of_host(LocalHost()).processes
+    assert child.returncode == -signal.SIGKILL
+    assert os.getpid() in processes
+    assert child.pid not in processes
 
 
 def test_a_busy_thread_of_this_process_is_seen():
