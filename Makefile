@@ -10,7 +10,8 @@ TEST_PACKAGES := tests/debian-packages.txt
 EVALUATION_PACKAGES := lab/workloads/debian-packages.txt
 EVALUATION_FOLDER ?= evaluation-results
 BACK_ENDS_FOLDER ?= back-end-results
-PYTEST := $(BIN)/python -m pytest
+# Several processes run tests: further threads of NumPy in each would mostly wait for each other, and not idly.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 # Three processes run tests with daemons, which mostly wait (tests/conftest.py), two the others.
 TEST_PROCESSES := -n 5 --dist loadgroup --no-loadscope-reorder
 # Tests on an OpenStack mostly wait, so two labs run in parallel. A lab that is already up is used alone.

@@ -128,16 +128,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With xdist, begin with the longest tests and groups: parallel processes end at about the same time."""
+    """With xdist, begin with the longest groups and tests: parallel processes end at about the same time.
+
+    Those with one process each come first. So the loops of traces are compiled when other tests need them.
+    """
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=_begins_early, reverse=True)
 
 
-def _begins_early(item: pytest.Item) -> tuple[float, bool]:
+def _begins_early(item: pytest.Item) -> tuple[bool, float]:
     mark = item.get_closest_marker("takes")
     group = item.get_closest_marker("xdist_group")
     is_long = group is not None and group.args[0] in ("clusters", "machine", "daemons", "traces")
-    return (float(mark.kwargs["seconds"]) if mark is not None else 0.0), is_long
+    return is_long, (float(mark.kwargs["seconds"]) if mark is not None else 0.0)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

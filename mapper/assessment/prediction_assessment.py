@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,6 +112,7 @@ class _BlockDesign:
         variances: of each configuration's noise; NaN where ``dfs`` is 0.
         dfs: degrees of freedom of each variance.
         erratic: which configurations have a variance of their own.
+        contrasts: those made so far, by the two places.
     """
 
     names: tuple[str, ...]
@@ -120,6 +121,7 @@ class _BlockDesign:
     variances: Floats
     dfs: NDArray[np.int64]
     erratic: Booleans
+    contrasts: dict[tuple[int, int], Floats | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: _Values) -> "_BlockDesign":
@@ -186,16 +188,18 @@ class _BlockDesign:
 
     def _contrast(self, one: str, other: str) -> Floats | None:
         """Return the weights of all values; erratic configurations count only in their own comparisons."""
-        pair = [self.names.index(one), self.names.index(other)]
-        used = ~self.erratic
-        used[pair] = True
-        first, second = (int(np.count_nonzero(used[:place])) for place in pair)
-        found = Blocks.of(self.present[used]).contrast(first, second)
-        if found is None:
-            return None
-        weights = np.zeros(self.logs.shape)
-        weights[used] = found
-        return weights
+        pair = self.names.index(one), self.names.index(other)
+        if pair not in self.contrasts:
+            used = ~self.erratic
+            used[list(pair)] = True
+            first, second = (int(np.count_nonzero(used[:place])) for place in pair)
+            found = Blocks.of(self.present[used]).contrast(first, second)
+            weights = None
+            if found is not None:
+                weights = np.zeros(self.logs.shape)
+                weights[used] = found
+            self.contrasts[pair] = weights
+        return self.contrasts[pair]
 
     def _mean(self, name: str) -> float:
         row = self.names.index(name)

@@ -142,22 +142,36 @@ def _most_likely(r: Floats, x: Floats, s: Floats) -> tuple[float, float, float]:
     best: tuple[float, tuple[float, float, float]] | None = None
     typical = max(float(np.median(np.abs(r))), 10 * _SMALLEST)
     for df in _DFS:
-
-        def loss(logs: Floats, df: float = df) -> float:
-            floor, slope = np.exp(np.clip(logs, -20, 5))
-            return _minus_log_likelihood(r, np.sqrt(floor**2 + (slope * x) ** 2 + s**2 + _SMALLEST**2), df)
-
         for start in ((typical, 0.05), (typical / 3, 0.5)):
-            found = minimize(loss, np.log(start), method="Nelder-Mead", options={"maxiter": 2000})
+            found = minimize(
+                *(_minus_log_likelihood, np.log(start), (r**2, x**2, s**2 + _SMALLEST**2, df)),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(-20, 5)] * 2,
+                options={"gtol": 1e-7, "ftol": 1e-14},
+            )
             if best is None or found.fun < best[0]:
-                floor, slope = (float(value) for value in np.exp(np.clip(found.x, -20, 5)))
+                floor, slope = (float(value) for value in np.exp(found.x))
                 slope = slope if slope > _SMALLEST and x.any() else 0.0  # the search is over logarithms
                 best = float(found.fun), (math.hypot(floor, _SMALLEST), slope, df)
     assert best is not None, "there are degrees of freedom to try"
     return best[1]
 
 
-def _minus_log_likelihood(residuals: Floats, scales: Floats, df: float) -> float:
+def _minus_log_likelihood(
+    logs: Floats, residuals: Floats, logs_predicted: Floats, scatter: Floats, df: float
+) -> tuple[float, Floats]:
+    """Return minus the log likelihood, and its gradient.
+
+    Args:
+        logs: of floor and slope.
+        residuals, logs_predicted, scatter: their squares, shape (N,).
+        df: degrees of freedom.
+    """
+    floor, slope = np.exp(2 * logs)
+    scales = floor + slope * logs_predicted + scatter
+    ratios = residuals / (df * scales)
     constant = gammaln((df + 1) / 2) - gammaln(df / 2) - 0.5 * math.log(df * math.pi)
-    logs = constant - np.log(scales) - (df + 1) / 2 * np.log1p((residuals / scales) ** 2 / df)
-    return -float(logs.sum())
+    terms = 0.5 * np.log(scales) + (df + 1) / 2 * np.log1p(ratios) - constant
+    by_scale = (0.5 - (df + 1) / 2 * ratios / (1 + ratios)) / scales
+    return float(terms.sum()), 2 * np.array([floor * by_scale.sum(), slope * (by_scale @ logs_predicted)])
