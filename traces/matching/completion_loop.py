@@ -295,7 +295,7 @@ def follow_events(
         if 2 * numbers[N_KEYS] > len(waiting):
             return e
         n = numbers[N_ROWS]
-        where, end = disk[e], end_of(lbn[e], nbytes[e])
+        where, end = np.int64(disk[e]), end_of(lbn[e], nbytes[e])
         if nbytes[e] == 0:
             if where < 0 or kind[e] == REQUEUED:
                 continue

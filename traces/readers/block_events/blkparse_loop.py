@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.columns import FLUSH_LBN, FUA, LBN_MAX, NBYTES_MAX, OP_BITS, PREFLUSH, SYNC, TIME_S_MAX
-from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.compiled import compiled, compiled_in_place, inlined
 from cephfit.traces.lines.text_bytes import (
     N_BYTES,
     at_most,
@@ -191,14 +191,14 @@ def _blank(byte: int) -> bool:
     return byte in (_SPACE, _TAB)
 
 
-@inlined
+@compiled_in_place
 def _next_word(text: NDArray[np.uint8], at: int) -> int:
     while text[np.uintp(at)] == _SPACE or text[np.uintp(at)] == _TAB:
         at += 1
     return at
 
 
-@inlined
+@compiled_in_place
 def _number(text: NDArray[np.uint8], at: int) -> tuple[int, int]:
     """Return the number at ``at`` and where it ends. No digits, or more than 18, give a negative number."""
     value, begin = np.int64(0), at
@@ -212,7 +212,7 @@ def _number(text: NDArray[np.uint8], at: int) -> tuple[int, int]:
     return value, at  # type: ignore[return-value]
 
 
-@inlined
+@compiled_in_place
 def _end_of_word(text: NDArray[np.uint8], at: int) -> int:
     while text[np.uintp(at)] > _SPACE:
         at += 1
@@ -244,7 +244,7 @@ def parse(
     Returns:
         rows written, lines read, the first byte of the first line that was not read, and pairs written.
     """
-    n = n_lines = n_pairs = 0
+    n = n_lines = n_pairs = np.int64(0)  # for a literal 0, Numba would compile both functions once more
     requeue = _R if counted_action == _ISSUE else 0
     while at < stop:
         n, n_read, at = parse_common(text, at, stop, counted_action, requeue, n, rows, names)
