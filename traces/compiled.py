@@ -22,10 +22,14 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+import numpy as np
 from numba.core import event
 from platformdirs import user_cache_path
 
 import cephfit
+
+ZERO: int = cast(int, np.int64(0))
+"""For Numba no literal 0, for which it would compile a function that takes numbers once more."""
 
 SLOW_SECONDS = 1.0
 """No message is shown while the total compilation time is below this."""

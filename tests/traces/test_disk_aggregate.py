@@ -256,7 +256,7 @@ def test_few_rows_of_a_block_do_not_keep_the_memory_of_all_rows() -> None:
     assert fields is not None
     disks = DiskTable()
     disks.add([b"7"], 0)
-    text = np.frombuffer(b"7,R,4096,4096,1000000\n" * 3 + b"8,R,4096,4096,1000000\n" * 90_000, np.uint8)
+    text = np.frombuffer(b"7,R,4096,4096,1000000\n" * 3 + b"8,R,4096,4096,1000000\n" * 90_000, np.uint8).copy()
     n, _, rows = plain_lines.parse(fields, disks, text, 0, len(text))
     assert n == len(rows) == 3
     assert rows.time_ns.base is None or rows.time_ns.base.nbytes < 1000

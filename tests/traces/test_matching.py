@@ -102,7 +102,9 @@ def one_request(*spans: tuple[int, int], completed: list[tuple[int, int]]) -> li
     rows += [(True, 1000 + i, a, 512 * (b - a)) for i, (a, b) in enumerate(completed)]
     done, time, lbn, nbytes = (np.array(c) for c in zip(*rows, strict=True))
     matcher = CompletionMatcher()
-    matcher.push(done.view(np.uint8), time, np.ones(len(rows), np.uint8), lbn, nbytes, np.zeros(len(rows), np.int32))
+    matcher.push(
+        done.view(np.uint8), time, np.ones(len(rows), np.uint8), lbn, nbytes, np.zeros(len(rows), np.int32)
+    )
     return matcher.finish().accesses.latency_ns.tolist()
 
 
@@ -138,7 +140,9 @@ def test_more_disks_than_fit_into_a_key_are_distinguished() -> None:
     disk = np.concatenate([np.arange(n), np.arange(n)[::-1]]).astype(np.int32)
     time = np.arange(2 * n)
     matcher = CompletionMatcher()
-    matcher.push(done.view(np.uint8), time, np.zeros(2 * n, np.uint8), np.zeros(2 * n, np.int64), np.full(2 * n, 4096), disk)
+    matcher.push(
+        done.view(np.uint8), time, np.zeros(2 * n, np.uint8), np.zeros(2 * n, np.int64), np.full(2 * n, 4096), disk
+    )
     assert matcher.finish().accesses.latency_ns.tolist() == [2 * (n - i) - 1 for i in range(n)]
 
 
@@ -157,7 +161,9 @@ def test_an_access_that_waits_too_long_is_given_up() -> None:
             found.append(ready)
     both = np.array([0, 8 * (n - 1)])
     zeros = np.zeros(2, np.int64)
-    matcher.push((zeros == 0).view(np.uint8), zeros + n, zeros.astype(np.uint8), both, zeros + 4096, zeros.astype(np.int32))
+    matcher.push(
+        (zeros == 0).view(np.uint8), zeros + n, zeros.astype(np.uint8), both, zeros + 4096, zeros.astype(np.int32)
+    )
     found.append(matcher.finish())
     latency_ns = np.concatenate([ready.accesses.latency_ns for ready in found])
     assert len(latency_ns) == n

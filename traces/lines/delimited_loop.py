@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.compiled import ZERO, compiled, inlined
 from cephfit.traces.lines import field_loops, text_bytes
 from cephfit.traces.lines.field_loops import KnownDisks, Names
 from cephfit.traces.lines.text_bytes import (
@@ -36,8 +36,6 @@ MOST_FRACTION = 9
 _POINT = 46
 _TEN_TO = 10 ** np.arange(MOST_DIGITS + 1, dtype=np.int64)
 _TO_LAST, _BYTE = np.uint64(56), np.uint64(8)
-_NO_BYTES, _A_WORD, _TWO_WORDS = np.int64(0), np.int64(WORD_NBYTES), np.int64(2 * WORD_NBYTES)
-"""For a literal number, Numba would compile a function once more."""
 
 
 class Scale(NamedTuple):
@@ -107,12 +105,12 @@ def _read_whole(
     least, most = extent(lengths, n)
     if least < max(limits[0], 1) or most > min(limits[1], MOST_DIGITS):
         return False
-    wrong = _add_digits(words, lengths, n, _NO_BYTES, _NO_BYTES, out)
+    wrong = _add_digits(words, lengths, n, ZERO, ZERO, out)
     if most > WORD_NBYTES:
-        wrong |= _add_digits(words_before, lengths, n, _A_WORD, _A_WORD, out)
+        wrong |= _add_digits(words_before, lengths, n, ZERO + WORD_NBYTES, ZERO + WORD_NBYTES, out)
     if most > 2 * WORD_NBYTES:
         load_ends(lines, n, column, trim, drop + 2 * WORD_NBYTES, words, lengths)
-        wrong |= _add_digits(words, lengths, n, _NO_BYTES, _TWO_WORDS, out)
+        wrong |= _add_digits(words, lengths, n, ZERO, ZERO + 2 * WORD_NBYTES, out)
     return bool(wrong == np.uint64(0))
 
 
@@ -193,7 +191,7 @@ def whole_numbers(
     out: NDArray[np.int64],
 ) -> int:
     """Read whole numbers of ``limits`` digits (minimum, maximum). Returns how many of the first lines match."""
-    if _read_whole(lines, n, column, trim, _NO_BYTES, limits, scratch, out) and _scaled(out, n, scale):
+    if _read_whole(lines, n, column, trim, ZERO, limits, scratch, out) and _scaled(out, n, scale):
         return n
     origin, unit, shift, low, high = scale
     for line in range(n):
@@ -239,7 +237,7 @@ def decimals(
             return n
     elif (
         not needs_point
-        and _read_whole(lines, n, column, trim, _NO_BYTES, limits, scratch, out)
+        and _read_whole(lines, n, column, trim, ZERO, limits, scratch, out)
         and _scaled(out, n, scale)
     ):
         return n

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.compiled import ZERO, compiled, inlined
 from cephfit.traces.lines.text_bytes import WORD_NBYTES, Lines, byte_at, eight_bytes, extent, field, load_ends
 
 KEY_WORDS = 64
@@ -64,7 +64,7 @@ def ops(
     # First assume that all use the first spellings: vector instructions, and no branch on the op.
     words, lengths, _ = scratch
     usual_read, usual_write = spellings[0, 0], spellings[1, 0]
-    load_ends(lines, n, column, trim, np.int64(0), words, lengths)
+    load_ends(lines, n, column, trim, ZERO, words, lengths)
     least, most = extent(lengths, n)
     all_usual = least >= 1 and most <= WORD_NBYTES
     if all_usual:
@@ -195,7 +195,7 @@ def _pack(
 
     Returns the least and the greatest length.
     """
-    load_ends(lines, n, column, trims[column], np.int64(0), words, lengths)
+    load_ends(lines, n, column, trims[column], ZERO, words, lengths)
     least, most = extent(lengths, n)
     for line in range(n):
         others = np.uint64(64 - 8 * min(max(lengths[line], 1), WORD_NBYTES))

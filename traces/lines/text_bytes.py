@@ -25,7 +25,7 @@ from numpy import uint8
 from numpy.typing import NDArray
 
 from cephfit.traces.columns import FUA, OP_BITS, OP_WRITE, PREFLUSH, SYNC
-from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.compiled import ZERO, compiled, inlined
 
 N_BYTES = 64
 """Bytes that one mask covers."""
@@ -279,7 +279,7 @@ class Found(NamedTuple):
 def separators(where: int, nbytes: int, separator: int, places: NDArray[np.int32]) -> Found:
     """Write the position before the text, and then those of all separators and line ends."""
     places[0] = -1
-    n, n_lines, n_others = np.int64(1), 0, 0
+    n, n_lines, n_others = ZERO + 1, 0, 0
     for begin in range(0, nbytes, N_BYTES):
         within = bits_below(nbytes - begin)
         ends = equal(where + begin, NEWLINE) & within
@@ -297,7 +297,7 @@ def words(where: int, nbytes: int, places: NDArray[np.int32]) -> Found:
     Python treats more bytes as white space. Text with a form feed, or a carriage return within a line, is not
     indexed.
     """
-    n, n_lines, n_returns, n_unexpected = np.int64(0), 0, 0, 0
+    n, n_lines, n_returns, n_unexpected = ZERO, 0, 0, 0
     before = last = np.uint64(0)
     for begin in range(0, nbytes, N_BYTES):
         within = bits_below(nbytes - begin)

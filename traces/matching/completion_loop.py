@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cephfit.core.units import NS_PER_S
 from cephfit.traces.columns import PENDING, TAKEN_BACK, UNKNOWN_LATENCY
-from cephfit.traces.compiled import compiled_in_place, inlined
+from cephfit.traces.compiled import ZERO, compiled_in_place, inlined
 
 MAX_HELD = 1 << 18
 """A completion after this many later accesses does not belong to the access; this bounds the memory."""
@@ -295,7 +295,7 @@ def follow_events(
         if 2 * numbers[N_KEYS] > len(waiting):
             return e
         n = numbers[N_ROWS]
-        where, end = np.int64(disk[e]), end_of(lbn[e], nbytes[e])
+        where, end = disk[e] + ZERO, end_of(lbn[e], nbytes[e])
         if nbytes[e] == 0:
             if where < 0 or kind[e] == REQUEUED:
                 continue

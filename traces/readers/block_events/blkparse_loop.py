@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.columns import FLUSH_LBN, FUA, LBN_MAX, NBYTES_MAX, OP_BITS, PREFLUSH, SYNC, TIME_S_MAX
-from cephfit.traces.compiled import compiled, compiled_in_place, inlined
+from cephfit.traces.compiled import ZERO, compiled, compiled_in_place, inlined
 from cephfit.traces.lines.text_bytes import (
     N_BYTES,
     at_most,
@@ -244,7 +244,7 @@ def parse(
     Returns:
         rows written, lines read, the first byte of the first line that was not read, and pairs written.
     """
-    n = n_lines = n_pairs = np.int64(0)  # for a literal 0, Numba would compile both functions once more
+    n = n_lines = n_pairs = ZERO
     requeue = _R if counted_action == _ISSUE else 0
     while at < stop:
         n, n_read, at = parse_common(text, at, stop, counted_action, requeue, n, rows, names)
