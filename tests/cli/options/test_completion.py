@@ -1,6 +1,5 @@
 """Shell completion, called as shells call it."""
 
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -9,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from command_in_process import run_in_process
 
 from cephfit.cli.options.completers import TRACE_FORMATS
 from cephfit.traces.formats import titles
@@ -42,21 +42,11 @@ def ask(words: list[str], shell: str = "fish", more: Mapping[str, str] | None = 
     """Click's completions for words of which the last is incomplete."""
     joined = "\n".join(words) if shell == "bash" else " ".join(words)
     number = words[-1] if shell == "fish" else str(len(words) - 1)
-    environment = {
-        **os.environ,
-        "_CEPHFIT_COMPLETE": f"{shell}_complete",
-        "COMP_WORDS": joined,
-        "COMP_CWORD": number,
-        **(more or {}),
-    }
-    answer = subprocess.run(
-        [sys.executable, "-m", "cephfit.cli.main"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    environment = {"_CEPHFIT_COMPLETE": f"{shell}_complete", "COMP_WORDS": joined, "COMP_CWORD": number}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**environment, **(more or {})}.items():
+            patch.setenv(name, value)
+        answer = run_in_process()
     assert answer.stderr == ""
     return answer.stdout
 

@@ -251,7 +251,7 @@ def test_connections_share_what_a_window_lets_through() -> None:
 
 
 def test_the_command_says_the_configuration_first() -> None:
-    data = Path(__file__).resolve().parents[3] / "benchmarks" / "data" / "evaluation"
+    data = Path(__file__).resolve().parents[3] / "benchmarks" / "data" / "evaluation-reef"
     arguments = ["advise", f"{data}/profiles/key-value.json", "--baselines", f"{data}/baselines.csv"]
     answer = CliRunner().invoke(cephfit, [*arguments, "--network", "rtt=20ms"])
     assert answer.exit_code == 0, answer.output
