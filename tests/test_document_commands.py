@@ -81,6 +81,8 @@ DOCUMENTS = sorted(
     for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md"))
     if commands_of(path)
 )
+LONG = ("docs/designs.md", "docs/loads.md", "docs/releases.md")
+"""Documents with many sweeps."""
 
 pytestmark = [pytest.mark.takes(seconds=40), pytest.mark.xdist_group("documents")]
 
@@ -170,7 +172,14 @@ def _write_scrapes(folder: Path) -> None:
     (folder / "2.prom").write_text(scrape(images))
 
 
-@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name not in ELSEWHERE])
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
+        for name in DOCUMENTS
+        if name not in ELSEWHERE
+    ],
+)
 def test_commands_of_the_documents_run(
     document: str, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

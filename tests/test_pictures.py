@@ -53,6 +53,7 @@ def size_of(picture: Path) -> tuple[int, int]:
     return struct.unpack(">II", head[16:])  # type: ignore[return-value]
 
 
+@pytest.mark.slow
 def test_a_report_and_a_run_over_clients_are_drawn(drawing: dict[str, Any], store: Path, tmp_path: Path) -> None:
     drawing["draw_report"](store, tmp_path / "report.png")
     assert size_of(tmp_path / "report.png") == drawing["REPORT_SIZE"]

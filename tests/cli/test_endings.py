@@ -57,7 +57,7 @@ def begun(arguments: list[str], store: Path, *, n_runs: int = 1) -> "subprocess.
 
 
 @pytest.mark.parametrize(
-    "targets", [pytest.param(("sim:pace=0.5",), marks=pytest.mark.slow), ("sim:pace=0.5", "sim:pace=0.5,seed=2")]
+    "targets", [("sim:pace=0.5",), pytest.param(("sim:pace=0.5", "sim:pace=0.5,seed=2"), marks=pytest.mark.slow)]
 )
 def test_sigterm_ends_a_sweep_as_an_interrupt_does(tmp_path: Path, targets: tuple[str, ...]) -> None:
     (tmp_path / "tiny.yaml").write_text(SWEEP)

@@ -47,8 +47,11 @@ def test_the_newest_postgres_of_the_machine_is_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("log-append", "rocksdb"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("backup", "git", "mariadb", "redis", "rsync")),
+        "log-append",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("backup", "git", "mariadb", "redis", "rocksdb", "rsync")
+        ),
     ],
 )
 def test_a_workload_runs_and_leaves_the_device_free(client: Client, name: str) -> None:

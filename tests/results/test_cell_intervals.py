@@ -59,7 +59,7 @@ def test_two_clusters_that_are_alike_are_told_different_as_seldom() -> None:
     assert np.mean(different) <= 0.015
 
 
-@pytest.mark.parametrize("repeats", [2, 3])
+@pytest.mark.parametrize("repeats", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_rate_by_itself_holds_the_truth_where_rounds_drift(repeats: int) -> None:
     """A round's shift is one for all configurations: counted as one of each, 87 to 91 of a hundred held it."""
     rng = np.random.default_rng(8)

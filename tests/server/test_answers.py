@@ -94,6 +94,7 @@ def test_the_runs_are_those_of_runs_list_and_show(client: httpx.Client, simulate
     assert client.get("/runs/none").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_sweep_of_another_process_is_seen_while_it_runs(tmp_path: Path) -> None:
     """The store does not exist at the start; samples appear, also those that failed, with reasons."""
     store = tmp_path / "live.sqlite"

@@ -39,6 +39,7 @@ def test_a_server_that_is_terminated_removes_its_uploads(simulated_store: Path, 
         assert server.folders == []
 
 
+@pytest.mark.slow
 def test_the_next_start_removes_what_a_killed_server_left(simulated_store: Path, tmp_path: Path) -> None:
     with serving(simulated_store, tmp_path) as server, httpx.Client(base_url=server.url) as client:
         long = {"file": ("long.trace", "\n".join([TRACE] * 300)), "describe": (None, "full")}

@@ -131,6 +131,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Store, st
     return store, run.run_id
 
 
+@pytest.mark.slow
 def test_advice_leaves_out_runs_of_operations_on_files(measured: tuple[Store, str], tmp_path: Path) -> None:
     measured[0].close()
     store = tmp_path / "results.sqlite"

@@ -25,7 +25,9 @@ def at_most(n_sweeps: int) -> float:
         pytest.param("time", 2, Noise(), id="time-2-repeats"),
         pytest.param("time", 3, Noise(), id="time-3-repeats", marks=pytest.mark.slow),
         pytest.param("meyer", 2, Noise(), id="meyer-2-repeats", marks=pytest.mark.slow),
-        pytest.param("time", 2, Noise(uneven=0.4), id="noise-differs-between-configurations"),
+        pytest.param(
+            "time", 2, Noise(uneven=0.4), id="noise-differs-between-configurations", marks=pytest.mark.slow
+        ),
         pytest.param("time", 2, Noise(noisy=2.5), id="the-default-is-the-noisy-one", marks=pytest.mark.slow),
         pytest.param("time", 2, Noise(applied=0.02), id="each-application-shifts-all-cells"),
     ],
