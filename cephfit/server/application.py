@@ -116,21 +116,30 @@ class ServerFolder:
         try:
             base.mkdir(parents=True, exist_ok=True, mode=0o700)
             remove_abandoned(base)
-            self.path = base / f"server-{os.getpid()}-{secrets.token_hex(4)}"
-            self.path.mkdir(mode=0o700)
-            self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self.path, self._lock = _locked_folder(base)
+            while not self.path.exists():  # another start took it for abandoned before it was locked
+                os.close(self._lock)
+                self.path, self._lock = _locked_folder(base)
         except OSError as error:
             raise HostError(
                 f"the folder for uploads cannot be created: {error.strerror}",
                 where=str(error.filename or base),
                 remedy="set XDG_STATE_HOME to a folder that you may write to",
             ) from None
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def remove(self) -> None:
         """Remove the folder with everything in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
+
+
+def _locked_folder(base: Path) -> tuple[Path, int]:
+    """Create a folder, and lock it."""
+    path = base / f"server-{os.getpid()}-{secrets.token_hex(4)}"
+    path.mkdir(mode=0o700)
+    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return path, lock
 
 
 def remove_abandoned(base: Path) -> None:

@@ -1,5 +1,6 @@
 """What a server leaves behind: nothing, or nothing that the next start does not remove."""
 
+import fcntl
 import subprocess
 import time
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 from running_server import TRACE, serving, settled
+
+from cephfit.server import application
 
 
 def children_of(pid: int) -> list[int]:
@@ -37,6 +40,26 @@ def test_a_server_that_is_terminated_removes_its_uploads(simulated_store: Path, 
         server.process.terminate()
         assert server.process.wait(timeout=30) == 0
         assert server.folders == []
+
+
+def test_two_that_start_at_the_same_time_do_not_remove_each_others_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, is_first = fcntl.flock, True
+
+    def late(file: int, operation: int) -> None:
+        nonlocal is_first
+        if operation == fcntl.LOCK_EX and is_first:
+            is_first = False
+            application.remove_abandoned(tmp_path)
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    folder = application.ServerFolder(tmp_path)
+    assert not is_first
+    assert list(tmp_path.iterdir()) == [folder.path]
+    folder.remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
