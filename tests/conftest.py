@@ -35,8 +35,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 pytest_plugins = ["shared_fixtures"]
 
 # Machines are noisy: no test fails because it was slow.
-settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("cephfit", settings.get_profile("thorough"), max_examples=50)
+settings.register_profile("cephfit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("cephfit")
 
 # A shell starts background programs with SIGINT ignored, which all programs of the tests would inherit.

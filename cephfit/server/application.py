@@ -117,9 +117,6 @@ class ServerFolder:
             base.mkdir(parents=True, exist_ok=True, mode=0o700)
             remove_abandoned(base)
             self.path, self._lock = _locked_folder(base)
-            while not self.path.exists():  # another start took it for abandoned before it was locked
-                os.close(self._lock)
-                self.path, self._lock = _locked_folder(base)
         except OSError as error:
             raise HostError(
                 f"the folder for uploads cannot be created: {error.strerror}",
@@ -134,12 +131,15 @@ class ServerFolder:
 
 
 def _locked_folder(base: Path) -> tuple[Path, int]:
-    """Create a folder, and lock it."""
-    path = base / f"server-{os.getpid()}-{secrets.token_hex(4)}"
-    path.mkdir(mode=0o700)
-    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    return path, lock
+    """Create a folder, and lock it. Until it is locked, another start may take it for abandoned."""
+    while True:
+        path = base / f"server-{os.getpid()}-{secrets.token_hex(4)}"
+        path.mkdir(mode=0o700)
+        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists():
+            return path, lock
+        os.close(lock)
 
 
 def remove_abandoned(base: Path) -> None:

@@ -141,10 +141,13 @@ def _most_likely(r: Floats, x: Floats, s: Floats) -> tuple[float, float, float]:
 
     best: tuple[float, tuple[float, float, float]] | None = None
     typical = max(float(np.median(np.abs(r))), 10 * _SMALLEST)
+    squares = r**2, x**2, s**2 + _SMALLEST**2
     for df in _DFS:
         for start in ((typical, 0.05), (typical / 3, 0.5)):
             found = minimize(
-                *(_minus_log_likelihood, np.log(start), (r**2, x**2, s**2 + _SMALLEST**2, df)),
+                _minus_log_likelihood,
+                np.log(start),
+                args=(*squares, df),
                 jac=True,
                 method="L-BFGS-B",
                 bounds=[(-20, 5)] * 2,
@@ -159,19 +162,19 @@ def _most_likely(r: Floats, x: Floats, s: Floats) -> tuple[float, float, float]:
 
 
 def _minus_log_likelihood(
-    logs: Floats, residuals: Floats, logs_predicted: Floats, scatter: Floats, df: float
+    logs: Floats, residuals: Floats, predicted_logs: Floats, scatter: Floats, df: float
 ) -> tuple[float, Floats]:
     """Return minus the log likelihood, and its gradient.
 
     Args:
-        logs: of floor and slope.
-        residuals, logs_predicted, scatter: their squares, shape (N,).
+        logs: of floor and slope, shape (2,).
+        residuals, predicted_logs, scatter: the squares of these, shape (N,).
         df: degrees of freedom.
     """
     floor, slope = np.exp(2 * logs)
-    scales = floor + slope * logs_predicted + scatter
+    scales = floor + slope * predicted_logs + scatter
     ratios = residuals / (df * scales)
     constant = gammaln((df + 1) / 2) - gammaln(df / 2) - 0.5 * math.log(df * math.pi)
     terms = 0.5 * np.log(scales) + (df + 1) / 2 * np.log1p(ratios) - constant
     by_scale = (0.5 - (df + 1) / 2 * ratios / (1 + ratios)) / scales
-    return float(terms.sum()), 2 * np.array([floor * by_scale.sum(), slope * (by_scale @ logs_predicted)])
+    return float(terms.sum()), 2 * np.array([floor * by_scale.sum(), slope * (by_scale @ predicted_logs)])

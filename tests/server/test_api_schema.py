@@ -26,7 +26,7 @@ schema = schemathesis.pytest.from_fixture("api_schema")
 
 
 @schema.parametrize()
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 def test_no_request_is_answered_with_a_fault_of_the_server(case: schemathesis.Case) -> None:
     case.headers = {**(case.headers or {}), "Host": "127.0.0.1"}
     case.call_and_validate(checks=[not_a_server_error, status_code_conformance, response_schema_conformance])

@@ -295,7 +295,7 @@ def follow_events(
         if 2 * numbers[N_KEYS] > len(waiting):
             return e
         n = numbers[N_ROWS]
-        where, end = disk[e] + ZERO, end_of(lbn[e], nbytes[e])
+        where, end = disk[e] + ZERO, end_of(lbn[e], nbytes[e])  # 64 bits, as other callers have it
         if nbytes[e] == 0:
             if where < 0 or kind[e] == REQUEUED:
                 continue
