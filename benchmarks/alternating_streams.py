@@ -17,8 +17,9 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,16 @@ def rate(image: Any, op: str, nbytes: int, n_streams: int, choice: random.Random
     return (n - counted[0]) / (time.monotonic() - counted[1])
 
 
-def measured(conf: str) -> Iterator[tuple[int, str, int, str, int, float]]:
-    """Create the pools, and yield volume, pool, bytes, op, streams and rate of each run."""
+def filled_volumes(
+    conf: str, pools: Mapping[str, tuple[int, str]], n_volumes: int
+) -> Iterator[tuple[int, str, Any]]:
+    """Create the pools, and yield number, pool and opened image of each volume; each is deleted afterwards.
+
+    Args:
+        conf: the lab's ceph.conf.
+        pools: copies and device class of each.
+        n_volumes: of each pool; the order of the pools is another one for each.
+    """
     import rados
     import rbd
 
@@ -74,28 +83,31 @@ def measured(conf: str) -> Iterator[tuple[int, str, int, str, int, float]]:
     ceph("config", "set", "mon", "mon_allow_pool_size_one", "true")
     for device_class in ("hdd", "ssd"):
         ceph("osd", "crush", "rule", "create-replicated", device_class, "default", "host", device_class)
-    for pool, (copies, device_class) in POOLS.items():
+    for pool, (copies, device_class) in pools.items():
         ceph("osd", "pool", "create", pool, "32", "32", "replicated", device_class)
         sure = ["--yes-i-really-mean-it"] if copies == 1 else []
         ceph("osd", "pool", "set", pool, "size", str(copies), *sure)
         ceph("osd", "pool", "application", "enable", pool, "rbd")
-    choice, pools = random.Random(2017), list(POOLS)
+    choice = random.Random(2017)
     with rados.Rados(conffile=conf, conf={"rbd_cache": "false"}) as cluster:
-        for volume in range(N_VOLUMES):
-            choice.shuffle(pools)
-            for pool in pools:
+        for volume in range(n_volumes):
+            for pool in choice.sample(list(pools), len(pools)):
                 with cluster.open_ioctx(pool) as context:
                     rbd.RBD().create(context, f"v{volume}", VOLUME)
                     with rbd.Image(context, f"v{volume}") as image:
                         for offset in range(0, VOLUME, OBJECT):
                             image.write(b"z" * OBJECT, offset)
                         time.sleep(2)
-                        for nbytes in (4 << 10, 32 << 10):
-                            for op in ("read", "write"):
-                                for n_streams in STREAMS:
-                                    found = rate(image, op, nbytes, n_streams, choice)
-                                    yield volume, pool, nbytes, op, n_streams, found
+                        yield volume, pool, image
                     rbd.RBD().remove(context, f"v{volume}")
+
+
+def measured(conf: str) -> Iterator[tuple[int, str, int, str, int, float]]:
+    """Yield volume, pool, bytes, op, streams and rate of each run."""
+    choice = random.Random(2017)
+    for volume, pool, image in filled_volumes(conf, POOLS, N_VOLUMES):
+        for nbytes, op, n_streams in product((4 << 10, 32 << 10), ("read", "write"), STREAMS):
+            yield volume, pool, nbytes, op, n_streams, rate(image, op, nbytes, n_streams, choice)
 
 
 def print_rates() -> None:

@@ -35,7 +35,7 @@ _NO_RATES_IN_A_MIX = (
 )
 FAR_FASTER = 0.25
 """Accesses that took less than this share of the measured time are not those that were measured: the trace is of
-other storage, or of disks with a burst, or of logs that write the same blocks again."""
+other storage, or of a load below a limit that full speed reaches."""
 _DIFFERS = 1.05
 _AT_ANOTHER_DEPTH = (
     "what is served is the most at any measured depth; predictions are for the depth of the workload, so their "
