@@ -51,7 +51,7 @@ class WorkloadDemand:
         busiest_second: accesses in the busiest second; None if unknown or if the trace is shorter.
         busiest_minute: mean accesses per second of the busiest minute; None if unknown or if the trace is shorter.
         outstanding: mean number of outstanding accesses while any was outstanding; None if unknown.
-        busy_share: share of the time with I/O outstanding, 0 to 1; None if unknown.
+        busy_share: share of the time with I/O outstanding on any disk, 0 to 1; None if unknown.
         machines: that run the workload at the same time. Accesses and bytes per second are those of all of them,
             as if all had their busiest second and minute at once; ``outstanding`` and ``busy_share`` are of one.
     """
@@ -90,7 +90,7 @@ class WorkloadDemand:
             busiest_second=None if second is None else merged * second,
             busiest_minute=None if minute is None else merged * minute,
             outstanding=mean_outstanding(profile),
-            busy_share=busy / traced if busy is not None and traced else None,
+            busy_share=_busy_share(profile, seconds),
         )
 
     def of_machines(self, n: int) -> "WorkloadDemand":
@@ -142,6 +142,21 @@ def busy_seconds(profile: Profile) -> float | None:
         return None
     flushes = 0.0 if profile.commits is None else profile.commits.flush_waiting_seconds or 0.0
     return waited + flushes
+
+
+def _busy_share(profile: Profile, seconds: float) -> float | None:
+    """Return the share of the time with I/O outstanding on any disk; None if unknown.
+
+    The busy times of several disks overlap, and so add up to more than their time together.
+
+    Args:
+        seconds: length of the trace.
+    """
+    busy, idle = busy_seconds(profile), profile.idle_seconds
+    if busy is None or idle is None:
+        return None
+    n_disks = _positive(profile.description.get("n_disks")) or 1
+    return min(max(1 - idle / seconds, 0.0), 1.0) if n_disks > 1 else busy / (busy + idle)
 
 
 def _positive(value: object) -> float | None:

@@ -188,6 +188,15 @@ def test_rates_in_a_mix_do_not_add_up() -> None:
     assert fit_of(found).text.startswith("cannot tell whether it fits (it needs 1,000/s): ")
 
 
+def test_disks_that_are_busy_at_the_same_time_are_not_added_up() -> None:
+    """Two disks, each busy for half of 10 s independently of the other: a quarter of the time neither is."""
+    demands = (Demand(READ.pattern, 4096, True, 1.0, True, 100, 10.0),)
+    two = workload(demands=demands, idle=2.5, duration_seconds=10.0, n_disks=2)
+    assert WorkloadDemand.of(two).busy_share == pytest.approx(0.75)
+    one = workload(demands=demands, idle=30.0, duration_seconds=40.0, n_disks=1)
+    assert WorkloadDemand.of(one).busy_share == pytest.approx(0.25)
+
+
 def test_a_profile_without_duration_tells_no_demand() -> None:
     found = supply_set(workload(), by_hand({"A": (1000, 100)}))
     assert found.demand is None
