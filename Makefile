@@ -72,7 +72,7 @@ test-openstack: packages packages-openstack test-packages $(VENV)/ready-dev ## t
 test-openstack-core: packages packages-openstack test-packages $(VENV)/ready-dev ## the few most useful tests on a real OpenStack, in minutes
 	$(PYTEST) -m "openstack and core" $(OPENSTACK_OUTPUT) $(PYTEST_OPTIONS)
 
-check: $(VENV)/ready-dev ## ruff, and mypy --strict on the built package
+check: $(VENV)/ready-dev ## ruff, and mypy --strict on the built package and the benchmarks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	tests/check_types.sh $(BIN)

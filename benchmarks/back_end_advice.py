@@ -16,6 +16,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -94,7 +95,7 @@ def cases_of(folders: Mapping[str, Path], without: Collection[str] = ()) -> Mapp
 
 
 def _reduced(one: EvaluatedWorkload, without: Collection[str]) -> EvaluatedWorkload:
-    kept = {
+    kept: dict[str, Any] = {
         name: {key: found for key, found in getattr(one.baselines, name).items() if key[0] not in without}
         for name in ("cells", "loaded", "missing")
     }

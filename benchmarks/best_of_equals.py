@@ -33,9 +33,9 @@ def main() -> None:
         measured = baselines_of(np.exp(draw(rng, truth, Noise(lowest=0.05, highest=0.05), 2)))
         found = ranked(predictor(), profiles()[0], measured)
         notes = " ".join(found.notes)
-        if found := re.search(r"lead to chance: if all were equal, each would be at ([\d.]+)", notes):
+        if shared := re.search(r"lead to chance: if all were equal, each would be at ([\d.]+)", notes):
             said.append(found.of(found.best).relative)
-            common.append(float(found[1]))
+            common.append(float(shared[1]))
     print(f"{len(said)} of {given.sweeps} sweeps found a best; the truth of all is 110.0")
     for name, figures in (("the best predicted", said), ("the mean of those not distinguishable from it", common)):
         error = statistics.stdev(figures) / len(figures) ** 0.5

@@ -94,12 +94,10 @@ def rates_table(n_sweeps: int, seed: int) -> None:
     for name, noise in DRIFTS.items():
         for repeats in (2, 3, 5):
             dice = np.random.default_rng(seed)
-            found = [
-                held(
-                    *(baselines_of(np.exp(draw(dice, truth, noise, repeats))) for _ in range(2)), workload, served
-                )
-                for _ in range(n_sweeps)
-            ]
+            found = []
+            for _ in range(n_sweeps):
+                one, other = (baselines_of(np.exp(draw(dice, truth, noise, repeats))) for _ in range(2))
+                found.append(held(one, other, workload, served))
             means = 100 * np.mean(found, axis=0)
             widths = 100 * np.median(found, axis=0)
             print(

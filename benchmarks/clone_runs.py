@@ -14,7 +14,7 @@ import argparse
 import time
 from pathlib import Path
 
-from cephfit.core.protocols import Client
+from cephfit.core.protocols import Client, Progress
 from cephfit.core.units import MIB
 from cephfit.core.values.profile import Profile
 from cephfit.core.values.sample import PROBE_PREFIX, Run, State, new_run_id
@@ -49,11 +49,11 @@ class _FilledOnce(FioClone):
         super().prepare(client)
 
 
-def run_in_store(store: Store, target_text: str) -> Run:
+def run_in_store(store: Store, target_text: str, progress: Progress) -> Run:
     """Return the run of these clones: that of the store, or a new one."""
     if runs := store.runs():
         return runs[0]
-    target = open_target(target_text, for_change=False, progress=progress_display(), cluster=ClusterOptions())
+    target = open_target(target_text, for_change=False, progress=progress, cluster=ClusterOptions())
     try:
         name, facts = target.name, dict(target.facts())
     finally:
@@ -74,6 +74,7 @@ def run_in_store(store: Store, target_text: str) -> Run:
 
 
 def clone_trial(target: LabTarget, profile: Profile, rounds: int, seconds: float, seed: int) -> Trial:
+    assert profile.demands is not None, "profiles of the evaluation set have demands"
     clone = clone_of(profile, profile.demands, nbytes=VOLUME_NBYTES)
     workload = _FilledOnce(clone, unmeasured=target.full_speed)
     return Trial(workload, workload.volume_nbytes, repeats=rounds, seconds=seconds, seed=seed)
@@ -92,7 +93,7 @@ def main() -> None:
     sweep = read_sweep(find_sweep("evaluation"))
     profiles = [p for p in read_profiles([FOLDER / PROFILES_FOLDER]) if wanted is None or p.name in wanted]
     with Store.open(given.store, create=True, writing=True) as store, progress_display() as progress:
-        run = run_in_store(store, given.target)
+        run = run_in_store(store, given.target, progress)
         with target_of(
             run, given.target, store=store, cluster=ClusterOptions(), apply=False, keep=False, progress=progress
         ) as target:

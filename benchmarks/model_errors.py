@@ -112,6 +112,14 @@ def shares_with(error_for: Callable[[str], ModelError], evaluation: EvaluationSe
     return Shares(len(held), _mean(held), len(large), _mean(large), _mean(decided))
 
 
+def _for_all(error: ModelError) -> Callable[[str], ModelError]:
+    return lambda _workload: error
+
+
+def _without_each(residuals: Mapping[str, Sequence[Residual]], folder: str) -> Callable[[str], ModelError]:
+    return lambda workload: error_from(residuals, without=folder, without_workload=workload)
+
+
 def _mean(values: Sequence[bool]) -> float:
     return sum(values) / len(values) if values else math.nan
 
@@ -137,12 +145,8 @@ def main() -> None:
     for answer, residuals in missed.items():
         for folder, title in judged.items():
             error = error_from(residuals, without=folder)
-            s = shares_with(lambda _workload, error=error: error, sets[answer][folder], answer)
-            both = shares_with(
-                lambda workload, r=residuals, f=folder: error_from(r, without=f, without_workload=workload),
-                sets[answer][folder],
-                answer,
-            )
+            s = shares_with(_for_all(error), sets[answer][folder], answer)
+            both = shares_with(_without_each(residuals, folder), sets[answer][folder], answer)
             cells = [answer, title, s.n, _share(s.held), s.n_large, _share(s.held_large), _share(s.decided)]
             print("|", *(f"{cell} |" for cell in [*cells, _share(both.held), _share(both.held_large)]), flush=True)
 

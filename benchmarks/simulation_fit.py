@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -43,7 +44,7 @@ FITTED = {
 def parameters_of(logs: Sequence[float]) -> Parameters:
     """Return the package's parameters with the fitted ones replaced by exp(logs), in the order of ``FITTED``."""
     values = iter(math.exp(x) for x in logs)
-    parts = {part: {name: next(values) for name in names} for part, names in FITTED.items()}
+    parts: dict[str, dict[str, Any]] = {n: {name: next(values) for name in names} for n, names in FITTED.items()}
     hdd = replace(LAB.hdd, read_latency=parts["ssd"]["read_latency"], **parts["hdd"])
     return replace(LAB, hdd=hdd, ssd=replace(LAB.ssd, **parts["ssd"]), **parts[""])
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import trace_files
 TENCENT_VOLUMES = 5584
 """In the published trace of Tencent's block storage, the most of any trace that is read; Alibaba's has 1,000."""
 
-MAKERS = {
+MAKERS: dict[str, Callable[[Path, int], object]] = {
     "blktrace": trace_files.write_blktrace,
     "vscsi-binary": trace_files.write_vscsi_binary,
     "alibaba": trace_files.write_alibaba,

@@ -11,7 +11,7 @@ import argparse
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 import trace_files
@@ -33,7 +33,7 @@ class Watch:
     """Adds up the processor seconds of the threads that end, by name."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
         self._run = threading.Thread.run
 
     def run(self, thread: threading.Thread) -> None:
@@ -42,14 +42,14 @@ class Watch:
         self.seconds[thread.name] += time.thread_time() - started
 
 
-def measured(path: Path, name: str, repeats: int) -> Counter[str]:
+def measured(path: Path, name: str, repeats: int) -> dict[str, float]:
     """Processor seconds of each thread in the run that took the fewest."""
     options = ReadOptions(columns=LINES[name].columns or None if name in LINES else None)
     action = Action.ISSUE if name == "block-events" else Action.QUEUE
     found = []
     for _ in range(repeats + 1):  # the first one loads the compiled loops
         watch = Watch()
-        threading.Thread.run = lambda thread, watch=watch: watch.run(thread)  # type: ignore[method-assign]
+        threading.Thread.run = lambda thread, watch=watch: watch.run(thread)  # type: ignore[method-assign, misc]
         started = time.thread_time()
         try:
             profile_files([path], action=action, options=options)
@@ -57,7 +57,7 @@ def measured(path: Path, name: str, repeats: int) -> Counter[str]:
             threading.Thread.run = watch._run  # type: ignore[method-assign]
         watch.seconds["main"] = time.thread_time() - started
         found.append(watch.seconds)
-    return min(found[1:], key=lambda seconds: seconds.total())
+    return min(found[1:], key=lambda seconds: sum(seconds.values()))
 
 
 def main() -> None:
@@ -75,8 +75,9 @@ def main() -> None:
             else:
                 trace_files.write_lines(path, n, LINES[name].line, ops=LINES[name].ops)
             seconds = measured(path, name, chosen.repeats)
-        total, busiest = seconds.total(), max(seconds.values())
-        threads = ", ".join(f"{thread} {s / n * 1e9:.1f}" for thread, s in seconds.most_common())
+        total, busiest = sum(seconds.values()), max(seconds.values())
+        ordered = sorted(seconds.items(), key=lambda item: -item[1])
+        threads = ", ".join(f"{thread} {s / n * 1e9:.1f}" for thread, s in ordered)
         print(
             f"{name:14s} {total / n * 1e9:6.1f} ns an event: {threads}; two cores give at most "
             f"{min(2.0, total / busiest):.2f} times",
