@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -42,14 +42,35 @@ VOLUME = 256 << 20
 N_VOLUMES, WARM_UP_SECONDS, SECONDS = 6, 0.3, 1.5
 
 
+def per_second(access: Callable[[int], object], *, warm_up_seconds: float, seconds: float) -> float:
+    """Return the accesses per second of one client with one access outstanding; each receives its number."""
+    n, counted, begun = 0, None, time.monotonic()
+    while (now := time.monotonic()) < begun + warm_up_seconds + seconds:
+        if counted is None and now > begun + warm_up_seconds:
+            counted = n, now
+        access(n)
+        n += 1
+    assert counted is not None
+    return (n - counted[0]) / (time.monotonic() - counted[1])
+
+
+def keep(path: Path, names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Write rows, each with a rate at its end, to a CSV file as they are measured."""
+    with path.open("w") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow((*names, "per_second"))
+        for *what, found in rows:
+            writer.writerow((*what, f"{found:.1f}"))
+            stream.flush()
+
+
 def rate(image: Any, op: str, nbytes: int, n_streams: int, choice: random.Random) -> float:
     """Return accesses per second of one client with one access outstanding."""
     places = choice.sample(range(VOLUME // OBJECT), n_streams or 1)
     at = [place * OBJECT + choice.randrange(OBJECT // nbytes // 2) * nbytes for place in places]
-    block, n, counted, begun = b"x" * nbytes, 0, None, time.monotonic()
-    while (now := time.monotonic()) < begun + WARM_UP_SECONDS + SECONDS:
-        if counted is None and now > begun + WARM_UP_SECONDS:
-            counted = n, now
+    block = b"x" * nbytes
+
+    def access(n: int) -> None:
         if n_streams:
             offset = at[n % n_streams]
             at[n % n_streams] = (offset + nbytes) % VOLUME
@@ -59,9 +80,8 @@ def rate(image: Any, op: str, nbytes: int, n_streams: int, choice: random.Random
             image.write(block, offset)
         else:
             image.read(offset, nbytes)
-        n += 1
-    assert counted is not None
-    return (n - counted[0]) / (time.monotonic() - counted[1])
+
+    return per_second(access, warm_up_seconds=WARM_UP_SECONDS, seconds=SECONDS)
 
 
 def filled_volumes(
@@ -150,12 +170,7 @@ def print_accuracy() -> None:
 
 def main() -> None:
     if sys.argv[1:2] == ["measure"]:
-        with (KEPT / "streams.csv").open("w") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(("volume", "pool", "nbytes", "op", "streams", "per_second"))
-            for *what, found in measured(sys.argv[2]):
-                writer.writerow((*what, f"{found:.1f}"))
-                stream.flush()
+        keep(KEPT / "streams.csv", ("volume", "pool", "nbytes", "op", "streams"), measured(sys.argv[2]))
         return
     print_rates()
     print_accuracy()

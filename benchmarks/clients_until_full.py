@@ -17,9 +17,6 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,7 +25,7 @@ from click.testing import CliRunner
 
 from cephfit.cli.main import cephfit
 from cephfit.cli.options.workload_choice import trial_of
-from cephfit.core.protocols import KeepOnly, NullProgress
+from cephfit.core.protocols import NullProgress
 from cephfit.core.values.configuration import Configuration
 from cephfit.core.values.measurement import CacheCondition
 from cephfit.core.values.sample import State
@@ -36,7 +33,7 @@ from cephfit.lab.cluster import Lab
 from cephfit.lab.lab_target import LabTarget
 from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.verification import run_once
-from cephfit.traces.capturing.capture import capturing, keep_only
+from cephfit.traces.capturing.capture import observing
 
 PROGRAMS = Path(__file__).parents[1] / "lab/workloads/programs"
 PACES = {
@@ -131,20 +128,13 @@ class _Case:
             seconds=self._seconds,
             seed=2017,
             cache=CacheCondition.COLD,
-            observe=lambda device: _recorded(device, folder),
+            observe=lambda device: observing(device, folder),
             n_clients=n_clients,
         )
         sample = run_once(self._target, self._pool, trial, progress=NullProgress())
         if sample.state is not State.OK or sample.value is None:
             sys.exit(f"{self._program} on {self._pool.name} with {n_clients} clients: {sample.reason}")
         return sample.value
-
-
-@contextmanager
-def _recorded(device: Path, folder: Path) -> Iterator[KeepOnly]:
-    """Record a block device into a folder; give what keeps only a part of the recording."""
-    with capturing(device, folder) as report:
-        yield partial(keep_only, report)
 
 
 def _cephfit(*arguments: str) -> dict[str, Any]:

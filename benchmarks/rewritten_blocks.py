@@ -11,13 +11,12 @@ import csv
 import math
 import random
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from alternating_streams import DATA, OBJECT, VOLUME, filled_volumes
+from alternating_streams import DATA, OBJECT, VOLUME, filled_volumes, keep, per_second
 
 RATES = DATA / "rewritten_blocks.csv"
 POOLS = {"one": (1, "hdd"), "two": (2, "hdd"), "three": (3, "hdd"), "ssd": (2, "ssd")}
@@ -31,15 +30,13 @@ def rate(image: Any, nbytes: int, area: int, order: str, choice: random.Random) 
     """Return the writes per second of one client within a part of the volume, with one write outstanding."""
     begin = choice.randrange(VOLUME // max(area, OBJECT)) * max(area, OBJECT)
     places, block = area // nbytes, b"x" * nbytes
-    at, n, counted, begun = choice.randrange(places), 0, None, time.monotonic()
-    while (now := time.monotonic()) < begun + WARM_UP_SECONDS + SECONDS:
-        if counted is None and now > begun + WARM_UP_SECONDS:
-            counted = n, now
-        at = choice.randrange(places) if order == "random" else (at + 1) % places
+    first = choice.randrange(places)
+
+    def write(n: int) -> None:
+        at = choice.randrange(places) if order == "random" else (first + n) % places
         image.write(block, begin + at * nbytes)
-        n += 1
-    assert counted is not None
-    return (n - counted[0]) / (time.monotonic() - counted[1])
+
+    return per_second(write, warm_up_seconds=WARM_UP_SECONDS, seconds=SECONDS)
 
 
 def measured(conf: str) -> Iterator[tuple[int, str, int, int, str, float]]:
@@ -67,12 +64,7 @@ def print_rates() -> None:
 
 def main() -> None:
     if sys.argv[1:2] == ["measure"]:
-        with RATES.open("w") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(("volume", "pool", "nbytes", "area", "order", "per_second"))
-            for *what, found in measured(sys.argv[2]):
-                writer.writerow((*what, f"{found:.1f}"))
-                stream.flush()
+        keep(RATES, ("volume", "pool", "nbytes", "area", "order"), measured(sys.argv[2]))
         return
     print_rates()
 

@@ -18,12 +18,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from cephfit.core.errors import HostError, InputError
-from cephfit.core.protocols import NullProgress, Progress
+from cephfit.core.protocols import KeepOnly, NullProgress, Progress
 from cephfit.core.units import NS_PER_S
 from cephfit.traces.capturing import blk_tracer
 
@@ -274,6 +275,13 @@ def capturing(device: Path, output: Path) -> Iterator[CaptureReport]:
             yield report
         finally:
             report.seconds = time.monotonic() - begun
+
+
+@contextmanager
+def observing(device: Path, output: Path) -> Iterator[KeepOnly]:
+    """Record a device's accesses as ``capturing`` does; yield what keeps only a time of them afterwards."""
+    with capturing(device, output) as report:
+        yield partial(keep_only, report)
 
 
 def keep_only(report: CaptureReport, begin_ns: int, end_ns: int) -> None:

@@ -24,7 +24,7 @@ from cephfit.operations.measuring.cluster_options import ClusterOptions
 from cephfit.operations.measuring.progress_display import progress_display
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from cephfit.core.protocols import KeepOnly
@@ -153,22 +153,14 @@ def _chosen(sweep: Sweep, named: str | None) -> Sequence[Configuration]:
 
 def _recorder(folder: Path) -> Record:
     """Return what records a run into a subfolder with the workload's name, in place of an earlier recording."""
-    from contextlib import contextmanager
-    from functools import partial
+    from cephfit.traces.capturing.capture import SUFFIX, observing
 
-    from cephfit.traces.capturing.capture import SUFFIX, capturing, keep_only
-
-    @contextmanager
-    def recorded(workload: str, device: Path) -> Iterator[KeepOnly]:
+    def record(workload: str, device: Path) -> AbstractContextManager[KeepOnly]:
         place = folder / workload
         place.mkdir(parents=True, exist_ok=True)
         for earlier in (*place.glob("*.blktrace.*"), *place.glob(f"*{SUFFIX}")):
             earlier.unlink()
-        with capturing(device, place) as report:
-            yield partial(keep_only, report)
-
-    def record(workload: str, device: Path) -> AbstractContextManager[KeepOnly]:
-        return recorded(workload, device)
+        return observing(device, place)
 
     return record
 

@@ -90,7 +90,7 @@ class WorkloadDemand:
             busiest_second=None if second is None else merged * second,
             busiest_minute=None if minute is None else merged * minute,
             outstanding=mean_outstanding(profile),
-            busy_share=_busy_share(profile, seconds),
+            busy_share=None if busy is None or idle is None else _busy_share(profile, busy, idle, seconds),
         )
 
     def of_machines(self, n: int) -> "WorkloadDemand":
@@ -144,17 +144,17 @@ def busy_seconds(profile: Profile) -> float | None:
     return waited + flushes
 
 
-def _busy_share(profile: Profile, seconds: float) -> float | None:
-    """Return the share of the time with I/O outstanding on any disk; None if unknown.
+def _busy_share(profile: Profile, busy: float, idle: float, seconds: float) -> float:
+    """Return the share of the time with I/O outstanding on any disk.
 
     The busy times of several disks overlap, and so add up to more than their time together.
 
     Args:
+        profile: of the workload.
+        busy: seconds with I/O outstanding, of all disks added up.
+        idle: seconds without any.
         seconds: length of the trace.
     """
-    busy, idle = busy_seconds(profile), profile.idle_seconds
-    if busy is None or idle is None:
-        return None
     n_disks = _positive(profile.description.get("n_disks")) or 1
     return min(max(1 - idle / seconds, 0.0), 1.0) if n_disks > 1 else busy / (busy + idle)
 
