@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import resources
 from itertools import groupby
 
@@ -344,8 +344,12 @@ def _in_order(rows: Sequence[IndexRow], attribute: str) -> list[tuple[str, list[
     return [(name, list(group)) for name, group in groupby(rows, key=lambda row: getattr(row, attribute))]
 
 
-def environment(*, autoescape: bool, folders: Sequence[str] = ("report",)) -> Environment:
-    """Return the environment of the templates in folders of ``templates/``, the first one that has a name."""
+@cache
+def environment(*, autoescape: bool, folders: tuple[str, ...] = ("report",)) -> Environment:
+    """Return the environment of the templates in folders of ``templates/``, the first one that has a name.
+
+    There is one for all pages: it compiles each template once, which takes longer than to fill it in.
+    """
     environment = Environment(
         loader=FunctionLoader(partial(_source, folders)),
         autoescape=autoescape,

@@ -78,7 +78,7 @@ def _merge_row_of_run(source: Connection, target: Connection, run_id: str, where
     theirs = source.execute(query).mappings().one()
     own = target.execute(query).mappings().one_or_none()
     if own is None:
-        target.execute(insert(schema.runs).values({k: v for k, v in theirs.items() if k != "id"}))
+        target.execute(insert(schema.runs), {k: v for k, v in theirs.items() if k != "id"})
         return True
     if any(own[column] != theirs[column] for column in _IDENTITY):
         raise StoreError(

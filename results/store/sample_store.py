@@ -61,9 +61,13 @@ def kind_of(kind: str, load: str) -> str:
 def _kept_output(connection: Connection, run_id: str, text: str) -> int:
     """Store the output of one run of fio, and return its number."""
     packed = {"run_id": run_id, "json_zlib": zlib.compress(text.encode())}
-    key = connection.execute(insert(schema.fio_runs).values(packed)).inserted_primary_key
+    key = connection.execute(insert(schema.fio_runs), packed).inserted_primary_key
     assert key is not None, "one row has one key"
     return int(key[0])
+
+
+def _sample_rows(samples: Iterable[Sample], run_id: str, fio_run: int | None) -> list[dict[str, Any]]:
+    return [{**schema.sample_row(sample), "run_id": run_id, "fio_run": fio_run} for sample in samples]
 
 
 def _are_of_run(connection: Connection, run_id: str) -> ColumnElement[bool]:
@@ -94,7 +98,7 @@ class Store(StoreConnection):
         """
         try:
             with self._writing() as connection:
-                connection.execute(insert(schema.runs).values(schema.run_row(run)))
+                connection.execute(insert(schema.runs), schema.run_row(run))
         except IntegrityError as error:
             raise StoreError(f"there is a run {run.run_id} already", where=self.name) from error
 
@@ -113,15 +117,15 @@ class Store(StoreConnection):
         """
         try:
             with self._writing() as connection:
-                connection.execute(insert(schema.runs).values(schema.run_row(run)))
+                connection.execute(insert(schema.runs), schema.run_row(run))
                 rows = []
                 for text, samples in outputs:
                     fio_run = _kept_output(connection, run.run_id, text)
-                    rows += [{**schema.sample_row(s), "run_id": run.run_id, "fio_run": fio_run} for s in samples]
+                    rows += _sample_rows(samples, run.run_id, fio_run)
                 if rows:
                     connection.execute(insert(schema.samples), rows)
                 kept = {"run_id": run.run_id, "kind": IMPORTED_DOCUMENT, "at_ns": time.time_ns()}
-                connection.execute(insert(schema.documents).values({**kept, "document": dict(document)}))
+                connection.execute(insert(schema.documents), {**kept, "document": dict(document)})
         except IntegrityError as error:
             raise StoreError(f"there is a run {run.run_id} already", where=self.name) from error
 
@@ -267,7 +271,7 @@ class Store(StoreConnection):
         row = {**schema.applied_row(applied), "run_id": run_id, "repeat": repeat, "at_ns": at_ns}
         with self._writing() as connection:
             self._must_know(connection, run_id)
-            connection.execute(insert(schema.applied).values(row))
+            connection.execute(insert(schema.applied), row)
 
     def applied(self, run_id: str) -> list[tuple[int, Applied]]:
         """Return (repeat, applied configuration as read back) in the order of applying."""
@@ -285,9 +289,8 @@ class Store(StoreConnection):
                 fio_run = None
                 if fio_json is not None:
                     fio_run = _kept_output(connection, run_id, fio_json)
-                for sample in samples:
-                    row = {**schema.sample_row(sample), "run_id": run_id, "fio_run": fio_run}
-                    connection.execute(insert(schema.samples).values(row))
+                if rows := _sample_rows(samples, run_id, fio_run):
+                    connection.execute(insert(schema.samples), rows)
         except IntegrityError as error:
             keys = "; ".join(
                 f"{k.configuration} {k.cell}{f' under {k.load}' if k.load else ''} on {k.client}, "
@@ -385,7 +388,7 @@ class Store(StoreConnection):
         try:
             with self._writing() as connection:
                 self._must_know(connection, run_id)
-                connection.execute(insert(schema.workload_samples).values(row))
+                connection.execute(insert(schema.workload_samples), row)
         except IntegrityError as error:
             raise StoreError(
                 f"repeat {sample.repeat}, attempt {sample.attempt} of {workload} on {sample.configuration} "
@@ -402,7 +405,7 @@ class Store(StoreConnection):
         row = {"run_id": run_id, "kind": kind, "at_ns": time.time_ns(), "document": dict(document)}
         with self._writing() as connection:
             self._must_know(connection, run_id)
-            connection.execute(insert(schema.documents).values(row))
+            connection.execute(insert(schema.documents), row)
 
     def document(self, run_id: str, kind: str) -> dict[str, Any] | None:
         """Return the latest document of this kind; None if there is none."""

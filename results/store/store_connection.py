@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, bindparam, select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError
 
@@ -29,6 +29,7 @@ from cephfit.core.errors import StoreError
 from cephfit.results.store import database, schema
 from cephfit.results.store.schema import FIRST_VERSION, SAME_TABLES_SINCE
 
+_OF_RUN_ID = select(schema.runs.c.id).where(schema.runs.c.run_id == bindparam("run_id"))
 _WAL_AT, _WAL = 18, 2
 """Offset of the write version in an SQLite file, and its value in WAL mode (sqlite.org/fileformat2.html)."""
 
@@ -280,8 +281,7 @@ class StoreConnection:
             self._source.require_unchanged()
 
     def _must_know(self, connection: Connection, run_id: str) -> None:
-        query = select(schema.runs.c.id).where(schema.runs.c.run_id == run_id)
-        if connection.execute(query).scalar_one_or_none() is None:
+        if connection.execute(_OF_RUN_ID, {"run_id": run_id}).scalar_one_or_none() is None:
             raise self._unknown(connection, run_id)
 
     def _unknown(self, connection: Connection, run_id: str) -> StoreError:
