@@ -118,14 +118,14 @@ def test_several_guests_run_at_once_each_with_its_seed() -> None:
     assert [evidence["seed"] for _, evidence in results] == [5, 6, 7]
 
 
-def test_the_stored_identity_of_pgbench_is_that_of_earlier_versions() -> None:
+def test_the_stored_identity_of_pgbench_changes_with_its_version_only() -> None:
     assert PgBenchSpec().description() == {
-        "version": 1,
+        "version": 2,
         "scale": 30,
         "clients": 8,
         "warmup_seconds": 4.0,
         "memory_limit_nbytes": 268435456,
-        "shared_buffers_nbytes": 16777216,
+        "shared_buffers_nbytes": 134217728,
         "max_wal_nbytes": 805306368,
         "script": "tpcb-like",
         "settings": {
@@ -134,5 +134,6 @@ def test_the_stored_identity_of_pgbench_is_that_of_earlier_versions() -> None:
             "checkpoint_timeout": "1h",
             "jit": "off",
             "huge_pages": "off",
+            "backend_flush_after": "64kB",
         },
     }
