@@ -49,7 +49,7 @@ class PgBenchSpec:
         warmup_seconds: run before the measured run, from the same cold start, as fio's ramp time.
         memory_limit_nbytes: of the server including its page cache; less than the database, so that the disk is
             measured instead of the memory.
-        shared_buffers_nbytes: PostgreSQL's cache, within the limit; by default PostgreSQL's own default. Pages that
+        shared_buffers_nbytes: the server's cache, within the limit; by default PostgreSQL's own. Pages that
             a run of some thousand transactions changes stay in it.
         max_wal_nbytes: limit of the write-ahead log.
         script: pgbench's built-in script: ``tpcb-like``, ``simple-update`` or ``select-only``.

@@ -4,6 +4,9 @@ A prediction is for equal I/O. A workload does not always give that: one that fi
 reads less per operation on faster storage, because it does more operations; and more writes may meet in its queue
 and be merged where storage is slow. The kernel's counters of the workload's devices show it.
 
+Runs on one configuration can differ likewise: a kernel writes changed pages when they are 30 s old, or many, so in
+one run and not in another.
+
 Where the CPUs are busy, they limit the workload, and faster storage does not make it faster.
 """
 
@@ -41,13 +44,42 @@ def io_per_operation(samples: Sequence[WorkloadSample], default: str) -> dict[st
 
 
 def _per_operation(value: float | None, counted: Mapping[str, float | None]) -> float | None:
-    """Return I/Os per operation; None if a count is missing.
-
-    Operations that the workload does not count are the value times the seconds of the run.
-    """
-    n_operations = counted.get("operations") or (value or 0.0) * (counted.get("seconds") or 0.0)
+    """Return I/Os per operation; None if a count is missing."""
+    n_operations = _operations(value, counted)
     n_ios = (counted.get("n_reads") or 0) + (counted.get("n_writes") or 0)
     return n_ios / n_operations if n_operations and n_ios else None
+
+
+def _operations(value: float | None, counted: Mapping[str, float | None]) -> float:
+    """Return the operations of a run. What the workload does not count is the value times the run's seconds."""
+    return counted.get("operations") or (value or 0.0) * (counted.get("seconds") or 0.0)
+
+
+def unlike_runs(samples: Sequence[WorkloadSample]) -> list[str]:
+    """Return a note for each configuration of whose runs one did another amount of I/O per operation.
+
+    Args:
+        samples: of one workload. Only ok ones whose I/O was counted are used.
+    """
+    runs: dict[str, list[tuple[float, float]]] = {}
+    for sample in samples:
+        counted = sample.evidence.get(DEVICE_IO)
+        if sample.state is State.OK and counted and _per_operation(sample.value, counted):
+            n_operations = _operations(sample.value, counted)
+            its = (counted.get("n_reads") or 0) / n_operations, (counted.get("n_writes") or 0) / n_operations
+            runs.setdefault(sample.configuration, []).append(its)
+    return [
+        f"the runs of {name} did unlike amounts of I/O per operation ({_range([r for r, _ in its])} reads, "
+        f"{_range([w for _, w in its])} writes): its own cache served more of them in some runs, or its kernel "
+        "wrote back changed data. Not all of their scatter is the storage's; longer runs are more alike "
+        "(docs/workloads.md)"
+        for name, its in runs.items()
+        if max(map(sum, its)) > ALIKE * min(map(sum, its))
+    ]
+
+
+def _range(amounts: Sequence[float]) -> str:
+    return f"{min(amounts):.2f} to {max(amounts):.2f}"
 
 
 def other_amounts(rows: Sequence[AssessmentRow]) -> list[str]:

@@ -15,7 +15,13 @@ from cephfit.core.values.assessment import Assessment, AssessmentRow
 from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
 from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.core.values.sample import State, WorkloadSample
-from cephfit.mapper.assessment.other_causes import cpu_busy, io_per_operation, limited_by_cpus, other_amounts
+from cephfit.mapper.assessment.other_causes import (
+    cpu_busy,
+    io_per_operation,
+    limited_by_cpus,
+    other_amounts,
+    unlike_runs,
+)
 
 _Values = Mapping[str, Mapping[int, float]]
 """The metric by configuration and repeat."""
@@ -92,6 +98,7 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
             *_erratic_notes(model),
             *_unpredicted(values, predicted),
             *other_amounts(rows),
+            *unlike_runs(samples),
             *limited_by_cpus(rows),
             *ties,
         ),

@@ -342,6 +342,21 @@ def test_a_workload_that_reads_less_per_operation_where_it_is_fast_is_named() ->
     assert Assessment.from_json(answer.to_json()) == answer
 
 
+def test_a_run_in_which_the_kernel_wrote_back_is_named() -> None:
+    """The two runs of `journaling` in the demo of 29 November 2026: 1,112 transactions each."""
+    ran = [(43.8, 2098, 686), (24.8, 2111, 1562)]
+    unlike = [
+        with_io(run("slow", i, tps), n_reads=n_reads, n_writes=n_writes, seconds=1112 / tps)
+        for i, (tps, n_reads, n_writes) in enumerate(ran)
+    ]
+    alike = [with_io(run("A", i, 92.0), n_reads=2098, n_writes=773) for i in range(2)]
+    (note,) = [
+        note for note in assess(predicted(), [*unlike, *alike], "pgbench").notes if "unlike amounts" in note
+    ]
+    assert note.startswith("the runs of slow did unlike amounts")
+    assert "(1.89 to 1.90 reads, 0.62 to 1.40 writes)" in note
+
+
 def test_operations_that_a_workload_counts_are_not_estimated_from_the_time_of_its_run() -> None:
     """Both did 600 operations and 600 I/Os; the short run spent most of its time on mounting its volume."""
     long = with_io(run("A", 0, 100.0), n_reads=600, seconds=6.5)
