@@ -53,8 +53,8 @@ def _default_options() -> dict[str, dict[str, str]]:
             # fixed, so that reads reach the disks and a cell is steady within a second.
             "bluestore_cache_autotune": "false",
             "bluestore_cache_size": str(32 * MIB),
-            # A buffered write to a block device reaches the kernel's throttle as pieces of 4 KiB, and each counts as
-            # one I/O: a commit of 32 KiB as eight. Disks merge them, and so do direct writes.
+            # A buffered write to a block device reaches the kernel's throttle in pieces of 4 KiB, and each counts
+            # as one I/O: a commit of 32 KiB as eight. Disks merge them; direct writes are whole.
             "bluefs_buffered_io": "false",
             "osd_scrub_min_interval": "31536000",
             "osd_scrub_max_interval": "31536000",
