@@ -37,6 +37,8 @@ SETS = ("evaluation", "evaluation-equal-work", KEPT, "evaluation-reef", "evaluat
 
 UNSEEN = "evaluation-unseen"
 """Programs and configurations that nothing was fitted to."""
+DIRECT = "evaluation-direct"
+"""On a lab whose throttle counts contiguous writes once; nothing was fitted to it."""
 
 OF_THE_PAGE = ("waiting", "time", "learned")
 
@@ -147,7 +149,7 @@ def test_what_is_learned_helps_where_large_gains_are_underestimated() -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["evaluation", pytest.param("evaluation-equal-work", marks=pytest.mark.slow), UNSEEN]
+    "folder", ["evaluation", pytest.param("evaluation-equal-work", marks=pytest.mark.slow), UNSEEN, DIRECT]
 )
 def test_the_table_of_the_evidence_is_what_the_evaluation_gives(folder: str) -> None:
     page = (ROOT / "docs" / "evidence.md").read_text()
