@@ -11,7 +11,7 @@ Where the CPUs are busy, they limit the workload, and faster storage does not ma
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from cephfit.core.values.assessment import AssessmentRow
 from cephfit.core.values.sample import CPU_BUSY, DEVICE_IO, State, WorkloadSample
@@ -32,27 +32,29 @@ def io_per_operation(samples: Sequence[WorkloadSample], default: str) -> dict[st
     Returns:
         Geometric mean over the runs of a configuration, over that of the default; empty if that was not counted.
     """
-    logs: dict[str, list[float]] = {}
-    for sample in samples:
-        counted = sample.evidence.get(DEVICE_IO)
-        if sample.state is State.OK and counted and (amount := _per_operation(sample.value, counted)):
-            logs.setdefault(sample.configuration, []).append(math.log(amount))
+    logs = {name: [math.log(sum(run)) for run in its] for name, its in _per_operation(samples).items()}
     means = {name: math.fsum(own) / len(own) for name, own in logs.items()}
     if default not in means:
         return {}
     return {name: math.exp(mean - means[default]) for name, mean in means.items()}
 
 
-def _per_operation(value: float | None, counted: Mapping[str, float | None]) -> float | None:
-    """Return I/Os per operation; None if a count is missing."""
-    n_operations = _operations(value, counted)
-    n_ios = (counted.get("n_reads") or 0) + (counted.get("n_writes") or 0)
-    return n_ios / n_operations if n_operations and n_ios else None
+def _per_operation(samples: Sequence[WorkloadSample]) -> dict[str, list[tuple[float, float]]]:
+    """Return the reads and the writes per operation of each configuration's ok runs whose I/O was counted.
 
-
-def _operations(value: float | None, counted: Mapping[str, float | None]) -> float:
-    """Return the operations of a run. What the workload does not count is the value times the run's seconds."""
-    return counted.get("operations") or (value or 0.0) * (counted.get("seconds") or 0.0)
+    Operations that the workload does not count are the value times the seconds of the run.
+    """
+    found: dict[str, list[tuple[float, float]]] = {}
+    for sample in samples:
+        counted = sample.evidence.get(DEVICE_IO)
+        if sample.state is not State.OK or not counted:
+            continue
+        n_reads, n_writes = counted.get("n_reads") or 0, counted.get("n_writes") or 0
+        n_operations = counted.get("operations") or (sample.value or 0.0) * (counted.get("seconds") or 0.0)
+        if n_operations and n_reads + n_writes:
+            its = n_reads / n_operations, n_writes / n_operations
+            found.setdefault(sample.configuration, []).append(its)
+    return found
 
 
 def unlike_runs(samples: Sequence[WorkloadSample]) -> list[str]:
@@ -61,19 +63,12 @@ def unlike_runs(samples: Sequence[WorkloadSample]) -> list[str]:
     Args:
         samples: of one workload. Only ok ones whose I/O was counted are used.
     """
-    runs: dict[str, list[tuple[float, float]]] = {}
-    for sample in samples:
-        counted = sample.evidence.get(DEVICE_IO)
-        if sample.state is State.OK and counted and _per_operation(sample.value, counted):
-            n_operations = _operations(sample.value, counted)
-            its = (counted.get("n_reads") or 0) / n_operations, (counted.get("n_writes") or 0) / n_operations
-            runs.setdefault(sample.configuration, []).append(its)
     return [
         f"the runs of {name} did unlike amounts of I/O per operation ({_range([r for r, _ in its])} reads, "
         f"{_range([w for _, w in its])} writes): its own cache served more of them in some runs, or its kernel "
         "wrote back changed data. Not all of their scatter is the storage's; longer runs are more alike "
         "(docs/workloads.md)"
-        for name, its in runs.items()
+        for name, its in _per_operation(samples).items()
         if max(map(sum, its)) > ALIKE * min(map(sum, its))
     ]
 

@@ -111,7 +111,7 @@ def test_a_trace_of_many_disks_is_written_in_linear_time(tmp_path: Path) -> None
     ]
     begun = time.monotonic()
     assert write_parquet(batches, tmp_path / "t.parquet") == n_batches * 1000
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < 5
     table = pq.read_table(tmp_path / "t.parquet", columns=["lbn", "disk"])
     assert table["disk"].to_pylist() == [disks[n - 1 - lbn] for lbn in table["lbn"].to_pylist()]
 
