@@ -30,6 +30,8 @@ from cephfit.core.values.measurement import CacheCondition, PlannedSweep
 RESTART_SECONDS = 30.0
 """Assumed time until a restarted OSD's PGs are active+clean again; a lab's take 7 to 11 s."""
 
+_FAST_SHUTDOWN = "osd_fast_shutdown"
+
 _NAMED = 6
 """Number of OSDs that a note names; of the others it gives the count."""
 
@@ -53,6 +55,10 @@ class CurrentValues:
             shown = self._admin.command("config show", who=daemon.name)
             self._shown[daemon.name] = {entry["name"]: str(entry["value"]) for entry in shown}
         return self._shown[daemon.name].get(key, str(self._catalogue.option(key).default))
+
+    def has(self, key: str) -> bool:
+        """Return whether the cluster's release has the option."""
+        return self._catalogue.find(key) is not None
 
     def of_clients(self, key: str) -> str:
         for section in ("client", "global"):
@@ -173,6 +179,28 @@ def restarts_note(count: Mapping[int, int]) -> str:
     return f"restarted over the whole sweep and its undoing: {'; '.join(parts)}" if parts else ""
 
 
+def shutdown_note(count: Container[int], present: CurrentValues) -> str:
+    """Return a warning if OSDs that are restarted leave their deferred writes to the next start; else empty.
+
+    Args:
+        count: the OSDs that are restarted.
+        present: the present values of options.
+    """
+    names = [
+        daemon.name
+        for daemon in present.daemons
+        if daemon.kind == "osd" and int(daemon.id) in count and present.has(_FAST_SHUTDOWN)
+        if present.of_daemon(daemon, _FAST_SHUTDOWN).lower() == "true"
+    ]
+    if not names:
+        return ""
+    return (
+        f"{len(names)} of the restarted OSDs leave deferred writes to their next start ({_FAST_SHUTDOWN} = true), "
+        "and a bug of Ceph may then write them over newer data (https://tracker.ceph.com/issues/68060): set "
+        f"`ceph config set osd {_FAST_SHUTDOWN} false` for the time of the sweep"
+    )
+
+
 def preview_of(
     sweep: PlannedSweep,
     configurations: Sequence[Configuration],
@@ -197,7 +225,7 @@ def preview_of(
         notes.append(f"{len(proposal.added)} lines are added to the CRUSH map; as a result, {proposal.moved}")
     for configuration in configurations:
         notes += _delivery_notes(configuration, settings)
-    notes += filter(None, [restarts_note(count)])
+    notes += filter(None, [restarts_note(count), shutdown_note(count, present)])
     if any(plans.values()):
         notes.append("mon_allow_pool_delete is set to true while pools of cephfit are deleted")
     osd_capacity = OsdCapacity(admin)

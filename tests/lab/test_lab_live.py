@@ -21,6 +21,7 @@ from cephfit.lab import machine, registry
 from cephfit.lab.cluster import Lab
 from cephfit.lab.daemons import processes
 from cephfit.lab.daemons.bootstrap import crush_map_text
+from cephfit.lab.daemons.ceph_programs import CephPrograms, root_of
 from cephfit.lab.devices import disks, image_export
 from cephfit.lab.devices.disks import mounts
 from cephfit.lab.devices.throttle import find_throttle
@@ -324,6 +325,22 @@ def test_restarted_osds_are_new_processes_of_a_healthy_cluster(lab_cluster: Lab)
     status = lab_cluster.status()
     changed = [d.name for d in status.daemons if d.pid != before[d.name]]
     assert (changed, status.health, status.pgs) == (["osd.1"], "HEALTH_OK", {"active+clean": 32})
+
+
+def test_a_stopped_osd_has_done_all_writes_that_it_deferred(lab_cluster: Lab, admin: RadosAdmin) -> None:
+    """Otherwise its next start may do them over newer data, and it does not start again."""
+    with admin.cluster.open_ioctx("rbd") as pool:
+        for number in range(50):
+            pool.write_full(f"deferred-{number}", b"x" * 4096)
+    lab_cluster.stop()
+    try:
+        programs = CephPrograms(lab_cluster.folder, root_of(lab_cluster.spec.release))
+        tool = ["ceph-kvstore-tool", "bluestore-kv"]
+        folders = [str(lab_cluster.folder / f"osd.{osd}") for osd in lab_cluster.osd_ids()]
+        deferred = {folder: programs.run([*tool, folder, "list", "L"]) for folder in folders}
+    finally:
+        lab_cluster.start()
+    assert deferred == dict.fromkeys(folders, "")
 
 
 @pytest.mark.postgres

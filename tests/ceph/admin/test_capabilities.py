@@ -1,5 +1,6 @@
 """Keys with exactly the documented capabilities suffice; with less, the error names what is missing."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,26 @@ def test_reading_suffices_for_a_preview(lab_cluster: Lab, tmp_path: Path) -> Non
         assert all(osd["osd_memory_target"] > 0 for osd in target.facts()["osds"])
     finally:
         target.close()
+
+
+@pytest.mark.parametrize("value", ["false", "true"])
+def test_a_preview_warns_of_osds_that_leave_deferred_writes(lab_cluster: Lab, tmp_path: Path, value: str) -> None:
+    program = str(restart_program(lab_cluster, tmp_path))
+    admin = RadosAdmin(lab_cluster.conf)
+    target = open_existing_cluster(lab_cluster, for_change=False, restarts=program)
+    option = {"who": "osd.1", "name": "osd_fast_shutdown"}
+    try:
+        admin.command("config set", value=value, **option)
+        until = time.monotonic() + 30
+        while {e["name"]: e["value"] for e in admin.command("config show", who="osd.1")}[option["name"]] != value:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        notes = [n for n in target.preview(parse_sweep(SWEEP, file="tiny")).notes if "deferred writes" in n]
+        assert [n.split(" leave ")[0] for n in notes] == (["1 of the restarted OSDs"] if value == "true" else [])
+    finally:
+        admin.command("config rm", **option)
+        target.close()
+        admin.close()
 
 
 def test_the_pools_capabilities_suffice_for_only_pool(lab_cluster: Lab, tmp_path: Path) -> None:
