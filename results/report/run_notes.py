@@ -4,6 +4,7 @@
 - Different rounds: not all configurations were measured in the same rounds.
 - A/A controls: configurations that are the default under another name. They measure the noise floor.
 - Falling rates: runs whose second half was slower than the first.
+- Stalls: cells in which few accesses took most of the time.
 - Bottlenecks: the resource that limited a run, from the telemetry of hosts and daemons.
 """
 
@@ -37,7 +38,8 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
 
     Exported CSV files state whether the figures are simulated. ``stopping`` means that repeats were taken only
     until a question was decided. ``continuations`` are sentences on other program versions. ``falling`` is a
-    sentence on rates that were not steady; empty without any.
+    sentence on rates that were not steady, ``stalls`` one on cells in which few accesses took most of the time;
+    both are empty without any.
 
     Args:
         location: of a store or a CSV file.
@@ -56,12 +58,14 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
             "stopping": None,
             "continuations": [],
             "falling": None,
+            "stalls": None,
         }
     with Store.open(location) as store:
         run = store.run(run_id)
         stopping = store.document(run.run_id, STOPPING_DOCUMENT) is not None
         continuations = list(continuations_of(store, run.run_id))
         falling = rates_still_falling(store.samples(run.run_id, evidence_like=FALLING_EVIDENCE))
+        stalls = stalls_note(store.samples(run.run_id, mean_over_p75=STALL))
     return {
         "run": run.run_id,
         "simulated": run.is_simulated,
@@ -70,6 +74,7 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
         "stopping": stopping,
         "continuations": continuations,
         "falling": falling,
+        "stalls": stalls,
     }
 
 
@@ -95,6 +100,8 @@ def run_notes(document: dict[str, Any]) -> list[str]:
     notes += [f"OTHER VERSIONS: {sentence}" for sentence in document.get("continuations", ())]
     if document.get("falling"):
         notes.append(f"NOT STEADY: {document['falling']}")
+    if document.get("stalls"):
+        notes.append(f"STALLS: {document['stalls']}")
     return notes
 
 
@@ -280,26 +287,71 @@ def rates_still_falling(samples: Iterable[Sample], rows: Rows | None = None) -> 
     """
     columns = SampleColumns.of(samples)
     rows = np.arange(len(columns)) if rows is None else rows
-    places: dict[str, None] = {}
+    falling = []
     for row, evidence in columns.evidence_with("halves", "steady", rows=rows[columns.state[rows] == OK]):
         halves, steady = evidence.get("halves"), evidence.get("steady")
         # A measurement with `steady` has a limit of its own.
         if not steady["attained"] if steady else bool(halves and halves["unsteady"]):
-            load = columns.loads[columns.load[row]]
-            name, cell = columns.configurations[columns.configuration[row]], columns.cells[columns.cell[row]]
-            places[f"{name} {cell}{f' under {load}' if load else ''}"] = None
-    if not places:
+            falling.append(row)
+    if not falling:
         return ""
-    shown = list(places)[:_PLACES_SHOWN]
-    more = f" and {len(places) - len(shown)} more" if len(places) > len(shown) else ""
     return (
-        f"Rates that were still falling: {', '.join(shown)}{more}. The second half of these runs was slower than "
-        "the first, as where a cache fills up. The storage behind it is slower than these rates. Measure longer, "
-        "or add `steady` to the measurement."
+        f"Rates that were still falling: {_places(columns, falling)}. The second half of these runs was slower "
+        "than the first, as where a cache fills up. The storage behind it is slower than these rates. Measure "
+        "longer, or add `steady` to the measurement."
     )
 
 
+STALL = 1.5
+"""Mean latency over its 75th percentile from which at most a quarter of the accesses took most of the time: the
+others took at most 0.75 / 1.5 of it."""
+
+_STALLED_SAMPLES = 2
+"""Stalls that only one sample of a cell shows may be chance."""
+
+
+def stalls_note(samples: Iterable[Sample], rows: Rows | None = None) -> str:
+    """Return a sentence on the cells in which few accesses took most of the time; empty if there are none.
+
+    On the lab, whose disks are slow only at their limit of I/Os per second, cells at full speed stall, and real
+    workloads waited less than such cells say (docs/evidence.md).
+
+    Args:
+        rows: of the samples to look at; None: all.
+    """
+    columns = SampleColumns.of(samples)
+    rows = np.arange(len(columns)) if rows is None else rows
+    if _P75 not in columns.tails.percentiles:
+        return ""
+    p75 = columns.tails.ns[rows, columns.tails.percentiles.index(_P75)]
+    stalled = rows[(columns.state[rows] == OK) & (columns.latency_mean_ns[rows] >= STALL * p75)]
+    count = Counter(_place(columns, row) for row in stalled)
+    often = [row for row in stalled if count[_place(columns, row)] >= _STALLED_SAMPLES]
+    if not often:
+        return ""
+    return (
+        f"A quarter of the accesses, or fewer, took most of the time: {_places(columns, often)}. So does storage "
+        "that stalls only at a limit, such as a quota of I/Os per second, or a cache that serves the other "
+        "accesses. A workload that leaves pauses, or uses more disks at the same time than a cell, may wait less "
+        "than these cells say. Verify the prediction on a few configurations."
+    )
+
+
+_P75 = 75.0
 _PLACES_SHOWN = 6
+
+
+def _places(columns: SampleColumns, rows: Iterable[int]) -> str:
+    """Return the first places of the samples, and the number of the others."""
+    places = list(dict.fromkeys(_place(columns, row) for row in rows))
+    more = f" and {len(places) - _PLACES_SHOWN} more" if len(places) > _PLACES_SHOWN else ""
+    return f"{', '.join(places[:_PLACES_SHOWN])}{more}"
+
+
+def _place(columns: SampleColumns, row: int) -> str:
+    load = columns.loads[columns.load[row]]
+    name, cell = columns.configurations[columns.configuration[row]], columns.cells[columns.cell[row]]
+    return f"{name} {cell}{f' under {load}' if load else ''}"
 
 
 def _row(name: str, by_pattern: list[list[Mapping[str, Any]]]) -> BottleneckRow:

@@ -16,7 +16,7 @@ from cephfit.core.values.sample import IMPORTED
 from cephfit.results.report import formatting
 from cephfit.results.report.method_facts import REJECTED_SHOWN
 from cephfit.results.report.report_model import Answer, Findings
-from cephfit.results.report.run_notes import Controls, rates_still_falling
+from cephfit.results.report.run_notes import Controls, rates_still_falling, stalls_note
 
 _SHOWN = 6
 """Number of settings that one line names; the table of settings as read back has all."""
@@ -148,6 +148,8 @@ def _of_samples(findings: Findings, *, has_controls: bool) -> Iterator[str]:
     samples = findings.samples
     if falling := rates_still_falling(samples, samples.rows_under(findings.load)):
         yield falling
+    if stalls := stalls_note(samples, samples.rows_under(findings.load)):
+        yield stalls
     if not has_controls and len(np.unique(samples.configuration)) > 1:
         yield (
             "There is no A/A control, so the difference between two measurements of the default is unknown. To "

@@ -303,13 +303,17 @@ class Store(StoreConnection):
                 remedy="is another cephfit working on the same run?",
             ) from error
 
-    def samples(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> "SampleColumns":
+    def samples(
+        self, run_id: str, *, evidence_like: Sequence[str] = (), mean_over_p75: float | None = None
+    ) -> "SampleColumns":
         """Return the samples of a run in the 20 cells, in the order of measuring, as columns.
 
         Args:
             run_id: of the run.
             evidence_like: only samples whose evidence, as JSON text, matches one of these patterns of SQL's LIKE;
                 empty: all. This takes a fraction of the time of reading all samples.
+            mean_over_p75: only samples whose mean latency is at least this many times the 75th percentile;
+                None: all.
 
         Raises:
             InputError: the run measured operations on files, which no prediction uses: see ``file_samples``.
@@ -320,7 +324,7 @@ class Store(StoreConnection):
                 where=self.name,
                 remedy=f"see its rates with `cephfit report --run {run_id} -o FILE`, or choose another run: --run",
             )
-        return self.every_sample(run_id, evidence_like=evidence_like)
+        return self.every_sample(run_id, evidence_like=evidence_like, mean_over_p75=mean_over_p75)
 
     def measures_files(self, run_id: str) -> bool:
         """Return whether a run measured operations on files; a run without samples did not."""
@@ -335,14 +339,19 @@ class Store(StoreConnection):
         """Return the samples of operations on files of a run, in the order of measuring; none of another run."""
         return self.every_sample(run_id) if self.measures_files(run_id) else []
 
-    def every_sample(self, run_id: str, *, evidence_like: Sequence[str] = ()) -> "SampleColumns":
-        """Return all samples of a run, in the order of measuring; those of ``evidence_like`` as in ``samples``."""
+    def every_sample(
+        self, run_id: str, *, evidence_like: Sequence[str] = (), mean_over_p75: float | None = None
+    ) -> "SampleColumns":
+        """Return all samples of a run, in the order of measuring; chosen as by ``samples``."""
         from cephfit.results.store.stored_columns import columns_of
 
         table = schema.samples
         query = select(*schema.SAMPLE_COLUMNS).order_by(table.c.id)
         if evidence_like:
             query = query.where(or_(*(cast(table.c.evidence, Text).like(pattern) for pattern in evidence_like)))
+        if mean_over_p75 is not None:
+            p75 = table.c.latency_percentiles_ns["75.0"].as_float()
+            query = query.where(table.c.latency_mean_ns >= mean_over_p75 * p75)
         with self._reading() as connection, without_collector():
             self._must_know(connection, run_id)
             query = query.where(_are_of_run(connection, run_id))

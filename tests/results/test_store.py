@@ -63,6 +63,19 @@ def test_samples_are_chosen_by_their_evidence(store: Store) -> None:
     assert store.samples(RUN_ID, evidence_like=()) == every
 
 
+def test_samples_are_chosen_by_their_latency(store: Store) -> None:
+    every = [of_latencies(repeat, mean, 100) for repeat, mean in enumerate((100.0, 149.0, 150.0, 300.0))]
+    store.add_samples(RUN_ID, every, fio_json=None)
+    assert store.samples(RUN_ID, mean_over_p75=1.5) == every[2:]
+
+
+def of_latencies(repeat: int, mean_ns: float, p75_ns: float) -> Sample:
+    its = sample(repeat=repeat)
+    assert its.metrics is not None
+    latencies = {50.0: p75_ns / 2, 75.0: p75_ns, 99.0: 9 * p75_ns}
+    return replace(its, metrics=replace(its.metrics, latency_mean_ns=mean_ns, latency_percentiles_ns=latencies))
+
+
 def test_samples_of_runs_that_were_measured_at_the_same_time_stay_apart(store: Store) -> None:
     alone = [sample(repeat=i) for i in range(3)]
     store.add_run(replace(example_run(), run_id="alone"))

@@ -71,6 +71,13 @@ def test_the_whole_run_goes_in_and_comes_out(server: str) -> None:
         )
         store.add_samples(RUN_ID, [falling], fio_json="{}")
         assert store.samples(RUN_ID, evidence_like=FALLING_EVIDENCE) == [falling]
+        latencies = {"latency_mean_ns": 300.0, "latency_percentiles_ns": {75.0: 100.0}}
+        stalled = replace(
+            falling, key=replace(falling.key, attempt=8), metrics=replace(falling.metrics, **latencies)
+        )
+        store.add_samples(RUN_ID, [stalled], fio_json="{}")
+        assert stalled in list(store.samples(RUN_ID, mean_over_p75=3))
+        assert stalled not in list(store.samples(RUN_ID, mean_over_p75=3.1))
         with pytest.raises(StoreError, match="stored already"):
             store.add_samples(RUN_ID, expected[:2], fio_json=None)
         with pytest.raises(StoreError, match="there is a run"):

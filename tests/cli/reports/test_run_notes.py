@@ -64,7 +64,7 @@ def test_a_csv_file_does_not_record_the_origin_of_figures(profile: str, tmp_path
     figures.write_text("configuration,size,pattern,client,run,iops\n" + "\n".join(rows) + "\n")
     said = give(map_command.command, profile, "--baselines", str(figures), "--json").output
     nothing = {"run": None, "simulated": None, "finished": None, "stopping": None, "continuations": []}
-    nothing |= {"falling": None, "imported": None}
+    nothing |= {"falling": None, "stalls": None, "imported": None}
     assert json.loads(said)["measured"] == nothing
     text = give(map_command.command, profile, "--baselines", str(figures)).output
     assert "Rows of the same run are read as one round in which all configurations" in text

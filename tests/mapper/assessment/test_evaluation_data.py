@@ -39,6 +39,8 @@ UNSEEN = "evaluation-unseen"
 """Programs and configurations that nothing was fitted to."""
 DIRECT = "evaluation-direct"
 """On a lab whose throttle counts contiguous writes once; nothing was fitted to it."""
+SERVED = "evaluation-served"
+"""The same workloads on disks that take time for each I/O; nothing was fitted to it."""
 
 OF_THE_PAGE = ("waiting", "time", "learned")
 
@@ -83,7 +85,7 @@ def of_counts(folder: str) -> tuple[VerifiedPrediction, ...]:
     return assess_models(replace(evaluation, workloads=counted), models=["time"]).verified
 
 
-@pytest.mark.parametrize("folder", [*SETS, UNSEEN])
+@pytest.mark.parametrize("folder", [*SETS, UNSEEN, SERVED])
 def test_intervals_hold_on_a_set_that_their_errors_were_not_fitted_to(folder: str) -> None:
     """What a new cluster sees. At least 80 %, because a set of 16 ratios may miss two more by chance."""
     others = [v for other in SETS if other != folder for v in assessed(folder=other, models=MODELS).of("waiting")]
@@ -149,7 +151,7 @@ def test_what_is_learned_helps_where_large_gains_are_underestimated() -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["evaluation", pytest.param("evaluation-equal-work", marks=pytest.mark.slow), UNSEEN, DIRECT]
+    "folder", ["evaluation", pytest.param("evaluation-equal-work", marks=pytest.mark.slow), UNSEEN, DIRECT, SERVED]
 )
 def test_the_table_of_the_evidence_is_what_the_evaluation_gives(folder: str) -> None:
     page = (ROOT / "docs" / "evidence.md").read_text()
