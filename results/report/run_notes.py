@@ -21,7 +21,7 @@ import numpy as np
 
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Applied
-from cephfit.core.statistics.sample_columns import OK, Rows, SampleColumns
+from cephfit.core.statistics.sample_columns import OK, P75, Rows, SampleColumns
 from cephfit.core.statistics.variance import Table
 from cephfit.core.values.baseline import Baselines
 from cephfit.core.values.cells import Pattern
@@ -287,16 +287,16 @@ def rates_still_falling(samples: Iterable[Sample], rows: Rows | None = None) -> 
     """
     columns = SampleColumns.of(samples)
     rows = np.arange(len(columns)) if rows is None else rows
-    falling = []
+    places = []
     for row, evidence in columns.evidence_with("halves", "steady", rows=rows[columns.state[rows] == OK]):
         halves, steady = evidence.get("halves"), evidence.get("steady")
         # A measurement with `steady` has a limit of its own.
         if not steady["attained"] if steady else bool(halves and halves["unsteady"]):
-            falling.append(row)
-    if not falling:
+            places.append(_place(columns, row))
+    if not places:
         return ""
     return (
-        f"Rates that were still falling: {_places(columns, falling)}. The second half of these runs was slower "
+        f"Rates that were still falling: {_first_of(places)}. The second half of these runs was slower "
         "than the first, as where a cache fills up. The storage behind it is slower than these rates. Measure "
         "longer, or add `steady` to the measurement."
     )
@@ -321,31 +321,28 @@ def stalls_note(samples: Iterable[Sample], rows: Rows | None = None) -> str:
     """
     columns = SampleColumns.of(samples)
     rows = np.arange(len(columns)) if rows is None else rows
-    if _P75 not in columns.tails.percentiles:
-        return ""
-    p75 = columns.tails.ns[rows, columns.tails.percentiles.index(_P75)]
-    stalled = rows[(columns.state[rows] == OK) & (columns.latency_mean_ns[rows] >= STALL * p75)]
+    p75_ns = columns.percentile_ns(P75)[rows]
+    stalled = rows[(columns.state[rows] == OK) & (columns.latency_mean_ns[rows] >= STALL * p75_ns)]
     count = Counter(_place(columns, row) for row in stalled)
-    often = [row for row in stalled if count[_place(columns, row)] >= _STALLED_SAMPLES]
+    often = [place for place, n in count.items() if n >= _STALLED_SAMPLES]
     if not often:
         return ""
     return (
-        f"A quarter of the accesses, or fewer, took most of the time: {_places(columns, often)}. So does storage "
+        f"A quarter of the accesses, or fewer, took most of the time: {_first_of(often)}. So does storage "
         "that stalls only at a limit, such as a quota of I/Os per second, or a cache that serves the other "
         "accesses. A workload that leaves pauses, or uses more disks at the same time than a cell, may wait less "
         "than these cells say. Verify the prediction on a few configurations."
     )
 
 
-_P75 = 75.0
 _PLACES_SHOWN = 6
 
 
-def _places(columns: SampleColumns, rows: Iterable[int]) -> str:
-    """Return the first places of the samples, and the number of the others."""
-    places = list(dict.fromkeys(_place(columns, row) for row in rows))
-    more = f" and {len(places) - _PLACES_SHOWN} more" if len(places) > _PLACES_SHOWN else ""
-    return f"{', '.join(places[:_PLACES_SHOWN])}{more}"
+def _first_of(places: Iterable[str]) -> str:
+    """Return the first few places, each once, and the number of the others."""
+    different = list(dict.fromkeys(places))
+    more = f" and {len(different) - _PLACES_SHOWN} more" if len(different) > _PLACES_SHOWN else ""
+    return f"{', '.join(different[:_PLACES_SHOWN])}{more}"
 
 
 def _place(columns: SampleColumns, row: int) -> str:

@@ -350,7 +350,9 @@ class Store(StoreConnection):
         if evidence_like:
             query = query.where(or_(*(cast(table.c.evidence, Text).like(pattern) for pattern in evidence_like)))
         if mean_over_p75 is not None:
-            p75 = table.c.latency_percentiles_ns["75.0"].as_float()
+            from cephfit.core.statistics.sample_columns import P75
+
+            p75 = table.c.latency_percentiles_ns[repr(P75)].as_float()
             query = query.where(table.c.latency_mean_ns >= mean_over_p75 * p75)
         with self._reading() as connection, without_collector():
             self._must_know(connection, run_id)

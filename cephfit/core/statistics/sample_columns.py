@@ -39,7 +39,7 @@ class Codes(dict[Any, int]):
         return np.fromiter(map(self.__getitem__, values), np.int64, len(values))
 
 
-P99 = 99.0
+P75, P99 = 75.0, 99.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,18 +253,25 @@ class SampleColumns(Sequence[Sample]):
 
     @cached_property
     def p99_ns(self) -> Floats:
-        """The 99th percentile of latency, NaN where a sample lacks it; in a third of the time of ``tails``."""
+        """The 99th percentile of latency, read on first use: see ``percentile_ns``."""
+        return self.percentile_ns(P99)
+
+    def percentile_ns(self, percentile: float) -> Floats:
+        """Return one percentile of latency, NaN where a sample lacks it; in a third of the time of ``tails``."""
         if "tails" in self.__dict__:
             known = self.tails.percentiles
-            return self.tails.ns[:, known.index(P99)] if P99 in known else np.full(len(self), np.nan)
+            has_it = percentile in known
+            return self.tails.ns[:, known.index(percentile)] if has_it else np.full(len(self), np.nan)
+        # In the text of a document of a store, which has one number for each percentile.
+        stored = re.compile(rf'"{re.escape(repr(percentile))}": ?([^,}}]+)')
         found = np.full(len(self), np.nan)
         for first in range(0, len(self), _AT_ONCE):
             batch = self.percentile_documents[first : first + _AT_ONCE]
             has_any = np.flatnonzero(batch.astype(np.bool_))
             text = _joined(batch[has_any].tolist())
-            values: list[Any] = [] if text is None else _STORED_P99.findall(text)
+            values: list[Any] = [] if text is None else stored.findall(text)
             if len(values) != len(has_any):  # some lack it, or are no texts
-                values = [_p99_of(document) for document in parsed(batch[has_any])]
+                values = [_percentile_of(document, percentile) for document in parsed(batch[has_any])]
             found[first + has_any] = np.array(values, np.float64)
         return found
 
@@ -334,12 +341,8 @@ class SampleColumns(Sequence[Sample]):
             yield Sample(SampleKey(*key), state, own, started_ns, finished_ns, reason, evidence)
 
 
-_STORED_P99 = re.compile(rf'"{re.escape(repr(P99))}": ?([^,}}]+)')
-"""The percentile in the text of a document of a store, which has one number for each percentile."""
-
-
-def _p99_of(document: Mapping[Any, float]) -> float:
-    return next((ns for percentile, ns in document.items() if float(percentile) == P99), np.nan)
+def _percentile_of(document: Mapping[Any, float], percentile: float) -> float:
+    return next((ns for p, ns in document.items() if float(p) == percentile), np.nan)
 
 
 def _mentioning(documents: Objects, keys: Sequence[str]) -> NDArray[np.bool_]:

@@ -98,6 +98,16 @@ def test_intervals_hold_on_a_set_that_their_errors_were_not_fitted_to(folder: st
     assert sum(known) >= 0.8 * len(known)
 
 
+def test_the_page_says_what_the_programs_own_errors_hold_on_the_corrected_lab() -> None:
+    page = " ".join((ROOT / "docs" / "evidence.md").read_text().split())
+    direct, served = (
+        [is_inside(row) for v in assessed(folder=folder).of("waiting") for row in v.compared]
+        for folder in (DIRECT, SERVED)
+    )
+    shares = [f"{100 * sum(map(bool, held)) / len(held):.0f} %" for held in (served, direct)]
+    assert f"ships hold {shares[0]} of these ratios ({shares[1]} of those above)" in page
+
+
 def assert_alike(one: ModelError, other: ModelError) -> None:
     of_both = [(e.floor, e.slope, e.by_spread) for e in (one, other)]
     assert of_both[0] == pytest.approx(of_both[1], rel=0.02, abs=1e-3)
