@@ -15,7 +15,6 @@ from cephfit.lab.daemons.ceph_daemons import MGR, MON, osd_name
 from cephfit.lab.daemons.ceph_programs import CephVersion, ensure_root
 from cephfit.lab.daemons.osd_creation import OsdMaker, recreate
 from cephfit.lab.daemons.osd_layout import drop_page_cache
-from cephfit.lab.devices.disks import device_number
 from cephfit.lab.devices.throttle import Throttle, find_throttle
 from cephfit.lab.lab_lifecycle import make_lab, open_cloud, remove_lab
 from cephfit.lab.lab_server import LabServer
@@ -238,7 +237,7 @@ class Lab:
                 cloud.start()
 
     def stop(self) -> None:
-        """Stop all daemons; the disks stay attached and throttled."""
+        """Stop all daemons; the disks stay attached and have their limits."""
         require_root("a lab")
         with registry.working_on(self.folder):
             if (cloud := self.cloud) is not None:
@@ -377,6 +376,6 @@ class Lab:
         for name in self.spec.backends:
             device = self._parts.disks.backend_device(name)
             target = f"{name}:lab:{self.name}" if name in servers else f"{name}:{device}"
-            limits = throttle.limits(device_number(device))
+            limits = self._parts.disks.limits(device, throttle)
             states.append(BackendState(name, target, str(device), limits))
         return tuple(states)

@@ -17,6 +17,7 @@ from cephfit.ceph.environment.scopes import ISCSI, NFS, PROTOCOL_OPTIONS, SWIFT
 from cephfit.lab.daemons import processes
 from cephfit.lab.daemons.bootstrap import render
 from cephfit.lab.daemons.osd_creation import OsdDisks
+from cephfit.lab.devices.disk_times import DiskTimes
 from cephfit.lab.devices.throttle import find_throttle
 from cephfit.lab.lab_server import LabServer, ServerNetwork, why_not_answering
 from cephfit.lab.lab_spec import LabSpec
@@ -66,7 +67,7 @@ class IscsiServer(LabServer):
         self._network.start(
             "tgtd",
             ["tgtd", "-f", "-C", "0", "--iscsi", f"portal={_PORTAL}"],
-            environment=self._environment,
+            environment={**self._environment, **DiskTimes(self._network.folder).environment()},
         )
         self._network.await_ready("tgtd", lambda: why_not_answering(lambda: self._ask("target", "show")))
         if _IQN in self._ask("target", "show"):

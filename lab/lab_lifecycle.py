@@ -290,7 +290,7 @@ def make_lab(
     Returns:
         Its folder and journal.
     """
-    require_programs(*(() if spec.release else _OWN_PROGRAMS), "losetup")
+    require_programs(*(() if spec.release else _OWN_PROGRAMS), "losetup", "cc")
     require_servers(spec.backends)
     if openstack and spec.release:
         raise InputError(

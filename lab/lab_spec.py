@@ -11,7 +11,9 @@ from cephfit.core.units import GIB, MIB
 
 @dataclass(frozen=True, slots=True)
 class DiskLimits:
-    """Limits of a disk, separately for reads and writes.
+    """How fast a disk is.
+
+    The kernel's throttle limits reads and writes separately. A disk that takes time does one I/O after the other.
 
     Attributes:
         iops: I/Os per second.
@@ -53,8 +55,7 @@ def _default_options() -> dict[str, dict[str, str]]:
             # fixed, so that reads reach the disks and a cell is steady within a second.
             "bluestore_cache_autotune": "false",
             "bluestore_cache_size": str(32 * MIB),
-            # A buffered write to a block device reaches the kernel's throttle in pieces of 4 KiB, and each counts
-            # as one I/O: a commit of 32 KiB as eight. Disks merge them; direct writes are whole.
+            # The page cache would hold all of the lab's RocksDB: no read of it would reach a disk.
             "bluefs_buffered_io": "false",
             "osd_scrub_min_interval": "31536000",
             "osd_scrub_max_interval": "31536000",
@@ -114,6 +115,7 @@ class LabSpec:
         stores: object store of the OSDs of a device class; BlueStore by default.
         client_network: clients are in a network of their own, whose distance can be set.
         backends: of ``BACKENDS``.
+        timed_disks: an I/O occupies its disk for a while (``disk_times``); not in labs of earlier versions.
         release: of Ceph, whose programs are in a root of their own (``ceph_programs``); empty for the machine's.
     """
 
@@ -132,6 +134,7 @@ class LabSpec:
     stores: Mapping[str, OsdStore] = field(default_factory=dict)
     client_network: bool = False
     backends: tuple[str, ...] = ()
+    timed_disks: bool = True
     release: str = ""
 
     @property
@@ -151,4 +154,5 @@ class LabSpec:
         limits = {name: DiskLimits(**values) for name, values in document["limits"].items()}
         stores = {name: OsdStore(**values) for name, values in document.get("stores", {}).items()}
         backends = tuple(document.get("backends", ()))
+        document = {"timed_disks": False, **document}
         return cls(**{**document, "limits": limits, "stores": stores, "backends": backends})

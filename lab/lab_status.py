@@ -24,7 +24,7 @@ class OsdDisk:
         device_class: ``hdd`` or ``ssd``.
         device: the loop device; None if it is not attached.
         rotational: whether the kernel treats it as a spinning disk.
-        limits: current limits; None if the disk is not throttled.
+        limits: current limits; None if the disk has its own speed.
     """
 
     osd: int
@@ -43,7 +43,7 @@ class BackendState:
         name: ``iscsi``, ``nfs``, ``swift`` or ``local``.
         target: as ``--target`` takes it.
         device: its disk.
-        limits: current limits; None if the disk is not throttled.
+        limits: current limits; None if the disk has its own speed.
     """
 
     name: str

@@ -157,7 +157,7 @@ _HEALTHY_SECONDS = 60.0
 
 
 class LabTarget(CephTarget):
-    """A ``CephTarget`` on a lab: OSDs are restarted concurrently, and disks are throttled.
+    """A ``CephTarget`` on a lab: OSDs are restarted concurrently, and disks have limits.
 
     Args:
         lab: running.

@@ -15,6 +15,7 @@ PACKAGES: Mapping[str, str] = {
     "ceph-osd": "ceph-osd",
     "crushtool": "ceph-base",
     "monmaptool": "ceph-base",
+    "cc": "gcc libc6-dev",
     "losetup": "mount",
     "fusermount3": "fuse3",
     "nbdfuse": "libnbd-bin",

@@ -13,6 +13,7 @@ from pathlib import Path
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.lab.daemons import processes
 from cephfit.lab.daemons.ceph_programs import CephPrograms
+from cephfit.lab.devices.disk_times import DiskTimes
 
 
 def new_key() -> str:
@@ -88,7 +89,11 @@ class Daemons:
             return
         kind, _, number = name.partition(".")
         try:
-            self._programs.run([f"ceph-{kind}", "-c", str(self._conf), "-i", number], seconds=_START_SECONDS)
+            self._programs.run(
+                [f"ceph-{kind}", "-c", str(self._conf), "-i", number],
+                seconds=_START_SECONDS,
+                environment=DiskTimes(self._folder).environment() if kind == "osd" else None,
+            )
         except HostError as error:
             raise ClusterError(
                 f"{name} does not start: {error.what}{self._last_error(name)}",

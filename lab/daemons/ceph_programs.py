@@ -78,14 +78,23 @@ class CephPrograms:
         self._folder = folder
         self._root = root
 
-    def run(self, argv: Sequence[str], *, seconds: float = 60.0) -> str:
+    def run(
+        self, argv: Sequence[str], *, seconds: float = 60.0, environment: Mapping[str, str] | None = None
+    ) -> str:
         """Run a program and return its standard output.
+
+        Args:
+            argv: program and arguments.
+            seconds: time limit.
+            environment: additional variables.
 
         Raises:
             HostError: it is missing, failed or took longer than ``seconds``.
         """
         if self._root is None:
-            return run(argv, seconds=seconds, directory=Path("/"))
+            return run(
+                argv, seconds=seconds, environment={**os.environ, **(environment or {})}, directory=Path("/")
+            )
         if not self._root.is_dir():
             raise HostError(
                 f"the root of Ceph {self._root.name} is missing",
@@ -94,7 +103,11 @@ class CephPrograms:
             )
         enter = ["unshare", "--mount", "sh", "-c", _ENTER, "sh", str(self._folder), str(self._root)]
         # The mark identifies the shell until it has become the program.
-        return run([*enter, *argv], seconds=seconds, environment={**os.environ, MARK: str(self._folder)})
+        return run(
+            [*enter, *argv],
+            seconds=seconds,
+            environment={**os.environ, **(environment or {}), MARK: str(self._folder)},
+        )
 
     def version(self) -> CephVersion:
         """Return the version of these programs.

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.ceph.environment.scopes import FILESTORE, OsdStore
+from cephfit.ceph.environment.scopes import FILESTORE, ISCSI, OsdStore
 from cephfit.core.cleanup import cleaned_up_by
 from cephfit.core.errors import ClusterError, HostError
 from cephfit.core.units import GIB, MIB
@@ -18,8 +18,9 @@ from cephfit.lab.daemons.ceph_daemons import Daemons, keyring_entry, new_key, os
 from cephfit.lab.daemons.ceph_programs import CephPrograms, CephVersion
 from cephfit.lab.daemons.osd_layout import lay_out, reconnect, require_store, take_off
 from cephfit.lab.devices import disks
+from cephfit.lab.devices.disk_times import DiskTimes
 from cephfit.lab.devices.throttle import Throttle
-from cephfit.lab.lab_spec import BACKEND_CLASS, LabSpec
+from cephfit.lab.lab_spec import BACKEND_CLASS, DiskLimits, LabSpec
 from cephfit.lab.lab_status import OsdDisk
 
 _SIDE_NBYTES = {"journal": 512 * MIB, "db": GIB, "wal": 512 * MIB}
@@ -40,6 +41,7 @@ class OsdDisks:
         self._folder = folder
         self._spec = spec
         self._lifted = folder / "full-speed.lock"
+        self._times = DiskTimes(folder)
 
     def _image(self, osd: int) -> Path:
         return self._folder / f"osd.{osd}.img"
@@ -82,7 +84,9 @@ class OsdDisks:
         )
 
     def make(self) -> None:
-        """Create the sparse files."""
+        """Create the sparse files, and what makes disks take time."""
+        if self._spec.timed_disks:
+            self._times.make()
         for osd in range(len(self._spec.osds)):
             disks.make_sparse(self._image(osd), self._spec.osd_nbytes)
         for backend in self._spec.backends:
@@ -100,7 +104,7 @@ class OsdDisks:
     def renew(self, osd: int, throttle: Throttle) -> None:
         """Replace a disk that another mount namespace holds by an empty one."""
         device = self.device(osd)
-        throttle.clear(disks.device_number(device))
+        self._clear(device, throttle)
         disks.abandon(device)
         disks.make_sparse(self._image(osd), self._spec.osd_nbytes)
         self._attach(self._image(osd), self._spec.osds[osd][1], throttle)
@@ -120,7 +124,7 @@ class OsdDisks:
             for role in _SIDE_NBYTES:
                 image = self._side_image(osd, role)
                 for device in disks.loops_of(image):
-                    throttle.clear(disks.device_number(device))
+                    self._clear(device, throttle)
                     disks.detach_loop(device)
                 image.unlink(missing_ok=True)
         side = {}
@@ -138,29 +142,41 @@ class OsdDisks:
     def _side_image(self, osd: int, role: str) -> Path:
         return self._folder / f"osd.{osd}.{role}.img"
 
-    def _other_disks(self) -> Iterator[tuple[Path, str]]:
-        """Yield attached disks of back ends, journals, DBs and WALs, and the device class of their limits."""
-        for backend in self._spec.backends:
-            yield self.backend_device(backend), BACKEND_CLASS
-        for osd in range(len(self._spec.osds)):
-            for role in _SIDE_NBYTES:
-                for device in disks.loops_of(self._side_image(osd, role)):
-                    yield device, "hdd" if disks.is_rotational(device) else "ssd"
-
     def _attach(self, image: Path, device_class: str, throttle: Throttle) -> Path:
         device = next(iter(disks.loops_of(image)), None)
         if device is None:
             device = disks.attach_loop(image)
-            throttle.clear(disks.device_number(device))  # limits of an earlier device of this number
+            self._clear(device, throttle)  # limits of an earlier device of this number
         disks.set_rotational(device, device_class == "hdd")
         return device
 
-    def slow_down(self, throttle: Throttle) -> None:
-        """Set the limits."""
+    def _all_disks(self) -> Iterator[tuple[Path, str, bool]]:
+        """Yield every attached disk, its device class, and whether its server itself reads and writes it."""
+        for backend in self._spec.backends:
+            yield self.backend_device(backend), BACKEND_CLASS, backend == ISCSI
         for osd, (_, device_class) in enumerate(self._spec.osds):
-            throttle.set(disks.device_number(self.device(osd)), self._spec.limits[device_class])
-        for device, device_class in self._other_disks():
-            throttle.set(disks.device_number(device), self._spec.limits[device_class])
+            kind = self._folder / osd_name(osd) / "type"
+            is_direct = not kind.exists() or kind.read_text().strip() != FILESTORE
+            yield self.device(osd), device_class, is_direct
+            for role in _SIDE_NBYTES:
+                for device in disks.loops_of(self._side_image(osd, role)):
+                    yield device, "hdd" if disks.is_rotational(device) else "ssd", is_direct
+
+    def slow_down(self, throttle: Throttle) -> None:
+        """Set the limits: by time where the server of the disk is slowed down, else by the throttle."""
+        for device, device_class, is_direct in self._all_disks():
+            self._clear(device, throttle)
+            ways: DiskTimes | Throttle = self._times if is_direct and self._spec.timed_disks else throttle
+            ways.set(disks.device_number(device), self._spec.limits[device_class])
+
+    def limits(self, device: Path, throttle: Throttle) -> DiskLimits | None:
+        """Return the current limits of a disk, None if there are none."""
+        number = disks.device_number(device)
+        return self._times.limits(number) or throttle.limits(number)
+
+    def _clear(self, device: Path, throttle: Throttle) -> None:
+        throttle.clear(disks.device_number(device))
+        self._times.clear(disks.device_number(device))
 
     @contextmanager
     def full_speed(self, throttle: Throttle) -> Iterator[None]:
@@ -179,10 +195,8 @@ class OsdDisks:
                     remedy="wait until it is done",
                 ) from None
             with cleaned_up_by(partial(self.slow_down, throttle)):
-                for osd in range(len(self._spec.osds)):
-                    throttle.clear(disks.device_number(self.device(osd)))
-                for device, _ in self._other_disks():
-                    throttle.clear(disks.device_number(device))
+                for device, _, _ in self._all_disks():
+                    self._clear(device, throttle)
                 yield
 
     def reassert_limits(self, throttle: Throttle) -> None:
@@ -215,7 +229,7 @@ class OsdDisks:
             device_class=device_class,
             device=str(device) if device else None,
             rotational=disks.is_rotational(device) if device else None,
-            limits=throttle.limits(disks.device_number(device)) if device else None,
+            limits=self.limits(device, throttle) if device else None,
         )
 
 
