@@ -34,7 +34,12 @@ SETS: Mapping[str, str] = {
     "evaluation-reef": "Ceph 18.2",
     "evaluation-two-classes": "third machine, one lab",
 }
-UNSEEN = {"evaluation-unseen": "other programs, other configurations"}
+UNSEEN = {
+    "evaluation-unseen": "other programs, other configurations",
+    "evaluation-direct": "a throttled lab, direct BlueFS",
+    "evaluation-served": "disks that take time, first version",
+    "evaluation-timed": "disks that take time",
+}
 """Sets that no error is fitted to."""
 COUNTS = "time, from counts"
 """The answer from the 20 cells alone that a profile of counts gets."""

@@ -62,7 +62,7 @@ def command(
 ) -> None:
     """From nothing to a verified recommendation: lab up, sweep, trace, map, verify, report, lab down.
 
-    Shows each command as it would be typed by hand. Needs root, because the lab creates and throttles loop
+    Shows each command as it would be typed by hand. Needs root, because the lab creates loop
     devices. Takes about 25 minutes on two cores; interrupted, it removes the lab and keeps the results.
     """
     if os.geteuid() != 0:

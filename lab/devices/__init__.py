@@ -1,1 +1,1 @@
-"""Block devices of the lab: loop devices, throttles, mounts, exported images."""
+"""Block devices of the lab: loop devices, their speed, mounts, exported images."""

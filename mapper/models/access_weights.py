@@ -103,6 +103,7 @@ class AccessWeights:
         too_deep: shape (demands,): the demand is deeper than any measured rate of its pattern.
         other_pattern: shape (demands,): rates of the other kind of offsets stand in for an unmeasured pattern.
         too_large: shape (demands,): far above the largest measured size of their pattern.
+        unflushed: shape (demands,): share of the demand that a flush follows, where no flushed writes were measured.
     """
 
     cells: tuple[LoadedCell, ...]
@@ -112,6 +113,7 @@ class AccessWeights:
     too_deep: Floats
     other_pattern: Floats
     too_large: Floats
+    unflushed: Floats
 
     @classmethod
     def of(
@@ -176,6 +178,11 @@ class AccessWeights:
                 f"for {100 * share:.0f} % of the workload the pattern was not measured: the other kind of offsets "
                 "(random or sequential) is used instead"
             )
+        if (share := float(shares @ self.unflushed)) >= _NOTED_SHARE:
+            notes.append(
+                f"{100 * share:.0f} % of the workload is in writes that a flush follows, and only writes without "
+                "one were measured, which storage may serve much faster: add a load with `sync: fsync` to the sweep"
+            )
         return notes
 
 
@@ -234,13 +241,13 @@ def weighed(
         where: origin of the rates, for errors.
 
     Returns:
-        The weights, shape (D, M), and the flags ``unaligned``, ``too_deep``, ``other_pattern`` and ``too_large``
-        of ``AccessWeights``, shape (4, D).
+        The weights, shape (D, M), and the flags ``unaligned``, ``too_deep``, ``other_pattern``, ``too_large`` and
+        ``unflushed`` of ``AccessWeights``, shape (5, D).
 
     Raises:
         InputError: no rate was measured for a demand's op.
     """
-    weights, flags = np.zeros((len(demands.nbytes), len(measured))), np.zeros((4, len(demands.nbytes)))
+    weights, flags = np.zeros((len(demands.nbytes), len(measured))), np.zeros((5, len(demands.nbytes)))
     for number, is_unaligned in product(np.unique(demands.pattern).tolist(), (False, True)):
         rows = np.flatnonzero((demands.pattern == number) & (demands.is_unaligned == is_unaligned))
         if not len(rows):
@@ -252,6 +259,8 @@ def weighed(
         committed += [c for c in plain if committed and c.nbytes > FLUSHED_UP_TO * largest]
         flags[0, rows] = demands.nbytes[rows] > limit
         share = np.where(demands.is_write[rows] & (demands.sync[rows] == WAITS), flushed[rows], 0.0)
+        if not committed:
+            flags[4, rows] = share
         if not plain or not committed:
             share = np.full(len(rows), 0.0 if plain else 1.0)
         for part, factor in ((plain, 1 - share), (committed, share)):

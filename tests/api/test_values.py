@@ -56,7 +56,7 @@ def test_runs_and_samples_of_a_store(store: Path) -> None:
     assert len(runs) == 1
     assert frame.loc[0, "run"] == runs[0].run_id
     assert str(frame.loc[0, "created"].tz) == "UTC"
-    assert len(samples) == 364  # 7 configurations, 26 cells and loads, 2 repeats
+    assert len(samples) == 420  # 7 configurations, 30 cells and loads, 2 repeats
     assert set(samples["state"]) == {"ok"}
     assert runs[0].run_id in shown(runs, width=120)
 

@@ -281,28 +281,16 @@ def fio(device: Path, pattern: str, size: str) -> dict[str, float]:
     return job["read" if "read" in pattern else "write"]
 
 
-def test_a_commit_of_an_osd_is_not_counted_as_many_ios(lab_cluster: Lab, admin: RadosAdmin) -> None:
-    """The throttle counts I/Os before neighbours are merged, and a disk does them merged.
-
-    Buffered writes of BlueFS, Ceph's default, come in pieces of 4 KiB, which are merged afterwards.
-    """
-    names = [Path(d.device).name for d in lab_cluster.status().osd_disks if d.device_class == "hdd"]
-    before = writes_and_merges(names)
+def test_a_commit_takes_the_time_of_a_disk_also_alone(lab_cluster: Lab, admin: RadosAdmin) -> None:
+    seconds = []
     with admin.cluster.open_ioctx("rbd") as pool:
-        for number in range(50):
-            pool.write_full(f"commit-{number}", bytes(32 * 1024))
-        n_writes, n_merges = (now - then for now, then in zip(writes_and_merges(names), before, strict=True))
-        for number in range(50):
-            pool.remove_object(f"commit-{number}")
-    assert n_writes >= 2 * 50, "each of both copies is committed"
-    assert n_merges < n_writes
-
-
-def writes_and_merges(devices: Sequence[str]) -> tuple[int, int]:
-    """Return the writes that devices completed, and how many more the kernel had merged into these."""
-    fields = [line.split() for line in Path("/proc/diskstats").read_text().splitlines()]
-    its = [line for line in fields if line[2] in devices]
-    return sum(int(line[7]) for line in its), sum(int(line[8]) for line in its)
+        for _ in range(10):
+            started = time.monotonic()
+            pool.write_full("commit", bytes(4096))
+            seconds.append(time.monotonic() - started)
+            time.sleep(0.02)
+        pool.remove_object("commit")
+    assert min(seconds) >= 1 / lab_cluster.spec.limits["hdd"].iops
 
 
 def test_limits_are_set_again_after_the_lifting_process_died(lab_cluster: Lab) -> None:

@@ -19,7 +19,8 @@ from cephfit.core.protocols import Applied
 from cephfit.core.units import MIB
 from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
 from cephfit.lab.cluster import Lab
-from cephfit.lab.devices.disks import mounts
+from cephfit.lab.devices.disks import device_number, mounts
+from cephfit.lab.devices.throttle import find_throttle
 from cephfit.lab.lab_target import LabTarget
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
@@ -84,6 +85,10 @@ def test_osds_of_one_cluster_on_different_file_systems(target: LabTarget, lab_cl
     journal = lab_cluster.folder / "osd.1" / "journal"
     assert journal.is_symlink() and journal.resolve().is_block_device()
     assert (lab_cluster.folder / "osd.3" / "block.db").resolve().is_block_device()
+    throttle = find_throttle(lab_cluster.folder)
+    numbers = [device_number(Path(disk.device)) for disk in lab_cluster.status().osd_disks if disk.device]
+    limits = [throttle.limits(number) for number in numbers]
+    assert [limit is None for limit in limits] == [False, False, False, True], "the kernel does FileStore's I/O"
     target.drop_caches()
 
     assert apply(target, Configuration("A")).ok

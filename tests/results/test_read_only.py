@@ -96,7 +96,7 @@ def test_the_status_of_another_users_run_can_be_seen(folder: Path) -> None:
     close(folder)
     done = as_reader("sweep", "status", "--store", store)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "364 samples planned" in done.stdout
+    assert "420 samples planned" in done.stdout
 
 
 def test_a_prediction_that_cannot_be_saved_is_printed_with_a_line_about_it(archive: Path) -> None:

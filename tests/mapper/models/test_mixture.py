@@ -258,6 +258,18 @@ def test_flushed_writes_use_rates_with_flushes_by_their_share() -> None:
     assert background == pytest.approx(plain)
 
 
+def test_flushed_writes_without_flushed_rates_are_noted_by_their_share() -> None:
+    write = Pattern.RANDWRITE
+    demands, shares = [demand(4 * K, write), demand()], np.array([0.5, 0.5])
+    plain = [*grid(write), *grid()]
+    (note,) = AccessWeights.of(demands, plain, Commits(1), where="here").notes(shares)
+    assert note.startswith("16 % of the workload is in writes that a flush follows")
+    assert "`sync: fsync`" in note
+    both = [*plain, *grid(write, sync="fsync")]
+    assert AccessWeights.of(demands, both, Commits(1), where="here").notes(shares) == []
+    assert AccessWeights.of(demands, plain, None, where="here").notes(shares) == []
+
+
 def test_large_writes_are_not_extrapolated_from_small_flushed_ones() -> None:
     """Flushes were measured at 4K alone, at another depth than all others: no rate follows from them."""
     write = Pattern.RANDWRITE
