@@ -103,7 +103,7 @@ class AccessWeights:
         too_deep: shape (demands,): the demand is deeper than any measured rate of its pattern.
         other_pattern: shape (demands,): rates of the other kind of offsets stand in for an unmeasured pattern.
         too_large: shape (demands,): far above the largest measured size of their pattern.
-        unflushed: shape (demands,): share of the demand that a flush follows, where no flushed writes were measured.
+        unflushed: shape (demands,): share that a flush follows, where no flushed writes were measured.
     """
 
     cells: tuple[LoadedCell, ...]
@@ -181,7 +181,7 @@ class AccessWeights:
         if (share := float(shares @ self.unflushed)) >= _NOTED_SHARE:
             notes.append(
                 f"{100 * share:.0f} % of the workload is in writes that a flush follows, and only writes without "
-                "one were measured, which storage may serve much faster: add a load with `sync: fsync` to the sweep"
+                "one were measured, which may be much faster: add a load with `sync: fsync` to the sweep"
             )
         return notes
 
