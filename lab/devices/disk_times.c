@@ -1,7 +1,7 @@
 /* Makes the disks of a lab take time: each I/O occupies its disk for a while, one after the other.
  *
- * The kernel's throttle delays nothing below its limit, and then for up to 100 ms (docs/evidence.md, "What a throttled
- * disk counts"). This library is loaded into servers that read and write loop devices themselves (ceph-osd, tgtd), and
+ * The kernel's throttle delays nothing below its limit, and then for up to 100 ms (docs/evidence.md, "Disks that take
+ * time"). This library is loaded into servers that read and write loop devices themselves (ceph-osd, tgtd), and
  * holds an I/O back until a disk that serves one at a time would have done it. As in an elevator, an I/O that continues
  * the last one of a queue is merged with it. Writes through the page cache occupy the disk when they are written, and
  * are waited for when they are synchronized; reads that the page cache has take no time.

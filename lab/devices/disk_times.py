@@ -1,6 +1,6 @@
 """Disks that take time: servers of a lab hold each I/O back until a disk that does one after the other is done.
 
-The kernel's throttle delays nothing below its limit (docs/evidence.md, "What a throttled disk counts").
+The kernel's throttle delays nothing below its limit (docs/evidence.md, "Disks that take time").
 ``disk_times.c`` is compiled into the lab's folder and preloaded into servers that read and write their disks
 themselves. Where the kernel does it (file systems, a disk without a server), a disk has the throttle.
 """
