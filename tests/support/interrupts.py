@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -54,9 +54,9 @@ def started_by_us() -> set[int]:
 
 def _children(parent: int) -> list[int]:
     children: list[int] = []
-    for task in Path(f"/proc/{parent}/task").glob("*"):
-        try:
-            children += [int(pid) for pid in (task / "children").read_text().split()]
-        except OSError:  # the thread is over
-            continue
+    tasks = Path(f"/proc/{parent}/task")
+    with suppress(FileNotFoundError):  # the process is over
+        for task in list(tasks.iterdir()):
+            with suppress(OSError):  # the thread is over
+                children += [int(pid) for pid in (task / "children").read_text().split()]
     return children
