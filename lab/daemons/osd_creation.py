@@ -166,8 +166,8 @@ class OsdDisks:
         """Set the limits: by time where the server of the disk is slowed down, else by the throttle."""
         for device, device_class, is_direct in self._all_disks():
             self._clear(device, throttle)
-            ways: DiskTimes | Throttle = self._times if is_direct and self._spec.timed_disks else throttle
-            ways.set(disks.device_number(device), self._spec.limits[device_class])
+            limiter: DiskTimes | Throttle = self._times if is_direct and self._spec.timed_disks else throttle
+            limiter.set(disks.device_number(device), self._spec.limits[device_class])
 
     def limits(self, device: Path, throttle: Throttle) -> DiskLimits | None:
         """Return the current limits of a disk, None if there are none."""

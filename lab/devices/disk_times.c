@@ -69,11 +69,6 @@ static void sleep_until(int64_t due)
         ;
 }
 
-static bool is_direct(int fd)
-{
-    return fcntl(fd, F_GETFL) & O_DIRECT;
-}
-
 /* The number of the disk that takes time behind a file descriptor, or -1. */
 static int disk_of(int fd)
 {
@@ -249,6 +244,7 @@ int io_destroy(aio_context_t context)
     return real(context);
 }
 
+/* Returns as soon as one I/O is due, as all callers ask for at least one. */
 int io_getevents(aio_context_t context, long least, long most, struct io_event *events, struct timespec *timeout)
 {
     static int (*real)(aio_context_t, long, long, struct io_event *, struct timespec *);
@@ -301,69 +297,63 @@ int io_uring_queue_init(unsigned n, void *ring, unsigned flags)
 
 static bool is_cached(int fd, const struct iovec *to, int n, off64_t at)
 {
-    return !is_direct(fd) && preadv2(fd, to, n, at, RWF_NOWAIT) == nbytes_of(to, n);
+    return preadv2(fd, to, n, at, RWF_NOWAIT) == nbytes_of(to, n);
 }
 
-#define READ_TAKES_TIME(name, parameters, arguments, parts, n)                              \
-    ssize_t name parameters                                                                 \
-    {                                                                                       \
-        static ssize_t(*real) parameters;                                                   \
-        if (!real)                                                                          \
-            real = (ssize_t(*) parameters)dlsym(RTLD_NEXT, #name);                          \
-        int disk = disk_of(fd);                                                             \
-        if (disk < 0 || is_cached(fd, parts, n, at))                                        \
-            return real arguments;                                                          \
-        int64_t due;                                                                        \
-        occupy(disk, (struct io){at, nbytes_of(parts, n), .is_write = false}, &due);        \
-        ssize_t result = real arguments;                                                    \
-        int error = errno;                                                                  \
-        sleep_until(due);                                                                   \
-        errno = error;                                                                      \
-        return result;                                                                      \
+/* Give an I/O to the disk of a file; return until when its caller waits, 0: not at all. */
+static int64_t use(int fd, bool is_write, const struct iovec *parts, int n, off64_t at)
+{
+    int disk = disk_of(fd);
+    int64_t due;
+
+    if (disk < 0)
+        return 0;
+    bool is_through_cache = !(fcntl(fd, F_GETFL) & O_DIRECT);
+    if (is_through_cache && !is_write && is_cached(fd, parts, n, at))
+        return 0;
+    occupy(disk, (struct io){at, nbytes_of(parts, n), is_write}, &due);
+    if (is_through_cache && is_write) {
+        disks[disk].written_at = due;
+        return 0;
     }
-#define ONE(buffer, size) (&(struct iovec){(void *)(buffer), size})
+    return due;
+}
 
-READ_TAKES_TIME(pread, (int fd, void *to, size_t size, off_t at), (fd, to, size, at), ONE(to, size), 1)
-READ_TAKES_TIME(pread64, (int fd, void *to, size_t size, off64_t at), (fd, to, size, at), ONE(to, size), 1)
-READ_TAKES_TIME(preadv64, (int fd, const struct iovec *to, int n, off64_t at), (fd, to, n, at), to, n)
+/* Return until when a flush of a file waits for what was written through the page cache. */
+static int64_t flushed_at(int fd)
+{
+    int disk = disk_of(fd);
 
-#define WRITE_TAKES_TIME(name, parameters, arguments, nbytes)                               \
-    ssize_t name parameters                                                                 \
-    {                                                                                       \
-        static ssize_t(*real) parameters;                                                   \
-        if (!real)                                                                          \
-            real = (ssize_t(*) parameters)dlsym(RTLD_NEXT, #name);                          \
-        int disk = disk_of(fd);                                                             \
-        if (disk < 0)                                                                       \
-            return real arguments;                                                          \
-        int64_t due;                                                                        \
-        occupy(disk, (struct io){at, nbytes, .is_write = true}, &due);                      \
-        ssize_t result = real arguments;                                                    \
-        int error = errno;                                                                  \
-        if (is_direct(fd))                                                                  \
-            sleep_until(due);                                                               \
-        else                                                                                \
-            disks[disk].written_at = due;                                                   \
-        errno = error;                                                                      \
-        return result;                                                                      \
+    return disk < 0 ? 0 : disks[disk].written_at;
+}
+
+#define TAKES_TIME(type, name, parameters, arguments, until)    \
+    type name parameters                                        \
+    {                                                           \
+        static type(*real) parameters;                          \
+        if (!real)                                              \
+            real = (type(*) parameters)dlsym(RTLD_NEXT, #name); \
+        int64_t due = until;                                    \
+        type result = real arguments;                           \
+        int error = errno;                                      \
+        if (due)                                                \
+            sleep_until(due);                                   \
+        errno = error;                                          \
+        return result;                                          \
     }
+#define ONE(buffer, size) (&(struct iovec){(void *)(buffer), size}), 1
 
-WRITE_TAKES_TIME(pwrite, (int fd, const void *of, size_t size, off_t at), (fd, of, size, at), size)
-WRITE_TAKES_TIME(pwrite64, (int fd, const void *of, size_t size, off64_t at), (fd, of, size, at), size)
-WRITE_TAKES_TIME(pwritev64, (int fd, const struct iovec *of, int n, off64_t at), (fd, of, n, at), nbytes_of(of, n))
-
-#define WAITS_FOR_WRITES(name, parameters, arguments)                                       \
-    int name parameters                                                                     \
-    {                                                                                       \
-        static int(*real) parameters;                                                       \
-        if (!real)                                                                          \
-            real = (int(*) parameters)dlsym(RTLD_NEXT, #name);                              \
-        int disk = disk_of(fd), result = real arguments, error = errno;                     \
-        if (disk >= 0)                                                                      \
-            sleep_until(disks[disk].written_at);                                            \
-        errno = error;                                                                      \
-        return result;                                                                      \
-    }
-
-WAITS_FOR_WRITES(fdatasync, (int fd), (fd))
-WAITS_FOR_WRITES(fsync, (int fd), (fd))
+TAKES_TIME(ssize_t, pread, (int fd, void *to, size_t size, off_t at), (fd, to, size, at),
+           use(fd, false, ONE(to, size), at))
+TAKES_TIME(ssize_t, pread64, (int fd, void *to, size_t size, off64_t at), (fd, to, size, at),
+           use(fd, false, ONE(to, size), at))
+TAKES_TIME(ssize_t, preadv64, (int fd, const struct iovec *to, int n, off64_t at), (fd, to, n, at),
+           use(fd, false, to, n, at))
+TAKES_TIME(ssize_t, pwrite, (int fd, const void *of, size_t size, off_t at), (fd, of, size, at),
+           use(fd, true, ONE(of, size), at))
+TAKES_TIME(ssize_t, pwrite64, (int fd, const void *of, size_t size, off64_t at), (fd, of, size, at),
+           use(fd, true, ONE(of, size), at))
+TAKES_TIME(ssize_t, pwritev64, (int fd, const struct iovec *of, int n, off64_t at), (fd, of, n, at),
+           use(fd, true, of, n, at))
+TAKES_TIME(int, fdatasync, (int fd), (fd), flushed_at(fd))
+TAKES_TIME(int, fsync, (int fd), (fd), flushed_at(fd))

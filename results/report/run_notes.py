@@ -313,8 +313,8 @@ _STALLED_SAMPLES = 2
 def stalls_note(samples: Iterable[Sample], rows: Rows | None = None) -> str:
     """Return a sentence on the cells in which few accesses took most of the time; empty if there are none.
 
-    On the lab, whose disks are slow only at their limit of I/Os per second, cells at full speed stall, and real
-    workloads waited less than such cells say (docs/evidence.md).
+    On disks that are slow only at a limit of I/Os per second, cells at full speed stall, and real workloads waited
+    less than such cells say (docs/evidence.md).
 
     Args:
         rows: of the samples to look at; None: all.

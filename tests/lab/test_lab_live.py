@@ -293,6 +293,27 @@ def test_a_commit_takes_the_time_of_a_disk_also_alone(lab_cluster: Lab, admin: R
     assert min(seconds) >= 1 / lab_cluster.spec.limits["hdd"].iops
 
 
+def test_a_commit_of_an_osd_is_not_counted_as_many_ios(lab_cluster: Lab, admin: RadosAdmin) -> None:
+    """Buffered writes of BlueFS, Ceph's default, come in pieces of 4 KiB, which the kernel merges afterwards."""
+    names = [Path(d.device).name for d in lab_cluster.status().osd_disks if d.device_class == "hdd"]
+    before = writes_and_merges(names)
+    with admin.cluster.open_ioctx("rbd") as pool:
+        for number in range(50):
+            pool.write_full(f"commit-{number}", bytes(32 * 1024))
+        n_writes, n_merges = (now - then for now, then in zip(writes_and_merges(names), before, strict=True))
+        for number in range(50):
+            pool.remove_object(f"commit-{number}")
+    assert n_writes >= 2 * 50, "each of both copies is committed"
+    assert n_merges < n_writes
+
+
+def writes_and_merges(devices: Sequence[str]) -> tuple[int, int]:
+    """Return the writes that devices completed, and how many more the kernel had merged into these."""
+    fields = [line.split() for line in Path("/proc/diskstats").read_text().splitlines()]
+    its = [line for line in fields if line[2] in devices]
+    return sum(int(line[7]) for line in its), sum(int(line[8]) for line in its)
+
+
 def test_limits_are_set_again_after_the_lifting_process_died(lab_cluster: Lab) -> None:
     code = (
         "import sys, time; from pathlib import Path; from cephfit.lab.cluster import Lab\n"

@@ -54,7 +54,7 @@ def waiting(configuration: str, repeat: int, mean_ms: float, p75_ms: float, *, l
 
 
 def test_cells_are_named_in_which_few_accesses_took_most_of_the_time():
-    """Real 4K random writes on the lab: its hard disks stall at 500 I/Os per second, its SSDs do not."""
+    """Real 4K random writes on a throttled lab: its hard disks stall at 500 I/Os per second, its SSDs do not."""
     hdd = [waiting("A", 0, 8.22, 3.56), waiting("A", 1, 7.41, 3.52)]
     ssd = [waiting("ssd", 0, 2.66, 2.90), waiting("ssd", 1, 3.15, 3.26)]
     said = stalls_note(hdd + ssd)

@@ -54,9 +54,8 @@ def started_by_us() -> set[int]:
 
 def _children(parent: int) -> list[int]:
     children: list[int] = []
-    tasks = Path(f"/proc/{parent}/task")
     with suppress(FileNotFoundError):  # the process is over
-        for task in list(tasks.iterdir()):
+        for task in Path(f"/proc/{parent}/task").iterdir():
             with suppress(OSError):  # the thread is over
                 children += [int(pid) for pid in (task / "children").read_text().split()]
     return children
