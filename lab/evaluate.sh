@@ -9,13 +9,6 @@ programs=$(dirname "$0")/workloads/programs
 sweep=${EVALUATION_SWEEP:-evaluation} release=${EVALUATION_RELEASE:-} hosts=${EVALUATION_HOSTS:-}
 rounds=${EVALUATION_ROUNDS:-2} seconds=${EVALUATION_SECONDS:-6}
 lab=evaluation${release:+-$release} store=$folder/results.sqlite
-mkdir -p "$folder"
-trap 'echo "interrupted: run it again to continue, or remove the lab: $cephfit lab down --name $lab" >&2' EXIT
-"$cephfit" lab status --name "$lab" >/dev/null 2>&1 || "$cephfit" lab up --name "$lab" ${hosts:+--hosts "$hosts"} ${release:+--release "$release"}
-if [ ! -e "$folder/baselines.csv" ]; then
-    "$cephfit" sweep run "$sweep" --target "lab:$lab" --store "$store"
-    "$cephfit" report --store "$store" -o "$folder/baselines.csv"
-fi
 if [ $# = 0 ]; then
     for program in "$programs"/*; do
         [ "$(readlink "$program")" != real_workloads.py ] || set -- "$@" "$(basename "$program")"
@@ -23,8 +16,16 @@ if [ $# = 0 ]; then
 fi
 for name in "$@"; do
     shift
+    "$programs/$name" describe >/dev/null  # a missing program ends this before the sweep
     set -- "$@" --workload "program:$programs/$name"
 done
+mkdir -p "$folder"
+trap 'echo "interrupted: run it again to continue, or remove the lab: $cephfit lab down --name $lab" >&2' EXIT
+"$cephfit" lab status --name "$lab" >/dev/null 2>&1 || "$cephfit" lab up --name "$lab" ${hosts:+--hosts "$hosts"} ${release:+--release "$release"}
+if [ ! -e "$folder/baselines.csv" ]; then
+    "$cephfit" sweep run "$sweep" --target "lab:$lab" --store "$store"
+    "$cephfit" report --store "$store" -o "$folder/baselines.csv"
+fi
 mkdir -p "$folder/images"
 CEPHFIT_IMAGES=$(realpath "$folder/images")
 export CEPHFIT_IMAGES CEPHFIT_EQUAL_WORK=1

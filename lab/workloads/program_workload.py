@@ -86,7 +86,7 @@ class ProgramWorkload(Workload):
         observe: records each run; then keeps only the measured time.
 
     Raises:
-        InputError: it is not an executable file, or does not describe itself.
+        InputError: it is not an executable file, does not describe itself, or states that it lacks something.
     """
 
     def __init__(
@@ -170,7 +170,9 @@ class ProgramWorkload(Workload):
         where = f"{self._program} describe"
         try:
             answer = self._step("describe", {}, seconds=_DESCRIBE_SECONDS)
-        except (ClusterError, LackingError) as error:
+        except LackingError as error:
+            raise InputError(error.what, where=where, remedy=error.remedy) from None
+        except ClusterError as error:
             raise InputError(error.what, where=where, remedy=f"it must print JSON such as {_EXAMPLE}") from None
         try:
             described = json.loads(answer, parse_constant=_no_number)

@@ -5,6 +5,8 @@ import subprocess
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 RECORDER = """#!/bin/sh
 echo "$*" >>"$CALLS"
@@ -24,6 +26,16 @@ def calls(folder: Path, *workloads: str, **variables: str) -> list[str]:
     argv = [str(ROOT / "lab" / "evaluate.sh"), str(results), str(program), *workloads]
     subprocess.run(argv, env=given, check=True, capture_output=True)
     return log.read_text().splitlines()
+
+
+def test_a_missing_program_ends_it_before_the_sweep(tmp_path: Path) -> None:
+    needed = tmp_path / "bin"
+    needed.mkdir()
+    (needed / "dirname").symlink_to("/usr/bin/dirname")
+    with pytest.raises(subprocess.CalledProcessError) as ended:
+        calls(tmp_path, "mail", "git", PATH=str(needed))
+    assert b"git not found: apt install git" in ended.value.stderr
+    assert not (tmp_path / "calls").exists()
 
 
 def starting(lines: list[str], words: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cephfit.core.errors import InputError
 from cephfit.core.protocols import Client
 from cephfit.core.units import MIB
 from cephfit.lab.devices.disks import attach_loop, detach_loop
@@ -33,6 +34,15 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
 def test_every_link_describes_a_workload_of_its_name() -> None:
     assert {ProgramWorkload(link).name for link in LINKS} == {link.name for link in LINKS}
     assert len(LINKS) >= 12
+
+
+def test_a_missing_program_is_named_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "setpriv").symlink_to("/usr/bin/setpriv")  # starts each step
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="redis-benchmark not found: apt install redis-server redis-tools"):
+        ProgramWorkload(PROGRAMS / "redis")
 
 
 def test_the_newest_postgres_of_the_machine_is_used(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -80,6 +80,8 @@ class RealWorkload:
     filesystem = "ext4"
     rate = 0.0
     """What the hard disks of a lab do in a second, about, in its metric; 0: runs always take their seconds."""
+    programs: Mapping[str, str] = {}
+    """Programs that it runs, with their Debian packages."""
 
     def build(self, root: Path) -> None:
         raise NotImplementedError
@@ -108,6 +110,7 @@ class PgBench(RealWorkload):
     metric = "transactions/s"
     rate = 49.0
     scale, clients = 4, 1
+    programs: Mapping[str, str] = {"initdb": "postgresql"}
 
     def build(self, root: Path) -> None:
         os.chown(root, *postgres_ids())
@@ -227,6 +230,7 @@ class DBench(RealWorkload):
     """dbench with two clients: the recorded calls of NetBench, with their flushes."""
 
     metric = "MB/s"
+    programs: Mapping[str, str] = {"dbench": "dbench"}
 
     def build(self, root: Path) -> None:
         (root / "dbench").mkdir()
@@ -241,6 +245,7 @@ class Compile(RealWorkload):
     """A compiler reads sources and headers of 4 to 40 KiB that are not in memory, and writes object files."""
 
     rate = 39.0
+    programs: Mapping[str, str] = {"gcc": "gcc"}
     n_sources, n_headers = 600, 600
 
     def build(self, root: Path) -> None:
@@ -624,6 +629,14 @@ class Server(Daemon):
 
 
 def describe(workload: RealWorkload, name: str) -> None:
+    """Print the description; a missing program ends the command here, before hours of measurements."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", str(newest_postgres(POSTGRES))])
+    missing = {
+        package: program for program, package in workload.programs.items() if not shutil.which(program, path=path)
+    }
+    if missing:
+        print(f"{', '.join(missing.values())} not found: apt install {' '.join(missing)}", file=sys.stderr)
+        sys.exit(NOTHING_BETTER)
     described = {"name": name, "metric": workload.metric, "volume": str(VOLUME_NBYTES)}
     print(json.dumps({**described, "filesystem": workload.filesystem}))
 

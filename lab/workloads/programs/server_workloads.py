@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ class MariaDb(real_workloads.RealWorkload):
 
     metric = "transactions/s"
     rate = 5.0
+    programs: Mapping[str, str] = {"mariadbd": "mariadb-server", "sysbench": "sysbench"}
     n_rows, n_clients = 400_000, 2
     _SETTINGS = (
         "--skip-networking",
@@ -95,6 +96,7 @@ class RocksDb(real_workloads.RealWorkload):
 
     filesystem = "xfs"
     rate = 190.0
+    programs: Mapping[str, str] = {"db_bench": "rocksdb-tools"}
     n_keys, nbytes, n_threads = 200_000, 800, 2
 
     def build(self, root: Path) -> None:
@@ -135,6 +137,7 @@ class Redis(real_workloads.RealWorkload):
 
     metric = "writes/s"
     rate = 72.0
+    programs: Mapping[str, str] = {"redis-server": "redis-server", "redis-benchmark": "redis-tools"}
     n_clients, nbytes = 4, 512
 
     def build(self, root: Path) -> None:
@@ -160,6 +163,7 @@ class Rsync(real_workloads.RealWorkload):
 
     metric = "files/s"
     rate = 44.0
+    programs: Mapping[str, str] = {"rsync": "rsync"}
     n_files, n_folders = 900, 30
 
     def build(self, root: Path) -> None:
@@ -197,6 +201,7 @@ class Git(real_workloads.RealWorkload):
 
     metric = "checkouts/s"
     rate = 0.5
+    programs: Mapping[str, str] = {"git": "git"}
     n_files, n_commits = 1500, 6
 
     def build(self, root: Path) -> None:
