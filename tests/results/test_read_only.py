@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 from example_run import RUN_ID, example_profile, example_run, example_samples, fill
+from other_user import reading_only
 
 from cephfit.core.errors import StoreError
 from cephfit.results.store.sample_store import Store
 
 CEPHFIT = [sys.executable, "-c", "from cephfit.cli.main import main; main()"]
-READER = 65534
 REPORT = ("report", "-o", "-", "--format", "md", "--store")
 
 
@@ -56,14 +56,13 @@ def close(folder: Path) -> None:
 
 def as_reader(*arguments: object) -> "subprocess.CompletedProcess[str]":
     """`cephfit`, run by a user without write permission."""
-    other = {"user": READER, "group": READER, "extra_groups": []} if os.geteuid() == 0 else {}
     with tempfile.TemporaryDirectory(dir="/tmp") as home:
         Path(home).chmod(0o777)
         environment = {**os.environ, "HOME": home, "TMPDIR": home, "XDG_CACHE_HOME": home, "XDG_STATE_HOME": home}
         environment |= {"PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "1"}
-        argv = [*CEPHFIT, *map(str, arguments)]
+        argv = [*reading_only(), *CEPHFIT, *map(str, arguments)]
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=60, env=environment, cwd=home, check=False, **other
+            argv, capture_output=True, text=True, timeout=60, env=environment, cwd=home, check=False
         )
         assert not list(Path(home).glob("cephfit-store-*")), "copies go with the command"
     return done
