@@ -31,6 +31,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     detach_loop(device)
 
 
+@pytest.mark.usefixtures("programs_of_workloads")
 def test_every_link_describes_a_workload_of_its_name() -> None:
     assert {ProgramWorkload(link).name for link in LINKS} == {link.name for link in LINKS}
     assert len(LINKS) >= 12
@@ -60,7 +61,7 @@ def test_the_newest_postgres_of_the_machine_is_used(tmp_path: Path) -> None:
         "log-append",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("backup", "git", "mariadb", "redis", "rocksdb", "rsync")
+            for name in ("backup", "git", "mariadb", "postmark", "redis", "rocksdb", "rsync")
         ),
     ],
 )

@@ -57,6 +57,17 @@ def small_sweep() -> Sweep:
 
 
 @pytest.fixture
+def programs_of_workloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ready workloads find all their programs, also where these are not installed."""
+    for name in (
+        *("db_bench", "dbench", "gcc", "git", "initdb", "mariadbd", "postmark"),
+        *("redis-benchmark", "redis-server", "rsync", "sysbench"),
+    ):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{tmp_path}")
+
+
+@pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store.open(tmp_path / "results.sqlite", create=True) as opened:
         yield opened

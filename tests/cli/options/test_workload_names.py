@@ -25,6 +25,7 @@ def verified(workload: str | None) -> None:
     click.echo(workload)
 
 
+@pytest.mark.usefixtures("programs_of_workloads")
 def test_every_ready_program_describes_itself_by_its_name() -> None:
     ready = ready_programs()
     assert ready.keys() >= NAMED
