@@ -16,6 +16,7 @@ from openstack.exceptions import (
     ConfigException,
     ConflictException,
     ForbiddenException,
+    HttpException,
     ResourceTimeout,
     SDKException,
     ServiceDiscoveryException,
@@ -221,6 +222,16 @@ def made_once(make: Callable[[], _Answer], find: Callable[[], _Answer | None], *
             raise
 
     return persistently(attempt, where=where)
+
+
+def none_if(missing: tuple[int, ...], call: Callable[..., _Answer], *arguments: object) -> _Answer | None:
+    """Make a call of the SDK; return None for one of the status codes ``missing``."""
+    try:
+        return call(*arguments)
+    except HttpException as error:
+        if error.status_code in missing:
+            return None
+        raise
 
 
 def json_of(

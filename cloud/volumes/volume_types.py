@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from openstack.connection import Connection
-from openstack.exceptions import ConflictException, NotFoundException, raise_from_response
+from openstack.exceptions import ConflictException
 
-from cephfit.cloud.cloud_connection import HIDDEN, json_of, made_once, persistently
+from cephfit.cloud.cloud_connection import HIDDEN, json_of, made_once, none_if, persistently
 from cephfit.cloud.ownership import own_name
 from cephfit.cloud.stacks import Node
 from cephfit.cloud.volumes import cinder_volumes
@@ -111,11 +111,10 @@ def qos_of_types(cloud: Connection) -> dict[str, TypeQos]:
 
 
 def _spec(cloud: Connection, spec_id: str) -> Qos | None:
-    answer = json_of(cloud, f"/qos-specs/{spec_id}", HIDDEN)
-    if answer is None:
+    spec = none_if(HIDDEN, cloud.block_storage.get_qos_spec, spec_id)
+    if spec is None:
         return None
-    spec = answer["qos_specs"]
-    return Qos(str(spec["name"]), str(spec["consumer"]), {key: str(v) for key, v in spec["specs"].items()})
+    return Qos(str(spec.name), str(spec.consumer), {key: str(v) for key, v in spec.specs.items()})
 
 
 def _limit(key: str, value: str) -> str:
@@ -274,8 +273,7 @@ class QosSpec:
 
 def why_not_made(cloud: Connection, base: str) -> str:
     """Return why this user cannot create a copy of a volume type with other QoS; empty if it is possible."""
-    answer = persistently(json_of, cloud, "/qos-specs", _FORBIDDEN, where="QoS specs")
-    if answer is None:
+    if _visible_specs(cloud) is None:
         return "QoS is set by the cloud's administrators, and this user is not one"
     type_id = require_types(cloud, [base])[base]
     if persistently(json_of, cloud, f"/types/{type_id}/encryption", _FORBIDDEN, where=f"volume type {base}"):
@@ -315,17 +313,12 @@ def _give_to_project(cloud: Connection, type_id: str) -> None:
 
 def _associate(cloud: Connection, spec_id: str, type_id: str) -> None:
     """Associate a type with a QoS spec; Cinder accepts a repeated request."""
-    query = {"vol_type_id": type_id}
-    raise_from_response(cloud.block_storage.get(f"/qos-specs/{spec_id}/associate", params=query))
+    cloud.block_storage.associate_qos_spec(spec_id, type_id)
 
 
 def _make_spec(cloud: Connection, name: str, qos: Qos) -> str:
-    body = {"name": name, "consumer": qos.consumer, **qos.specs}
-
     def make() -> str:
-        answer = cloud.block_storage.post("/qos-specs", json={"qos_specs": body})
-        raise_from_response(answer)
-        return str(answer.json()["qos_specs"]["id"])
+        return str(cloud.block_storage.create_qos_spec(name=name, consumer=qos.consumer, **qos.specs).id)
 
     # The name ends with the run's hash: no other spec has it.
     return made_once(make, lambda: _spec_named(cloud, name), where=f"QoS spec {name}")
@@ -377,18 +370,19 @@ def volume_types(cloud: Connection) -> list[Any]:
 
 def qos_specs(cloud: Connection) -> list[QosSpec]:
     """Return all QoS specs; empty for users to whom Cinder shows none."""
-    found = persistently(json_of, cloud, "/qos-specs", _FORBIDDEN, where="QoS specs") or {}
-    return [QosSpec(str(one["id"]), str(one["name"])) for one in found.get("qos_specs", ())]
+    return [QosSpec(str(one.id), str(one.name)) for one in _visible_specs(cloud) or ()]
+
+
+def _visible_specs(cloud: Connection) -> list[Any] | None:
+    """Return Cinder's QoS specs; None where this user may not see any."""
+    return persistently(none_if, _FORBIDDEN, lambda: list(cloud.block_storage.qos_specs()), where="QoS specs")
 
 
 def spec_status(cloud: Connection, spec_id: str) -> str | None:
     """Return an empty status; None when the spec is gone."""
-    return None if json_of(cloud, f"/qos-specs/{spec_id}", (404,)) is None else ""
+    return None if none_if((404,), cloud.block_storage.get_qos_spec, spec_id) is None else ""
 
 
 def delete_spec(cloud: Connection, spec_id: str) -> None:
     """Delete a QoS spec; Cinder refuses while a volume type uses it."""
-    try:
-        raise_from_response(cloud.block_storage.delete(f"/qos-specs/{spec_id}"))
-    except NotFoundException:
-        return
+    cloud.block_storage.delete_qos_spec(spec_id)

@@ -107,7 +107,7 @@ def _recorder(addresses: Mapping[str, str]) -> Any:
         return text
 
     def request(sent: Any) -> Any:
-        sent.uri = usual(sent.uri)
+        sent.uri = usual(sent.uri).removesuffix("?force=False")  # Cinder's default, which the SDK states
         sent.body = None
         sent.headers = {}
         return sent
