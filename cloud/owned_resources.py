@@ -49,7 +49,7 @@ class Kind:
     """A kind of resources, found and deleted by three calls of the SDK that are named after it.
 
     Attributes:
-        name: for people; with underscores it is the name in the SDK's calls.
+        name: for people; in lower case and with underscores it is the name in the SDK's calls.
         service: of the SDK's connection.
         of: returns the run by tag, metadata or description; None where only the name assigns it.
         named: regular expression of the rest of a resource's name, after ``cephfit-RUN``.
@@ -99,7 +99,8 @@ class Kind:
         self._call(cloud, "delete_{}")(resource)
 
     def _call(self, cloud: Connection, name: str) -> Callable[..., Any]:
-        call: Callable[..., Any] = getattr(getattr(cloud, self.service), name.format(self.name.replace(" ", "_")))
+        of_kind = name.format(self.name.lower().replace(" ", "_"))
+        call: Callable[..., Any] = getattr(getattr(cloud, self.service), of_kind)
         return call
 
 
@@ -138,15 +139,7 @@ class _QosSpecs(Kind):
 
     def find(self, cloud: Connection) -> list[Any]:
         """Return those of all projects; empty for users to whom Cinder shows none."""
-        return list(volume_types.qos_specs(cloud))
-
-    def status(self, cloud: Connection, resource: str) -> str | None:
-        """See Kind."""
-        return volume_types.spec_status(cloud, resource)
-
-    def delete(self, cloud: Connection, resource: str) -> None:
-        """See Kind."""
-        volume_types.delete_spec(cloud, resource)
+        return volume_types.qos_specs(cloud)
 
 
 def _tagged(stack: Any) -> str | None:

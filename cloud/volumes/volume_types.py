@@ -258,19 +258,6 @@ RUN_SPEC = "cephfit:run"
 _FORBIDDEN = (401, 403)
 
 
-@dataclass(frozen=True, slots=True)
-class QosSpec:
-    """A QoS spec as Cinder lists it.
-
-    Attributes:
-        id: Cinder's.
-        name: unique in the cloud.
-    """
-
-    id: str
-    name: str
-
-
 def why_not_made(cloud: Connection, base: str) -> str:
     """Return why this user cannot create a copy of a volume type with other QoS; empty if it is possible."""
     if _visible_specs(cloud) is None:
@@ -354,7 +341,7 @@ def delete(cloud: Connection, run_id: str, name: str) -> None:
         if made.name == name and run_of(made) == run_id:
             persistently(cloud.block_storage.delete_type, made.id, where=f"volume type {name}")
     if (spec_id := _spec_named(cloud, name)) is not None:
-        persistently(delete_spec, cloud, spec_id, where=f"QoS spec {name}")
+        persistently(cloud.block_storage.delete_qos_spec, spec_id, where=f"QoS spec {name}")
 
 
 def run_of(volume_type: Any) -> str | None:
@@ -368,21 +355,11 @@ def volume_types(cloud: Connection) -> list[Any]:
     return persistently(lambda: list(cloud.block_storage.types(is_public="None")), where="volume types")
 
 
-def qos_specs(cloud: Connection) -> list[QosSpec]:
+def qos_specs(cloud: Connection) -> list[Any]:
     """Return all QoS specs; empty for users to whom Cinder shows none."""
-    return [QosSpec(str(one.id), str(one.name)) for one in _visible_specs(cloud) or ()]
+    return _visible_specs(cloud) or []
 
 
 def _visible_specs(cloud: Connection) -> list[Any] | None:
     """Return Cinder's QoS specs; None where this user may not see any."""
     return persistently(none_if, _FORBIDDEN, lambda: list(cloud.block_storage.qos_specs()), where="QoS specs")
-
-
-def spec_status(cloud: Connection, spec_id: str) -> str | None:
-    """Return an empty status; None when the spec is gone."""
-    return None if none_if((404,), cloud.block_storage.get_qos_spec, spec_id) is None else ""
-
-
-def delete_spec(cloud: Connection, spec_id: str) -> None:
-    """Delete a QoS spec; Cinder refuses while a volume type uses it."""
-    cloud.block_storage.delete_qos_spec(spec_id)

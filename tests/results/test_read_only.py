@@ -1,6 +1,7 @@
 """Stores that the reader may not write: another user's, in a read-only folder, of an earlier version.
 
-Root may write everywhere, so the reader is a process of another user where the tests run as root.
+Root may write everywhere, so where the tests run as root, the reader is a process of another user, or one without
+root's capabilities where other users cannot enter the installation.
 """
 
 import gzip
